@@ -89,7 +89,8 @@ impl Browser {
         close_idle(&cdp, &mut state.windows, self.0.config.idle).await;
         let most = self.0.config.most;
         if state.windows.len() >= most {
-            let owners = state.windows.iter().map(|(who, window)| (*who, window.tenant, window.used));
+            let owners =
+                state.windows.iter().map(|(who, window)| (*who, window.tenant, window.used));
             let victim = window_to_give_up(owners, tenant, most).ok_or(Error::Full(most))?;
             if let Some(window) = state.windows.remove(&victim) {
                 dispose(&cdp, &window).await;

@@ -84,11 +84,7 @@ pub(crate) async fn connect(
     timeout(LAUNCH_TIMEOUT, connecting).await.unwrap_or_else(|_| Err(late()))
 }
 
-async fn start(
-    path: &Path,
-    config: &Config,
-    proxy: &str,
-) -> Result<(Cdp, BrowserProcess), Error> {
+async fn start(path: &Path, config: &Config, proxy: &str) -> Result<(Cdp, BrowserProcess), Error> {
     let away = |what: &str| {
         let what = what.to_owned();
         move |error: std::io::Error| Error::Unavailable(format!("{what}: {error}"))

@@ -6,7 +6,9 @@
 //! | `/readyz` | `ready`, or 503 and the failing checks: `not ready: database, draining` |
 //! | `/metrics` | all metrics in the Prometheus text format |
 //!
-//! They need no API key and are the same in all services, so one probe fits all.
+//! They need no API key and are the same in all services, so one probe fits all. Metrics are of all
+//! tenants together: only callers on this machine and in private networks get them, and not through
+//! a proxy.
 
 mod connections;
 mod requests;
@@ -14,13 +16,14 @@ mod server;
 
 use axum::{
     Router,
-    extract::State,
-    http::{StatusCode, header::CONTENT_TYPE},
-    response::IntoResponse,
+    extract::{Request, State},
+    http::{HeaderMap, StatusCode, header::CONTENT_TYPE},
+    response::{IntoResponse as _, Response},
     routing::get,
 };
-use holdfast_kit::{Readiness, metrics};
+use holdfast_kit::{Readiness, is_public, metrics};
 
+pub use requests::PeerAddress;
 pub use server::serve;
 
 /// Routes `/healthz`, `/readyz` and `/metrics`, to be merged with a service's own routes.
@@ -40,22 +43,32 @@ async fn ready(State(readiness): State<Readiness>) -> (StatusCode, String) {
     }
 }
 
-async fn metrics_text() -> impl IntoResponse {
-    ([(CONTENT_TYPE, "text/plain; version=0.0.4")], metrics::render())
+/// Headers of requests that came through a proxy.
+const PROXY_HEADERS: [&str; 4] = ["forwarded", "via", "x-forwarded-for", "x-real-ip"];
+
+async fn metrics_text(request: Request) -> Response {
+    let peer = request.extensions().get::<PeerAddress>().copied();
+    if !may_see_metrics(peer, request.headers()) {
+        return (StatusCode::NOT_FOUND, "not found\n").into_response();
+    }
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4")], metrics::render()).into_response()
+}
+
+fn may_see_metrics(peer: Option<PeerAddress>, headers: &HeaderMap) -> bool {
+    peer.is_some_and(|PeerAddress(peer)| !is_public(peer))
+        && !PROXY_HEADERS.iter().any(|header| headers.contains_key(*header))
 }
 
 #[cfg(test)]
 mod tests {
-    use axum::{
-        body::{Body, to_bytes},
-        http::Request,
-    };
+    use axum::body::{Body, to_bytes};
     use tower::ServiceExt as _;
 
     use super::*;
 
     async fn ask(readiness: &Readiness, door: &str) -> anyhow::Result<(u16, String, String)> {
-        let request = Request::get(door).body(Body::empty())?;
+        let local = PeerAddress(std::net::Ipv4Addr::LOCALHOST.into());
+        let request = Request::get(door).extension(local).body(Body::empty())?;
         let answer = health(readiness.clone()).oneshot(request).await?;
         let status = answer.status().as_u16();
         let kind = answer.headers().get(CONTENT_TYPE).map(|kind| kind.to_str().map(str::to_owned));
@@ -96,5 +109,22 @@ mod tests {
         let (status, kind, _) = ask(&Readiness::new(), "/metrics").await.unwrap();
 
         assert_eq!((status, kind.as_str()), (200, "text/plain; version=0.0.4"));
+    }
+
+    #[test]
+    fn metrics_are_not_for_the_internet() {
+        let direct = HeaderMap::new();
+        let proxied = HeaderMap::from_iter([(
+            "x-forwarded-for".parse().unwrap(),
+            "8.8.8.8".parse().unwrap(),
+        )]);
+        let peer = |address: &str| Some(PeerAddress(address.parse().unwrap()));
+
+        for near in ["127.0.0.1", "::1", "10.0.0.7", "fd00::7"] {
+            assert!(may_see_metrics(peer(near), &direct), "{near}");
+            assert!(!may_see_metrics(peer(near), &proxied), "{near}");
+        }
+        assert!(!may_see_metrics(peer("8.8.8.8"), &direct));
+        assert!(!may_see_metrics(None, &direct));
     }
 }

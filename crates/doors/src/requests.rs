@@ -2,6 +2,7 @@
 
 use std::{
     convert::Infallible,
+    net::IpAddr,
     pin::Pin,
     task::{Context, Poll},
     time::Duration,
@@ -20,21 +21,28 @@ use tower::ServiceExt as _;
 /// Number of requests whose response has not been sent whole.
 type InFlight = watch::Sender<usize>;
 
+/// Address from which a connection was made, an extension of its requests: the caller's, or its
+/// proxy's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeerAddress(pub IpAddr);
+
 /// Service of one connection, which counts its requests.
 #[derive(Debug, Clone)]
 pub(crate) struct CountedRequests {
     router: Router,
+    peer: PeerAddress,
     in_flight: InFlight,
 }
 
 impl CountedRequests {
-    pub fn new(router: Router) -> (Self, watch::Receiver<usize>) {
+    pub fn new(router: Router, peer: IpAddr) -> (Self, watch::Receiver<usize>) {
         let (in_flight, watched) = watch::channel(0);
-        (Self { router, in_flight }, watched)
+        (Self { router, peer: PeerAddress(peer), in_flight }, watched)
     }
 
-    pub async fn call(self, request: Request<Incoming>) -> Result<Response, Infallible> {
+    pub async fn call(self, mut request: Request<Incoming>) -> Result<Response, Infallible> {
         let in_flight = InFlightGuard::new(self.in_flight);
+        request.extensions_mut().insert(self.peer);
         let response = self.router.oneshot(request.map(Body::new)).await?;
         Ok(response.map(|body| Body::new(CountedBody { body, _in_flight: in_flight })))
     }

@@ -12,6 +12,7 @@ use hyper_util::{
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
+    sync::watch,
     time::sleep,
 };
 use tokio_util::{io::InspectReader, sync::CancellationToken, task::TaskTracker};
@@ -103,7 +104,9 @@ async fn serve_with(
             continue;
         };
         let socket = with_permit(socket, permit);
-        open.spawn(serve_connection(builder.clone(), socket, router.clone(), stop.clone(), limits));
+        let (service, in_flight) = CountedRequests::new(router.clone(), peer.ip());
+        let connection = (service, in_flight, socket);
+        open.spawn(serve_connection(builder.clone(), connection, stop.clone(), limits));
     }
     drop(listener);
     open.close();
@@ -114,12 +117,14 @@ async fn serve_with(
 /// cancelled; then the requests in flight are finished.
 async fn serve_connection(
     builder: Builder<TokioExecutor>,
-    socket: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    router: Router,
+    (service, in_flight, socket): (
+        CountedRequests,
+        watch::Receiver<usize>,
+        impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    ),
     stop: CancellationToken,
     limits: ConnectionLimits,
 ) {
-    let (service, in_flight) = CountedRequests::new(router);
     let service = service_fn(move |request| service.clone().call(request));
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(socket), service);
     let mut connection = pin!(connection);
@@ -257,11 +262,10 @@ mod tests {
                 let mut socket = TokioIo::new(upgraded.await.unwrap());
                 let _echoed = socket.read_u8().await;
             });
-            let headers: HeaderMap =
-                [(header::UPGRADE, "echo"), (header::CONNECTION, "upgrade")]
-                    .map(|(name, value)| (name, value.parse().unwrap()))
-                    .into_iter()
-                    .collect();
+            let headers: HeaderMap = [(header::UPGRADE, "echo"), (header::CONNECTION, "upgrade")]
+                .map(|(name, value)| (name, value.parse().unwrap()))
+                .into_iter()
+                .collect();
             (StatusCode::SWITCHING_PROTOCOLS, headers).into_response()
         };
         let router = crate::health(Readiness::new()).route("/upgrade", get(upgrade));
@@ -269,7 +273,8 @@ mod tests {
         let mut held = Vec::new();
         for _ in 0..2 {
             let mut socket = TcpStream::connect(address).await.unwrap();
-            let head = b"GET /upgrade HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
+            let head =
+                b"GET /upgrade HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
             socket.write_all(head).await.unwrap();
             let mut answer = [0; 12];
             socket.read_exact(&mut answer).await.unwrap();

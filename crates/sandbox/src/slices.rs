@@ -177,9 +177,9 @@ impl TenantSlices {
     /// Removes slices without commands. One whose processes are still ending is removed later.
     fn remove_unused(&self, commands: &mut HashMap<TenantId, usize>) {
         commands.retain(|tenant, count| {
-            *count > 0 || fs::remove_dir(self.slice(*tenant)).is_err_and(|error| {
-                error.kind() != ErrorKind::NotFound
-            })
+            *count > 0
+                || fs::remove_dir(self.slice(*tenant))
+                    .is_err_and(|error| error.kind() != ErrorKind::NotFound)
         });
     }
 

@@ -182,9 +182,7 @@ fn refusal_response(refusal: &AcceptError) -> Response {
     };
     meter::update(webhook::CHANNEL, outcome);
     let (message, after) = match refusal {
-        AcceptError::Full { reason, after } => {
-            (reason.as_str(), Some(after.as_secs().max(1)))
-        }
+        AcceptError::Full { reason, after } => (reason.as_str(), Some(after.as_secs().max(1))),
         AcceptError::QuotaSpent(reason)
         | AcceptError::KeyReused(reason)
         | AcceptError::Invalid(reason) => (reason.as_str(), None),
@@ -221,11 +219,7 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
 }
 
 /// Reads a body, which is charged to its account.
-async fn read(
-    body: Body,
-    largest: usize,
-    share: &BudgetShare<String>,
-) -> Result<Bytes, Response> {
+async fn read(body: Body, largest: usize, share: &BudgetShare<String>) -> Result<Bytes, Response> {
     let too_large = || {
         let error = format!("the body cannot be read, or has more than {largest} bytes");
         error_response(StatusCode::PAYLOAD_TOO_LARGE, &error)

@@ -217,10 +217,7 @@ mod tests {
             AcceptError::from(Status::unauthenticated("x")),
             AcceptError::Forbidden("x".into())
         );
-        assert_eq!(
-            AcceptError::from(full),
-            AcceptError::Full { reason: "200 wait".into(), after }
-        );
+        assert_eq!(AcceptError::from(full), AcceptError::Full { reason: "200 wait".into(), after });
         assert_eq!(
             AcceptError::from(Status::resource_exhausted("2 sessions is the most")),
             AcceptError::QuotaSpent("2 sessions is the most".into())

@@ -130,7 +130,8 @@ impl App {
         };
         let services = schedules::add_service(services, schedules, settings.body_limit);
         let services = nodes::add_service(services, &state, &stop, settings.body_limit);
-        let grpc_router = grpc::router(services, doorman.clone(), &readiness)?;
+        let grpc_router =
+            grpc::router(services, doorman.clone(), &readiness, settings.has_reflection())?;
         let mesh = (ingest.clone(), follower.clone());
         let mesh = mcp::service(mesh.0, mesh.1, state, settings, cut.clone());
         let api = OpenAi::new(ingest, follower, settings);

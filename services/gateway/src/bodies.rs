@@ -84,7 +84,9 @@ pub struct BodyForm {
 
 /// Bytes of one body. They are free again when this and the body are dropped.
 #[derive(Debug)]
-pub struct BodyCharge(#[expect(dead_code, reason = "kept for its drop")] Arc<BudgetShare<TenantId>>);
+pub struct BodyCharge(
+    #[expect(dead_code, reason = "kept for its drop")] Arc<BudgetShare<TenantId>>,
+);
 
 impl BodyBudget {
     pub fn new(config: &config::Gateway) -> Self {
@@ -215,9 +217,7 @@ mod tests {
     #[tokio::test]
     async fn one_tenants_bodies_do_not_fill_the_memory_of_all() {
         let (budget, noisy, quiet) = (budget(), TenantId::generate(), TenantId::generate());
-        let begin = |tenant, bytes: usize| {
-            budget.charge(tenant, Body::from(vec![0; bytes]), FORM)
-        };
+        let begin = |tenant, bytes: usize| budget.charge(tenant, Body::from(vec![0; bytes]), FORM);
 
         let (first, held) = begin(noisy, 15);
         assert_eq!(to_bytes(first, 100).await.unwrap().len(), 15);

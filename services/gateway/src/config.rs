@@ -43,6 +43,10 @@ pub struct Gateway {
     /// Listen address of gRPC. It has no TLS either.
     pub grpc: SocketAddr,
 
+    /// Whether gRPC reflection answers callers without a key. Without the setting it does if `grpc`
+    /// is an address of this machine only.
+    pub reflection: Option<bool>,
+
     /// Time for open calls to finish after SIGTERM.
     ///
     /// Keep it below the pod's `terminationGracePeriodSeconds`, or Kubernetes kills the process
@@ -101,11 +105,18 @@ pub struct Gateway {
     pub mcp_origins: Vec<String>,
 }
 
+impl Gateway {
+    pub(crate) fn has_reflection(&self) -> bool {
+        self.reflection.unwrap_or_else(|| self.grpc.ip().is_loopback())
+    }
+}
+
 impl Default for Gateway {
     fn default() -> Self {
         Self {
             http: SocketAddr::from(([127, 0, 0, 1], 18789)),
             grpc: SocketAddr::from(([127, 0, 0, 1], 18790)),
+            reflection: None,
             shutdown_grace: Duration::from_secs(25),
             body_limit: 1024 * 1024,
             body_bytes: 512 * 1024 * 1024,
@@ -184,6 +195,17 @@ mod tests {
 
         config.check().unwrap();
         assert!(config.gateway.http.ip().is_loopback() && config.gateway.grpc.ip().is_loopback());
+    }
+
+    #[test]
+    fn contracts_are_shown_to_this_machine_only_unless_it_is_set() {
+        let mut gateway = Gateway::default();
+        assert!(gateway.has_reflection());
+
+        gateway.grpc = "10.0.0.7:18790".parse().unwrap();
+        assert!(!gateway.has_reflection());
+        gateway.reflection = Some(true);
+        assert!(gateway.has_reflection());
     }
 
     #[test]

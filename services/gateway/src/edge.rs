@@ -36,7 +36,8 @@ pub async fn http(State(doorman): State<Authenticator>, request: Request, next: 
         match doorman.admit(request.headers()).await {
             Ok((caller, call)) => {
                 let to_error = |refusal: BodyRefusal| axum::Error::new(refusal);
-                let (request, _charge) = charge(&doorman, &caller, request, BodyForm { to_error, is_drained: false });
+                let (request, _charge) =
+                    charge(&doorman, &caller, request, BodyForm { to_error, is_drained: false });
                 enter(request, next, caller, call).await
             }
             Err(error) => ApiError::from(error).into_response(),
@@ -59,7 +60,8 @@ pub async fn grpc(State(doorman): State<Authenticator>, request: Request, next: 
             }
             Ok((caller, call)) => {
                 let to_error = |refusal| axum::Error::new(Status::from(Error::from(refusal)));
-                let (request, _charge) = charge(&doorman, &caller, request, BodyForm { to_error, is_drained: true });
+                let (request, _charge) =
+                    charge(&doorman, &caller, request, BodyForm { to_error, is_drained: true });
                 enter(request, next, caller, call).await
             }
             Err(error) => Status::from(error).into_http(),
@@ -105,12 +107,7 @@ fn charge(
     (Request::from_parts(parts, body), charge)
 }
 
-async fn enter(
-    mut request: Request,
-    next: Next,
-    caller: Caller,
-    call: OpenCall,
-) -> Response {
+async fn enter(mut request: Request, next: Next, caller: Caller, call: OpenCall) -> Response {
     Span::current().record("tenant.id", field::display(caller.tenant));
     request.extensions_mut().insert(caller);
     next.run(request).await.map(|body| Body::new(CallBody { body, _call: call }))

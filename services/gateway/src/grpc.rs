@@ -35,7 +35,8 @@ pub fn routes(messages: Messages, arrivals: ChannelIngest, body_limit: usize) ->
     )
 }
 
-/// Puts authentication in front of the services; health and reflection stay open.
+/// Puts authentication in front of the services; health stays open, and so does reflection if it is
+/// on.
 ///
 /// # Errors
 ///
@@ -44,17 +45,19 @@ pub fn router(
     services: Routes,
     doorman: Authenticator,
     readiness: &Readiness,
+    has_reflection: bool,
 ) -> anyhow::Result<Router> {
     let reflection = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(holdfast_proto::DESCRIPTORS)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
-    let open = Routes::new(holdfast_grpc::health_service(readiness))
-        .add_service(reflection().build_v1()?)
-        .add_service(reflection().build_v1alpha()?)
-        .into_axum_router()
-        .reset_fallback();
+    let mut open = Routes::new(holdfast_grpc::health_service(readiness));
+    if has_reflection {
+        open =
+            open.add_service(reflection().build_v1()?).add_service(reflection().build_v1alpha()?);
+    }
+    let open = open.into_axum_router().reset_fallback();
     let services = services
         .into_axum_router()
         .layer(CatchPanicLayer::custom(|_| {

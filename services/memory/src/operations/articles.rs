@@ -139,7 +139,9 @@ impl MemoryService {
         let text = if change.content.is_empty() {
             None
         } else {
-            Some(reading::read((&self.pdf, tenant), &change.content, &change.media_type).await?.text)
+            Some(
+                reading::read((&self.pdf, tenant), &change.content, &change.media_type).await?.text,
+            )
         };
         let mut tx = self.pools.tenant(tenant).await?;
         let there = self.lock_article(&mut tx, who, id).await?;

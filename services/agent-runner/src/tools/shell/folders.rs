@@ -58,7 +58,9 @@ pub(crate) enum Error {
     #[error("`{most}` commands of this tenant run here, which is the limit: try again later")]
     TooMany { most: usize },
     /// Commands of all tenants use up the machine.
-    #[error("this machine runs as many commands as it may: end one that is not needed, or try again later")]
+    #[error(
+        "this machine runs as many commands as it may: end one that is not needed, or try again later"
+    )]
     Busy,
     #[error(transparent)]
     Workspace(#[from] holdfast_workspace::Error),

@@ -48,7 +48,8 @@ impl RunningCommand {
         let Some(mut folder) = self.folder.take() else { return WorkspaceChanges::default() };
         if let CommandEnd::Limit(limit @ (Limit::Disk | Limit::Entries)) = ended {
             folder.clear().await;
-            let note = format!("nothing that it changed was kept: it was over its limit of {limit}");
+            let note =
+                format!("nothing that it changed was kept: it was over its limit of {limit}");
             return WorkspaceChanges { notes: vec![note], ..WorkspaceChanges::default() };
         }
         commit_changes(&mut folder, &self.by, self.may_change_instructions).await

@@ -184,9 +184,7 @@ fn all_failed_class(tried: &[FailedCandidate]) -> &'static str {
         {
             first.class
         }
-        Some(_) if all(&[Reason::RateLimit, Reason::Billing]) => {
-            FailureClass::RateLimited.as_str()
-        }
+        Some(_) if all(&[Reason::RateLimit, Reason::Billing]) => FailureClass::RateLimited.as_str(),
         Some(_) | None => FailureClass::AllFailed.as_str(),
     }
 }
