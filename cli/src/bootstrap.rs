@@ -49,6 +49,8 @@ pub struct BootstrapArgs {
 pub struct Config {
     database: holdfast_pg::Config,
     secrets: Secrets,
+    /// Addresses of providers that the operator allows.
+    pub egress: holdfast_egress::Config,
 }
 
 /// A tenant that is ready for its first login.

@@ -132,5 +132,7 @@ fn config(mode: IsolationMode) -> Config {
         IsolationMode::None => BackendChoice::Plain,
     };
     let limits = Limits { output: MAX_NODE_OUTPUT_BYTES, ..Limits::default() };
-    Config { backend, network: NetworkPolicy::Host, limits, ..Config::default() }
+    let network = NetworkPolicy::Host;
+    // A node runs in its user's session, and all its commands are one tenant's.
+    Config { backend, network, limits, tenant: None, ..Config::default() }
 }

@@ -54,12 +54,15 @@ impl Plan {
             }
             None => bootstrap::check_schema(&config).await?,
         }
+        // The variable of a model on this machine replaces the list in the configuration file.
+        let listed = config.egress.allow.clone();
         let opened =
             Box::pin(bootstrap::set_up_tenant(config, home, bootstrap::DEV_TENANT)).await?;
 
         let egress = variable("egress.allow");
         if !bootstrap::is_set(&egress) && !opened.local_models.is_empty() {
-            vars.insert(egress, serde_json::to_string(&opened.local_models)?);
+            let allowed = merged(listed, opened.local_models);
+            vars.insert(egress, serde_json::to_string(&allowed)?);
         }
 
         let ports = Ports::choose(args.port_base, args.gateways, args.runners)?;
@@ -151,9 +154,28 @@ fn shell(vars: &BTreeMap<String, String>, admin: Option<&str>) -> String {
     lines
 }
 
+/// Adds addresses that a list does not have.
+fn merged(mut list: Vec<String>, more: Vec<String>) -> Vec<String> {
+    for address in more {
+        if !list.contains(&address) {
+            list.push(address);
+        }
+    }
+    list
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_model_on_this_machine_is_allowed_besides_what_the_operator_lists() {
+        let listed = vec!["10.0.0.7:11434".to_owned(), "127.0.0.1:1".to_owned()];
+
+        let allowed = merged(listed, vec!["127.0.0.1:1".to_owned(), "127.0.0.1:2".to_owned()]);
+
+        assert_eq!(allowed, ["10.0.0.7:11434", "127.0.0.1:1", "127.0.0.1:2"]);
+    }
 
     fn plan() -> Plan {
         Plan {

@@ -56,6 +56,7 @@ struct Window {
     /// Target id of the current tab.
     target: String,
     session: String,
+    tenant: Uuid,
     used: Instant,
 }
 
@@ -66,12 +67,15 @@ impl Browser {
         Self(Arc::new(Inner { config, policy: way, state: Mutex::default() }))
     }
 
-    /// Returns the window of a conversation, and `true` if it was created by this call.
+    /// Returns the window of a tenant's conversation, and `true` if it was created by this call.
+    ///
+    /// If all windows are in use, the tenant with the most loses the one that it used least
+    /// recently, if it has more than a quarter of them and this tenant has less.
     ///
     /// # Errors
     ///
     /// If all windows are in use, or the browser cannot be reached.
-    pub async fn page(&self, who: Uuid) -> Result<(Page, bool), Error> {
+    pub async fn page(&self, tenant: Uuid, who: Uuid) -> Result<(Page, bool), Error> {
         let mut state = self.0.state.lock().await;
         let (cdp, way_out) = self.connection(&mut state).await?;
         if let Some(window) = state.windows.get(&who).cloned() {
@@ -83,10 +87,16 @@ impl Browser {
             state.windows.remove(&who);
         }
         close_idle(&cdp, &mut state.windows, self.0.config.idle).await;
-        if state.windows.len() >= self.0.config.most {
-            return Err(Error::Full(self.0.config.most));
+        let most = self.0.config.most;
+        if state.windows.len() >= most {
+            let owners =
+                state.windows.iter().map(|(who, window)| (*who, window.tenant, window.used));
+            let victim = window_to_give_up(owners, tenant, most).ok_or(Error::Full(most))?;
+            if let Some(window) = state.windows.remove(&victim) {
+                dispose(&cdp, &window).await;
+            }
         }
-        let window = open(&cdp, &way_out).await?;
+        let window = open(&cdp, &way_out, tenant).await?;
         let page = page_of(&cdp, &window);
         state.windows.insert(who, window);
         Ok((page, true))
@@ -161,7 +171,27 @@ fn page_of(cdp: &Arc<Cdp>, window: &Window) -> Page {
     Page::new(Arc::clone(cdp), context, target, window.session.clone())
 }
 
-async fn open(cdp: &Cdp, way_out: &str) -> Result<Window, Error> {
+/// Chooses the window that makes room for one of `tenant`, among windows with their tenants and the
+/// time of their last use. `None` if no other tenant has more than its share.
+fn window_to_give_up(
+    windows: impl Iterator<Item = (Uuid, Uuid, Instant)>,
+    tenant: Uuid,
+    most: usize,
+) -> Option<Uuid> {
+    let share = (most / 4).max(1);
+    let mut by_tenant: HashMap<Uuid, Vec<(Instant, Uuid)>> = HashMap::new();
+    for (who, owner, used) in windows {
+        by_tenant.entry(owner).or_default().push((used, who));
+    }
+    if by_tenant.get(&tenant).is_some_and(|own| own.len() >= share) {
+        return None;
+    }
+    let largest = by_tenant.into_values().max_by_key(Vec::len)?;
+    let oldest = largest.iter().min().map(|(_, who)| *who);
+    oldest.filter(|_| largest.len() > share)
+}
+
+async fn open(cdp: &Cdp, way_out: &str, tenant: Uuid) -> Result<Window, Error> {
     let params = json!({
         "disposeOnDetach": true,
         "proxyServer": way_out,
@@ -173,7 +203,7 @@ async fn open(cdp: &Cdp, way_out: &str) -> Result<Window, Error> {
     let no_files = json!({ "behavior": "deny", "browserContextId": context });
     cdp.call(None, "Browser.setDownloadBehavior", no_files).await?;
     let (target, session) = new_tab(cdp, &context).await?;
-    Ok(Window { context, target, session, used: Instant::now() })
+    Ok(Window { context, target, session, tenant, used: Instant::now() })
 }
 
 async fn new_tab(cdp: &Cdp, context: &str) -> Result<(String, String), Error> {
@@ -236,5 +266,30 @@ async fn tidy(inner: Weak<Inner>, cdp: Weak<Cdp>) {
             state.connection = None;
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenant_with_many_windows_makes_room_for_one_with_few() {
+        let [busy, new, other] = [1, 2, 3].map(Uuid::from_u128);
+        let now = Instant::now();
+        let windows = |owners: &[Uuid]| -> Vec<(Uuid, Uuid, Instant)> {
+            let used = |at: u64| now + Duration::from_secs(at);
+            let owners = owners.iter().zip(0_u64..);
+            owners.map(|(owner, at)| (Uuid::from_u128(at.into()), *owner, used(at))).collect()
+        };
+
+        let all = windows(&[busy; 8]);
+        assert_eq!(window_to_give_up(all.iter().copied(), new, 8), Some(Uuid::from_u128(0)));
+        assert_eq!(window_to_give_up(all.into_iter(), busy, 8), None);
+
+        let fair = windows(&[busy, busy, other, other]);
+        assert_eq!(window_to_give_up(fair.into_iter(), new, 8), None);
+        let used_up = windows(&[new, new, busy, busy, busy, busy, busy, busy]);
+        assert_eq!(window_to_give_up(used_up.into_iter(), new, 8), None);
     }
 }

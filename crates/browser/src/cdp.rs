@@ -1,4 +1,5 @@
-//! Client of the Chrome DevTools protocol: calls and responses over one web socket.
+//! Client of the Chrome DevTools protocol: calls and responses over a web socket, or over a pipe to
+//! a local browser, where a NUL ends each message.
 //!
 //! The client handles only one event: a dialog is dismissed at once, because it blocks its page
 //! until it is answered.
@@ -13,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use futures::{SinkExt as _, StreamExt as _};
+use futures::{Sink, SinkExt as _, Stream, StreamExt as _, future::ready};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -21,12 +22,18 @@ use tokio::{
     time::timeout,
 };
 use tokio_tungstenite::{WebSocketStream, tungstenite::Message};
-use tokio_util::sync::CancellationToken;
+use tokio_util::{
+    codec::{AnyDelimiterCodec, FramedRead, FramedWrite},
+    sync::CancellationToken,
+};
 
 use crate::Error;
 
 /// Timeout of one call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Maximum size of a message over a pipe, in bytes; screenshots are large.
+const MAX_MESSAGE_BYTES: usize = 64 * 1024 * 1024;
 
 /// Maximum number of calls waiting to be written.
 const MAX_QUEUED_CALLS: usize = 64;
@@ -46,12 +53,37 @@ impl Cdp {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
+        let (write, read) = socket.split();
+        let write = write.with(|message: String| ready(Ok(Message::text(message))));
+        let read = read.map(|message| Some(message.ok()?.into_data().to_vec()));
+        Self::serve(write, read)
+    }
+
+    /// Starts a task that serves a pipe.
+    pub(crate) fn start_pipe<S>(pipe: S) -> Self
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let codec = || {
+            let nul = || vec![0];
+            AnyDelimiterCodec::new_with_max_length(nul(), nul(), MAX_MESSAGE_BYTES)
+        };
+        let (read, write) = tokio::io::split(pipe);
+        let read = FramedRead::new(read, codec()).map(|frame| Some(frame.ok()?.to_vec()));
+        Self::serve(FramedWrite::new(write, codec()), read)
+    }
+
+    fn serve<W, R>(write: W, read: R) -> Self
+    where
+        W: Sink<String> + Unpin + Send + 'static,
+        R: Stream<Item = Option<Vec<u8>>> + Unpin + Send + 'static,
+    {
         let (out, queue) = mpsc::channel(MAX_QUEUED_CALLS);
         let waiting = Arc::new(PendingCalls::default());
         let ended = CancellationToken::new();
         let (answers, over, own) = (Arc::clone(&waiting), ended.clone(), out.clone());
         tokio::spawn(async move {
-            serve_socket(socket, queue, own.downgrade(), &answers, &over).await;
+            serve_messages((write, read), queue, own.downgrade(), &answers, &over).await;
             over.cancel();
             // Dropping the senders wakes all callers that still wait for a response.
             lock(&answers).clear();
@@ -109,28 +141,27 @@ impl fmt::Debug for Cdp {
     }
 }
 
-async fn serve_socket<S>(
-    socket: WebSocketStream<S>,
+async fn serve_messages<W, R>(
+    (mut write, mut read): (W, R),
     mut queue: mpsc::Receiver<String>,
     own: mpsc::WeakSender<String>,
     waiting: &PendingCalls,
     ended: &CancellationToken,
 ) where
-    S: AsyncRead + AsyncWrite + Unpin,
+    W: Sink<String> + Unpin,
+    R: Stream<Item = Option<Vec<u8>>> + Unpin,
 {
-    let (mut write, mut read) = socket.split();
     loop {
         tokio::select! {
             message = queue.recv() => {
                 let Some(message) = message else { return };
-                if write.send(Message::text(message)).await.is_err() {
+                if write.send(message).await.is_err() {
                     return;
                 }
             }
             message = read.next() => {
-                let Some(Ok(message)) = message else { return };
-                let Ok(text) = message.to_text() else { continue };
-                let Ok(said) = serde_json::from_str::<Value>(text) else { continue };
+                let Some(Some(message)) = message else { return };
+                let Ok(said) = serde_json::from_slice::<Value>(&message) else { continue };
                 if let Some(dismissal) = handle_message(said, waiting)
                     && let Some(own) = own.upgrade()
                 {

@@ -12,6 +12,8 @@ pub struct Config {
     pub path: Option<PathBuf>,
     /// URL of a browser that runs elsewhere, such as `http://127.0.0.1:9222`. Overrides `path`.
     pub url: Option<String>,
+    /// Isolation of the program.
+    pub isolation: Isolation,
     /// Additional arguments for the program, such as `--no-sandbox` where it must run as root.
     pub args: Vec<String>,
     /// Listen address of the proxy that pages use; port 0 is any free port.
@@ -25,11 +27,23 @@ pub struct Config {
     pub idle: Duration,
 }
 
+/// Isolation of a browser that this process starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Isolation {
+    /// Bubblewrap: the browser sees its profile, programs, libraries and fonts only.
+    Bubblewrap,
+    /// None: a page that breaks out of the browser can read what this process can. Only where
+    /// Bubblewrap cannot run.
+    None,
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {
             path: None,
             url: None,
+            isolation: Isolation::Bubblewrap,
             args: Vec::new(),
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             proxy: String::new(),

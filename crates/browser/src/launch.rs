@@ -1,13 +1,27 @@
 //! Starts Chromium, or connects to one that runs elsewhere.
+//!
+//! A browser that is started here is isolated, since a page may break out of it: it sees its profile,
+//! programs, libraries and fonts, and no other files or processes of this machine. It is controlled
+//! over a pipe, which no other process can open.
 
-use std::{net::SocketAddr, path::Path, process::Stdio, time::Duration};
+mod isolation;
+
+use std::{
+    net::SocketAddr,
+    os::{fd::OwnedFd, unix::net},
+    path::Path,
+    process::Stdio,
+    time::Duration,
+};
+
+use command_fds::{CommandFdExt as _, FdMapping};
 
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
-    net::TcpStream,
-    process::{Child, Command},
+    net::{TcpStream, UnixStream},
+    process::Child,
     time::timeout,
 };
 use tokio_tungstenite::client_async;
@@ -24,7 +38,7 @@ const MAX_VERSION_BYTES: u64 = 64 * 1024;
 /// proxy.
 const BROWSER_ARGS: [&str; 18] = [
     "--headless=new",
-    "--remote-debugging-port=0",
+    "--remote-debugging-pipe",
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-default-apps",
@@ -59,7 +73,7 @@ pub(crate) async fn connect(
         match (&config.url, &config.path) {
             (Some(url), _) => Ok((connect_to_url(url).await?, None)),
             (None, Some(path)) => {
-                let (cdp, running) = start(path, &config.args, proxy).await?;
+                let (cdp, running) = start(path, config, proxy).await?;
                 Ok((cdp, Some(running)))
             }
             (None, None) => Err(Error::Unavailable("none is configured".to_owned())),
@@ -70,19 +84,23 @@ pub(crate) async fn connect(
     timeout(LAUNCH_TIMEOUT, connecting).await.unwrap_or_else(|_| Err(late()))
 }
 
-async fn start(path: &Path, args: &[String], proxy: &str) -> Result<(Cdp, BrowserProcess), Error> {
+async fn start(path: &Path, config: &Config, proxy: &str) -> Result<(Cdp, BrowserProcess), Error> {
     let away = |what: &str| {
         let what = what.to_owned();
         move |error: std::io::Error| Error::Unavailable(format!("{what}: {error}"))
     };
+    let does_not_start = format!("`{}` does not start", path.display());
+    let path = path.canonicalize().map_err(away(&does_not_start))?;
     let home = tempfile::Builder::new().prefix("holdfast-browser-").tempdir();
     let home = home.map_err(away("no folder for its profile can be made"))?;
+    let (ours, theirs) = pipe().map_err(away("no pipe to it can be made"))?;
+    let mut command = isolation::command(config.isolation, &path, home.path());
     // The environment is cleared: this process's variables hold secrets.
-    let mut child = Command::new(path)
+    command
         .args(BROWSER_ARGS)
         .arg(format!("--proxy-server={proxy}"))
         .arg(format!("--user-data-dir={}", home.path().display()))
-        .args(args)
+        .args(&config.args)
         .arg("about:blank")
         .env_clear()
         .env("HOME", home.path())
@@ -90,29 +108,44 @@ async fn start(path: &Path, args: &[String], proxy: &str) -> Result<(Cdp, Browse
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .map_err(away(&format!("`{}` does not start", path.display())))?;
+        .kill_on_drop(true);
+    let mapped = command.fd_mappings(theirs.into());
+    mapped.map_err(|error| Error::Unavailable(error.to_string()))?;
+    let mut child = command.spawn().map_err(away(&does_not_start))?;
+    drop(command);
     let stderr =
         child.stderr.take().ok_or_else(|| Error::Unavailable("it says nothing".to_owned()))?;
-    let mut lines = BufReader::new(stderr).lines();
-    let mut last = String::new();
-    let url = loop {
-        match lines.next_line().await {
-            Ok(Some(line)) => match line.strip_prefix("DevTools listening on ") {
-                Some(url) => break url.trim().to_owned(),
-                None => last = line.chars().take(200).collect(),
-            },
-            Ok(None) | Err(_) => {
-                return Err(Error::Unavailable(format!(
-                    "it ended at once; its last words: {last}"
-                )));
-            }
-        }
-    };
     // A full stderr pipe would block the browser, so it is drained.
-    tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-    Ok((connect_to_url(&url).await?, BrowserProcess { _child: child, _home: home }))
+    let last_words = tokio::spawn(async move {
+        let (mut lines, mut last) = (BufReader::new(stderr).lines(), String::new());
+        while let Ok(Some(line)) = lines.next_line().await {
+            last = line.chars().take(200).collect();
+        }
+        last
+    });
+    let cdp = Cdp::start_pipe(ours);
+    if let Err(error) = cdp.call(None, "Browser.getVersion", Value::Null).await {
+        drop(child);
+        let last = last_words.await.unwrap_or_default();
+        return Err(match error {
+            Error::Unavailable(_) => Error::Unavailable(format!(
+                "it ended at once; its last words: {last}{}",
+                isolation::advice(config.isolation)
+            )),
+            other => other,
+        });
+    }
+    Ok((cdp, BrowserProcess { _child: child, _home: home }))
+}
+
+/// Makes our end of a pipe to the browser, and the descriptors from which it reads and to which it
+/// writes.
+fn pipe() -> std::io::Result<(UnixStream, [FdMapping; 2])> {
+    let (ours, theirs) = net::UnixStream::pair()?;
+    ours.set_nonblocking(true)?;
+    let (reads, writes) = (OwnedFd::from(theirs.try_clone()?), OwnedFd::from(theirs));
+    let mapping = |parent_fd, child_fd| FdMapping { parent_fd, child_fd };
+    Ok((UnixStream::from_std(ours)?, [mapping(reads, 3), mapping(writes, 4)]))
 }
 
 /// Connects to a running browser by `http://host:port` or by its `ws://…` address.
@@ -170,6 +203,57 @@ async fn socket_path(address: SocketAddr) -> Result<String, Error> {
         }
         if read == 0 {
             return Err(Error::Unavailable(format!("{address} is no browser")));
+        }
+    }
+}
+
+/// Tests that `tests/tools.py` leaves out where Chromium is missing.
+#[cfg(test)]
+mod tests {
+    mod needs_chromium {
+        use serde_json::json;
+
+        use super::super::*;
+        use crate::Isolation;
+
+        async fn text_of_file(config: &Config, url: &str) -> anyhow::Result<String> {
+            let (cdp, _running) = connect(config, "http://127.0.0.1:1").await?;
+            let made = cdp.call(None, "Target.createTarget", json!({ "url": url })).await?;
+            let attach = json!({ "targetId": made["targetId"], "flatten": true });
+            let session = cdp.call(None, "Target.attachToTarget", attach).await?;
+            let session = session["sessionId"].as_str();
+            for _ in 0..50 {
+                let read = json!({ "expression": "document.body?.innerText ?? ''" });
+                let read = cdp.call(session, "Runtime.evaluate", read).await?;
+                match read["result"]["value"].as_str() {
+                    Some("") | None => tokio::time::sleep(Duration::from_millis(100)).await,
+                    Some(text) => return Ok(text.to_owned()),
+                }
+            }
+            anyhow::bail!("the page stays empty")
+        }
+
+        #[tokio::test]
+        async fn a_browser_cannot_read_the_files_of_its_host() -> anyhow::Result<()> {
+            let dir = tempfile::tempdir()?;
+            let secret = dir.path().join("secret.txt");
+            std::fs::write(&secret, "the key of the house")?;
+            let url = format!("file://{}", secret.display());
+            let path = std::env::var_os("HOLDFAST_CHROMIUM");
+            let mut config = Config {
+                path: Some(path.map_or_else(|| "/usr/bin/chromium".into(), Into::into)),
+                // Tests may run as root, where Chromium's own sandbox does not work.
+                args: vec!["--no-sandbox".to_owned()],
+                ..Config::default()
+            };
+
+            let isolated = text_of_file(&config, &url).await?;
+            assert!(!isolated.contains("the key of the house"), "{isolated}");
+
+            config.isolation = Isolation::None;
+            let open = text_of_file(&config, &url).await?;
+            assert!(open.contains("the key of the house"), "the test itself works: {open}");
+            Ok(())
         }
     }
 }

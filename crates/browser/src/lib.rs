@@ -29,7 +29,7 @@ mod proxy;
 mod snapshot;
 
 pub use browser::Browser;
-pub use config::Config;
+pub use config::{Config, Isolation};
 pub use error::Error;
 pub use page::{Page, PointerAction, Screenshot, Tab};
 pub use proxy::{ConnectPolicy, PolicyDecision};

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use holdfast_pg::{Pools, TenantTx};
-use holdfast_types::{KeyId, TenantId};
+use holdfast_types::{KeyId, NodeId, TenantId};
 use secrecy::SecretString;
 use tokio::{
     sync::{Semaphore, SemaphorePermit},
@@ -15,6 +15,7 @@ use crate::{
     DataKey, Error, Routing, Seal,
     cache::Cache,
     key::CachedKey,
+    node::CachedNode,
     store,
     token::{Secret, has_mark},
 };
@@ -22,7 +23,7 @@ use crate::{
 /// Time limit of waiting for the lookup of a token without a mark.
 const MAX_LOOKUP_WAIT: Duration = Duration::from_secs(1);
 
-/// How long a key lookup is cached in this process.
+/// How long the lookup of a key or a node is cached in this process.
 const KEY_CACHE_TTL: Duration = Duration::from_secs(5);
 const MAX_CACHED_KEYS: usize = 20_000;
 /// How long a tenant's routing is cached in this process.
@@ -36,6 +37,9 @@ pub struct Directory {
     pub(crate) seal: Seal,
     pub(crate) pepper: SecretString,
     pub(crate) keys: Arc<Cache<KeyId, CachedKey>>,
+    pub(crate) nodes: Arc<Cache<NodeId, CachedNode>>,
+    /// Ids of keys and nodes that do not exist.
+    pub(crate) unknown: Arc<Cache<Uuid, ()>>,
     pub(crate) routings: Arc<Cache<TenantId, Arc<Routing>>>,
     /// One query at a time for tokens without a mark.
     unmarked: Arc<Semaphore>,
@@ -49,6 +53,8 @@ impl Directory {
             seal,
             pepper,
             keys: Arc::new(Cache::new(KEY_CACHE_TTL, MAX_CACHED_KEYS)),
+            nodes: Arc::new(Cache::new(KEY_CACHE_TTL, MAX_CACHED_KEYS)),
+            unknown: Arc::new(Cache::new(KEY_CACHE_TTL, MAX_CACHED_KEYS)),
             routings: Arc::new(Cache::new(ROUTING_CACHE_TTL, MAX_CACHED_ROUTINGS)),
             unmarked: Arc::new(Semaphore::new(1)),
         }

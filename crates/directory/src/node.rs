@@ -61,6 +61,15 @@ pub struct AuthenticatedNode {
     pub rate: u32,
 }
 
+/// Cached lookup of a node; the secret is not verified yet.
+#[derive(Debug, Clone)]
+pub(crate) struct CachedNode {
+    pub digest: Vec<u8>,
+    pub live: bool,
+    pub active: bool,
+    pub who: AuthenticatedNode,
+}
+
 /// Id of one connection of a node.
 pub type NodeConnection = Uuid;
 

@@ -6,47 +6,25 @@
 //! | `/readyz` | `ready`, or 503 and the failing checks: `not ready: database, draining` |
 //! | `/metrics` | all metrics in the Prometheus text format |
 //!
-//! They need no API key and are the same in all services, so one probe fits all.
+//! They need no API key and are the same in all services, so one probe fits all. Metrics are of all
+//! tenants together: only callers on this machine and in private networks get them, and not through
+//! a proxy.
 
-use std::{sync::Arc, time::Duration};
+mod connections;
+mod requests;
+mod server;
 
 use axum::{
     Router,
-    body::Body,
     extract::{Request, State},
-    http::{StatusCode, header::CONTENT_TYPE},
-    response::IntoResponse,
+    http::{HeaderMap, StatusCode, header::CONTENT_TYPE},
+    response::{IntoResponse as _, Response},
     routing::get,
 };
-use holdfast_kit::{Readiness, metrics, net};
-use hyper::body::Incoming;
-use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::{conn::auto::Builder, graceful::GracefulShutdown},
-    service::TowerToHyperService,
-};
-use tokio::{net::TcpListener, sync::Semaphore, time::sleep};
-use tokio_util::sync::CancellationToken;
-use tower::ServiceExt as _;
-use tracing::warn;
+use holdfast_kit::{Readiness, is_public, metrics};
 
-/// Limits of a listener, so that callers who send nothing cannot use it up.
-#[derive(Debug, Clone, Copy)]
-struct ConnectionLimits {
-    /// Time in which the head of a request must arrive; also how long an idle connection is kept.
-    head_timeout: Duration,
-    /// Open connections; further ones wait to be accepted.
-    connections: usize,
-}
-
-const LIMITS: ConnectionLimits =
-    ConnectionLimits { head_timeout: Duration::from_secs(30), connections: 10_000 };
-
-/// Interval of HTTP/2 pings, which find connections whose other side is gone.
-const PING_INTERVAL: Duration = Duration::from_secs(30);
-
-/// Pause after the system refuses a connection, for example for want of file descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+pub use requests::PeerAddress;
+pub use server::serve;
 
 /// Routes `/healthz`, `/readyz` and `/metrics`, to be merged with a service's own routes.
 pub fn health(readiness: Readiness) -> Router {
@@ -54,61 +32,6 @@ pub fn health(readiness: Readiness) -> Router {
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready).with_state(readiness))
         .route("/metrics", get(metrics_text))
-}
-
-/// Serves until `stop` is cancelled, then finishes the calls in flight.
-pub async fn serve(
-    listener: TcpListener,
-    router: Router,
-    stop: CancellationToken,
-) -> anyhow::Result<()> {
-    serve_with(listener, router, stop, LIMITS).await;
-    Ok(())
-}
-
-async fn serve_with(
-    listener: TcpListener,
-    router: Router,
-    stop: CancellationToken,
-    limits: ConnectionLimits,
-) {
-    let mut builder = Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.head_timeout);
-    builder.http2().timer(TokioTimer::new()).keep_alive_interval(PING_INTERVAL);
-    let router = router.map_request(|request: Request<Incoming>| request.map(Body::new));
-    let service = TowerToHyperService::new(router);
-    let connections = GracefulShutdown::new();
-    let permits = Arc::new(Semaphore::new(limits.connections));
-    loop {
-        let accepted = async {
-            let permit = Arc::clone(&permits).acquire_owned().await;
-            (permit, listener.accept().await)
-        };
-        let (permit, accepted) = tokio::select! {
-            biased;
-            () = stop.cancelled() => break,
-            accepted = accepted => accepted,
-        };
-        let mut socket = match accepted {
-            Ok((socket, _)) => socket,
-            Err(error) => {
-                warn!(%error, "a connection cannot be accepted");
-                sleep(ACCEPT_PAUSE).await;
-                continue;
-            }
-        };
-        net::nodelay(&mut socket);
-        let connection =
-            builder.serve_connection_with_upgrades(TokioIo::new(socket), service.clone());
-        let connection = connections.watch(connection.into_owned());
-        tokio::spawn(async move {
-            // A broken connection concerns its caller only.
-            drop(connection.await);
-            drop(permit);
-        });
-    }
-    drop(listener);
-    connections.shutdown().await;
 }
 
 async fn ready(State(readiness): State<Readiness>) -> (StatusCode, String) {
@@ -120,25 +43,32 @@ async fn ready(State(readiness): State<Readiness>) -> (StatusCode, String) {
     }
 }
 
-async fn metrics_text() -> impl IntoResponse {
-    ([(CONTENT_TYPE, "text/plain; version=0.0.4")], metrics::render())
+/// Headers of requests that came through a proxy.
+const PROXY_HEADERS: [&str; 4] = ["forwarded", "via", "x-forwarded-for", "x-real-ip"];
+
+async fn metrics_text(request: Request) -> Response {
+    let peer = request.extensions().get::<PeerAddress>().copied();
+    if !may_see_metrics(peer, request.headers()) {
+        return (StatusCode::NOT_FOUND, "not found\n").into_response();
+    }
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4")], metrics::render()).into_response()
+}
+
+fn may_see_metrics(peer: Option<PeerAddress>, headers: &HeaderMap) -> bool {
+    peer.is_some_and(|PeerAddress(peer)| !is_public(peer))
+        && !PROXY_HEADERS.iter().any(|header| headers.contains_key(*header))
 }
 
 #[cfg(test)]
 mod tests {
-    use axum::{
-        body::{Body, to_bytes},
-        http::Request,
-    };
-    use tokio::{
-        io::{AsyncReadExt as _, AsyncWriteExt as _},
-        net::TcpStream,
-    };
+    use axum::body::{Body, to_bytes};
+    use tower::ServiceExt as _;
 
     use super::*;
 
     async fn ask(readiness: &Readiness, door: &str) -> anyhow::Result<(u16, String, String)> {
-        let request = Request::get(door).body(Body::empty())?;
+        let local = PeerAddress(std::net::Ipv4Addr::LOCALHOST.into());
+        let request = Request::get(door).extension(local).body(Body::empty())?;
         let answer = health(readiness.clone()).oneshot(request).await?;
         let status = answer.status().as_u16();
         let kind = answer.headers().get(CONTENT_TYPE).map(|kind| kind.to_str().map(str::to_owned));
@@ -174,43 +104,27 @@ mod tests {
         assert_eq!((alive, ok.as_str()), (200, "ok\n"));
     }
 
-    /// Serves with limits that are quickly reached.
-    async fn limited() -> std::io::Result<std::net::SocketAddr> {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let address = listener.local_addr()?;
-        let limits = ConnectionLimits { head_timeout: Duration::from_millis(300), connections: 2 };
-        let router = health(Readiness::new());
-        tokio::spawn(serve_with(listener, router, CancellationToken::new(), limits));
-        Ok(address)
-    }
-
-    #[tokio::test]
-    async fn who_does_not_send_a_request_in_time_makes_room_for_others() {
-        let address = limited().await.unwrap();
-        let mut slow = Vec::new();
-        for _ in 0..2 {
-            let mut socket = TcpStream::connect(address).await.unwrap();
-            socket.write_all(b"GET /healthz HTT").await.unwrap();
-            slow.push(socket);
-        }
-
-        let mut other = TcpStream::connect(address).await.unwrap();
-        other.write_all(b"GET /healthz HTTP/1.0\r\n\r\n").await.unwrap();
-        let mut answer = String::new();
-        other.read_to_string(&mut answer).await.unwrap();
-
-        assert!(answer.ends_with("ok\n"), "{answer}");
-        for mut socket in slow {
-            let mut rest = Vec::new();
-            socket.read_to_end(&mut rest).await.unwrap();
-            assert!(!rest.starts_with(b"HTTP/1.1 200"));
-        }
-    }
-
     #[tokio::test]
     async fn numbers_come_as_prometheus_reads_them() {
         let (status, kind, _) = ask(&Readiness::new(), "/metrics").await.unwrap();
 
         assert_eq!((status, kind.as_str()), (200, "text/plain; version=0.0.4"));
+    }
+
+    #[test]
+    fn metrics_are_not_for_the_internet() {
+        let direct = HeaderMap::new();
+        let proxied = HeaderMap::from_iter([(
+            "x-forwarded-for".parse().unwrap(),
+            "8.8.8.8".parse().unwrap(),
+        )]);
+        let peer = |address: &str| Some(PeerAddress(address.parse().unwrap()));
+
+        for near in ["127.0.0.1", "::1", "10.0.0.7", "fd00::7"] {
+            assert!(may_see_metrics(peer(near), &direct), "{near}");
+            assert!(!may_see_metrics(peer(near), &proxied), "{near}");
+        }
+        assert!(!may_see_metrics(peer("8.8.8.8"), &direct));
+        assert!(!may_see_metrics(None, &direct));
     }
 }

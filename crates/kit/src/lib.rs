@@ -8,13 +8,16 @@
 //! | [`Readiness`] | whether this process accepts work |
 //! | [`Backoff`] | delays between retries |
 //! | [`boot_clock`] | a clock that continues while the machine is suspended |
+//! | [`Budget`], [`FairSlots`] | limits that tenants share |
 //! | [`is_public`] | addresses that may be called for a tenant |
 //! | [`net`], [`tls`] | listeners; the process-wide crypto provider |
 
 mod address;
 mod backoff;
 pub mod boot_clock;
+mod budget;
 pub mod config;
+mod fair_slots;
 mod health;
 pub mod metrics;
 pub mod net;
@@ -26,5 +29,7 @@ pub mod trace;
 
 pub use address::is_public;
 pub use backoff::Backoff;
+pub use budget::{Budget, BudgetShare, BudgetSpent};
+pub use fair_slots::{FairSlot, FairSlots};
 pub use health::{Check, Readiness};
 pub use tasks::Tasks;

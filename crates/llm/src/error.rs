@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use holdfast_egress::AddressRefusal;
-use holdfast_types::{Fault, Kind, ModelId};
+use holdfast_types::{FailureClass, Fault, Kind, ModelId};
 use serde::{Deserialize, Serialize};
 
 /// Failure of a model request.
@@ -110,26 +110,27 @@ impl Error {
     /// Class of the error, for a metric's label.
     #[must_use]
     pub const fn class(&self) -> &'static str {
-        match self {
-            Self::Auth => "auth",
-            Self::Quota => "quota",
-            Self::RateLimited { .. } => "rate_limited",
-            Self::ContextOverflow => "context_overflow",
-            Self::NoModel(_) => "no_model",
-            Self::BadRequest { .. } => "bad_request",
-            Self::Filtered => "filtered",
-            Self::NoProvider { .. } => "no_provider",
-            Self::Setup(_) => "setup",
-            Self::Address(_) => "address",
-            Self::Unavailable { .. } => "unavailable",
-            Self::Timeout => "timeout",
-            Self::Interrupted => "interrupted",
-            Self::Malformed(_) => "malformed",
-            Self::TooLong { .. } => "too_long",
-            Self::Empty => "empty",
-            Self::AllFailed { .. } => "all_failed",
-            Self::Cancelled => "cancelled",
-        }
+        let class = match self {
+            Self::Auth => FailureClass::Auth,
+            Self::Quota => FailureClass::Quota,
+            Self::RateLimited { .. } => FailureClass::RateLimited,
+            Self::ContextOverflow => FailureClass::ContextOverflow,
+            Self::NoModel(_) => FailureClass::NoModel,
+            Self::BadRequest { .. } => FailureClass::BadRequest,
+            Self::Filtered => FailureClass::Filtered,
+            Self::NoProvider { .. } => FailureClass::NoProvider,
+            Self::Setup(_) => FailureClass::Setup,
+            Self::Address(_) => FailureClass::Address,
+            Self::Unavailable { .. } => FailureClass::Unavailable,
+            Self::Timeout => FailureClass::Timeout,
+            Self::Interrupted => FailureClass::Interrupted,
+            Self::Malformed(_) => FailureClass::Malformed,
+            Self::TooLong { .. } => FailureClass::TooLong,
+            Self::Empty => FailureClass::Empty,
+            Self::AllFailed { .. } => FailureClass::AllFailed,
+            Self::Cancelled => FailureClass::Cancelled,
+        };
+        class.as_str()
     }
 
     /// Reason, as far as another model, key or time may help.

@@ -2,10 +2,11 @@
 
 use std::{io, path::PathBuf, process::Stdio, sync::Arc, time::Duration};
 
+use holdfast_kit::FairSlots;
+use holdfast_types::TenantId;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     process::{Child, Command},
-    sync::Semaphore,
     time::timeout,
 };
 use tracing::{debug, warn};
@@ -27,13 +28,14 @@ const MAX_ANSWER_BYTES: u64 = 32 * 1024 * 1024;
 #[derive(Debug, Clone)]
 pub struct PdfReader {
     program: PathBuf,
-    permits: Arc<Semaphore>,
+    /// Child processes, which tenants share fairly.
+    slots: Arc<FairSlots<TenantId>>,
 }
 
 impl PdfReader {
     /// `program` must call [`read_pdf`](crate::read_pdf) first in its `main`.
     pub fn new(program: PathBuf) -> Self {
-        Self { program, permits: Arc::new(Semaphore::new(MAX_CHILDREN)) }
+        Self { program, slots: FairSlots::new(MAX_CHILDREN) }
     }
 
     /// Reader that starts the current executable.
@@ -41,10 +43,10 @@ impl PdfReader {
         Ok(Self::new(std::env::current_exe()?))
     }
 
-    /// Returns the text of a PDF.
-    pub async fn read(&self, content: &[u8]) -> Result<Document, Error> {
-        let turn = timeout(CHILD_WAIT_TIMEOUT, self.permits.acquire()).await;
-        let Ok(Ok(_turn)) = turn else { return Err(Error::Busy) };
+    /// Returns the text of a tenant's PDF.
+    pub async fn read(&self, tenant: TenantId, content: &[u8]) -> Result<Document, Error> {
+        let slot = timeout(CHILD_WAIT_TIMEOUT, self.slots.acquire(tenant)).await;
+        let Ok(_slot) = slot else { return Err(Error::Busy) };
         let mut child = self.start().map_err(|error| {
             warn!(error = &error as &dyn std::error::Error, "the reader of PDFs cannot be started");
             Error::NoReader

@@ -129,6 +129,7 @@ impl Launcher for Bubblewrap {
             leader,
             signal_target: reach,
             containment: Containment::Namespace { init, gate },
+            slice: None,
         })
     }
 }

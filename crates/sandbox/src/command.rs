@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
 
+use holdfast_types::TenantId;
+
 use crate::{Error, Limits, WorkPath};
 
 /// Maximum length of a script, in bytes: Linux accepts no longer argument.
@@ -29,6 +31,8 @@ pub struct Command {
     /// Limits. Never raised above the configured ones.
     pub limits: Option<Limits>,
     pub network: Network,
+    /// Tenant in whose slice it runs.
+    pub tenant: Option<TenantId>,
 }
 
 /// Directory of the host that a command sees at [`crate::MOUNT`].
@@ -71,6 +75,7 @@ impl Command {
             timeout: None,
             limits: None,
             network: Network::Off,
+            tenant: None,
         }
     }
 

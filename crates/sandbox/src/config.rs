@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, GuardConfig, Limits};
+use crate::{Error, GuardConfig, Limits, TenantLimits};
 
 /// Options of the table `[runner.sandbox]`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +30,10 @@ pub struct Config {
 
     /// Upper bounds for every command.
     pub limits: Limits,
+
+    /// Limits of all commands of a tenant together, where the system has cgroup v2; `None` makes no
+    /// use of it.
+    pub tenant: Option<TenantLimits>,
 
     /// Timeout of commands that set none.
     #[serde(with = "humantime_serde")]
@@ -79,6 +83,7 @@ impl Default for Config {
             network: NetworkPolicy::Off,
             readable: Vec::new(),
             limits: Limits::default(),
+            tenant: Some(TenantLimits::default()),
             timeout: Duration::from_mins(2),
             longest: Duration::from_hours(1),
             processes_per_session: 16,

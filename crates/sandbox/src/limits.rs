@@ -22,6 +22,8 @@ pub struct Limits {
     pub file_size: u64,
     /// Growth of the workspace, by periodic checks.
     pub disk: u64,
+    /// Files and folders by which the workspace may grow, by periodic checks.
+    pub entries: u64,
     /// Maximum size of `/tmp` in the sandbox.
     pub tmp: u64,
     /// Processor time of one process.
@@ -41,6 +43,7 @@ impl Default for Limits {
             open_files: 1024,
             file_size: 256 * MIB,
             disk: 1024 * MIB,
+            entries: 50_000,
             tmp: 64 * MIB,
             cpu: Duration::from_mins(2),
             output: 200_000,
@@ -58,6 +61,7 @@ impl Limits {
             open_files: self.open_files.min(most.open_files),
             file_size: self.file_size.min(most.file_size),
             disk: self.disk.min(most.disk),
+            entries: self.entries.min(most.entries),
             tmp: self.tmp.min(most.tmp),
             cpu: self.cpu.min(most.cpu),
             output: self.output.min(most.output),

@@ -16,6 +16,7 @@ use crate::{
     disk::GrowthLimit,
     error,
     pipes::{Shared, drain, finish_readers, lock, pipes},
+    slices::{LimitScope, NoSlices},
     supervise::{StartedCommand, SupervisionLimits, supervise},
 };
 
@@ -35,11 +36,16 @@ pub(crate) trait Launcher: fmt::Debug + Send + Sync + 'static {
 pub(crate) struct Local<L> {
     launcher: L,
     config: Config,
+    scope: LimitScope,
 }
 
 impl<L: Launcher> Local<L> {
-    pub(crate) const fn new(launcher: L, config: Config) -> Self {
-        Self { launcher, config }
+    pub(crate) fn new(launcher: L, config: Config) -> Self {
+        let scope = match &config.tenant {
+            Some(limits) => LimitScope::of_this_process(limits),
+            None => LimitScope::Processes(NoSlices::Off),
+        };
+        Self { launcher, config, scope }
     }
 
     /// Starts the command; its script waits for the supervisor.
@@ -59,13 +65,17 @@ impl<L: Launcher> Local<L> {
         let Workspace { dir, access } = command.workspace.clone();
         let growth = async {
             match access {
-                Access::Write => GrowthLimit::from_now(&dir, limits.disk).await.map(Some),
+                Access::Write => GrowthLimit::from_now(&dir, &limits).await.map(Some),
                 Access::Read => Ok(None),
             }
         };
+        let tenant = command.tenant;
         // The sandbox is built while the workspace is measured.
         let launch = self.launcher.launch(command, limits.clone());
-        let (launched, growth) = futures::future::try_join(launch, growth).await?;
+        let (mut launched, growth) = futures::future::try_join(launch, growth).await?;
+        if let (LimitScope::Tenants(slices), Some(tenant)) = (&self.scope, tenant) {
+            launched.slice = Some(slices.join(tenant, launched.first_processes())?);
+        }
         Ok((launched, SupervisionLimits { limits, timeout, growth }))
     }
 
@@ -124,6 +134,10 @@ impl<L: Launcher> Local<L> {
 impl<L: Launcher> Sandbox for Local<L> {
     fn backend(&self) -> Backend {
         self.launcher.backend()
+    }
+
+    fn limit_scope(&self) -> String {
+        self.scope.to_string()
     }
 
     fn run(

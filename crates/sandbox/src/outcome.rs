@@ -37,7 +37,10 @@ pub enum Limit {
     Memory,
     /// Number of its processes and threads.
     Processes,
+    /// Size of the workspace.
     Disk,
+    /// Number of files and folders in the workspace.
+    Entries,
     /// Maximum size of one file.
     FileSize,
     /// Processor time of one process.
@@ -92,6 +95,7 @@ impl fmt::Display for Limit {
             Self::Memory => "memory",
             Self::Processes => "processes",
             Self::Disk => "disk",
+            Self::Entries => "files and folders",
             Self::FileSize => "file size",
             Self::Cpu => "processor time",
         })

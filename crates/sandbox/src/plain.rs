@@ -60,7 +60,8 @@ impl Launcher for Plain {
         let (root, leader) = handle(child.id()).map_err(Error::failed("start bash"))?;
         let also = leader.get_ref().try_clone().map_err(Error::failed("start bash"))?;
         let reach = Arc::new(SignalTarget { root, first: RootProcess::Shell(also) });
-        Ok(StartedCommand { child, leader, signal_target: reach, containment: Containment::Group })
+        let containment = Containment::Group;
+        Ok(StartedCommand { child, leader, signal_target: reach, containment, slice: None })
     }
 }
 

@@ -146,6 +146,7 @@ impl Processes {
     /// If the session has reached its limit, or [`Sandbox::spawn`] fails.
     pub async fn spawn(&self, owner: Owner, command: Command) -> Result<ProcessId, Error> {
         let place = self.reserve(owner)?;
+        let command = Command { tenant: Some(owner.tenant), ..command };
         let process = self.sandbox.spawn(command).await?;
         let id = ProcessId(Uuid::now_v7());
         let known = TrackedProcess { id, process, began: Instant::now(), read: Mutex::default() };

@@ -28,6 +28,9 @@ impl fmt::Display for Backend {
 pub trait Sandbox: fmt::Debug + Send + Sync {
     fn backend(&self) -> Backend;
 
+    /// Kind of its limits: `limits: cgroup`, or `limits: per process only` and the reason.
+    fn limit_scope(&self) -> String;
+
     /// Runs a command to its end, and leaves none of its processes behind.
     ///
     /// Whatever the script does (hang, fork, fill the disk, ignore signals) is an [`Outcome`]. Once

@@ -115,6 +115,17 @@ const NAMESPACE_FLAGS: [libc::c_int; 7] = [
 /// hypervisor.
 const SOCKET_FAMILIES: [libc::c_int; 3] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6];
 
+/// Bits of a socket's type; the others are flags.
+const SOCKET_TYPE_MASK: u64 = 0xf;
+
+/// Raw sockets, and types that no ordinary program uses.
+const FORBIDDEN_SOCKET_TYPES: [libc::c_int; 4] = [
+    libc::SOCK_RAW,
+    libc::SOCK_RDM,
+    6,  // SOCK_DCCP
+    10, // SOCK_PACKET
+];
+
 /// Requests that put characters into a terminal's input: an escape through a shared terminal.
 const INJECTING_IOCTLS: [u64; 2] = [
     0x5412, // TIOCSTI
@@ -165,12 +176,9 @@ fn forbidden() -> Result<Rules, seccompiler::BackendError> {
     }
     rules.insert(libc::SYS_clone, clone);
 
-    let mut other = Vec::new();
-    for kind in SOCKET_FAMILIES {
-        let kind = u64::from(kind.cast_unsigned());
-        other.push(SeccompCondition::new(0, Len::Dword, Op::Ne, kind)?);
-    }
-    rules.insert(libc::SYS_socket, vec![SeccompRule::new(other)?]);
+    rules.insert(libc::SYS_socket, unusual_sockets()?);
+    let other = argument(0, Op::Ne, libc::AF_UNIX)?;
+    rules.insert(libc::SYS_socketpair, vec![SeccompRule::new(vec![other])?]);
 
     let mut inject = Vec::new();
     for request in INJECTING_IOCTLS {
@@ -179,6 +187,34 @@ fn forbidden() -> Result<Rules, seccompiler::BackendError> {
     }
     rules.insert(libc::SYS_ioctl, inject);
     Ok(rules)
+}
+
+/// Sockets of other families, and those that are neither TCP nor UDP nor local.
+fn unusual_sockets() -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
+    let other_family: Result<Vec<_>, _> =
+        SOCKET_FAMILIES.into_iter().map(|family| argument(0, Op::Ne, family)).collect();
+    let mut rules = vec![SeccompRule::new(other_family?)?];
+    for kind in FORBIDDEN_SOCKET_TYPES {
+        rules.push(SeccompRule::new(vec![argument(1, Op::MaskedEq(SOCKET_TYPE_MASK), kind)?])?);
+    }
+    // SCTP's type; local sockets have it too.
+    let of_network = || argument(0, Op::Ne, libc::AF_UNIX);
+    let packets = argument(1, Op::MaskedEq(SOCKET_TYPE_MASK), libc::SOCK_SEQPACKET)?;
+    rules.push(SeccompRule::new(vec![of_network()?, packets])?);
+    let mut other_protocol = vec![of_network()?];
+    for protocol in [0, libc::IPPROTO_TCP, libc::IPPROTO_UDP] {
+        other_protocol.push(argument(2, Op::Ne, protocol)?);
+    }
+    rules.push(SeccompRule::new(other_protocol)?);
+    Ok(rules)
+}
+
+fn argument(
+    number: u8,
+    comparison: Op,
+    value: libc::c_int,
+) -> Result<SeccompCondition, seccompiler::BackendError> {
+    SeccompCondition::new(number, Len::Dword, comparison, u64::from(value.cast_unsigned()))
 }
 
 /// Returns a filter that refuses all numbers beyond [`NEWEST`]; x32's begin at 0x4000_0000.

@@ -26,7 +26,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{CommandEnd, Limit, Limits, disk::GrowthLimit, tree};
+use crate::{CommandEnd, Limit, Limits, disk::GrowthLimit, slices::SliceMember, tree};
 
 /// Interval between two measurements of processes and memory.
 const MEASURE_INTERVAL: Duration = Duration::from_millis(20);
@@ -42,6 +42,8 @@ pub(crate) struct StartedCommand {
     pub leader: AsyncFd<OwnedFd>,
     pub signal_target: Arc<SignalTarget>,
     pub containment: Containment,
+    /// Part in the tenant's slice, given back after the processes are gone.
+    pub slice: Option<SliceMember>,
 }
 
 /// Target of signals to a command.
@@ -111,6 +113,13 @@ impl StartedCommand {
             write(&gate.near, b"1")?;
         }
         Ok(())
+    }
+
+    /// Processes that all others of the command descend from.
+    pub(crate) fn first_processes(&self) -> impl Iterator<Item = Pid> {
+        let child = self.child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        let root = self.signal_target.root;
+        child.filter(move |child| *child != root).into_iter().chain([root])
     }
 
     /// Kills all processes.
@@ -216,8 +225,10 @@ pub(crate) async fn supervise(
     let ended = match (why, &terms.growth) {
         (Some(why), _) => why,
         // The command may end with the disk limit exceeded before the next measurement.
-        (None, Some(growth)) if growth.is_exceeded(None).await => CommandEnd::Limit(Limit::Disk),
-        (None, _) => by_itself,
+        (None, Some(growth)) => {
+            growth.exceeded_now(None).await.map_or(by_itself, CommandEnd::Limit)
+        }
+        (None, None) => by_itself,
     };
     let began = match &launched.containment {
         Containment::Namespace { gate, .. } => gate.is_passed(),
@@ -259,7 +270,7 @@ async fn watch(
                 Some((why, _)) => return Ok((Some(why), peak)),
                 None => CommandEnd::TimedOut,
             },
-            () = &mut exceeded => return Ok((Some(CommandEnd::Limit(Limit::Disk)), peak)),
+            limit = &mut exceeded => return Ok((Some(CommandEnd::Limit(limit)), peak)),
             _ = ticks.tick() => {
                 let weight = tree::measure(&tree::pids(launched.signal_target.root));
                 if weight.memory > 0 {

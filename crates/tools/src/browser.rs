@@ -129,7 +129,7 @@ impl Browser {
     }
 
     async fn act(&self, call: &Call, input: &BrowserInput) -> Result<Output, Error> {
-        let who = call.session.as_uuid();
+        let (tenant, who) = (call.tenant.as_uuid(), call.session.as_uuid());
         if input.action == Action::Close {
             self.windows.close(who).await;
             return Ok("The window was closed.".into());
@@ -139,7 +139,7 @@ impl Browser {
             Action::Navigate => Some(self.address(required("url", input.url.as_deref())?)?),
             _ => None,
         };
-        let (page, is_new) = self.windows.page(who).await?;
+        let (page, is_new) = self.windows.page(tenant, who).await?;
         if is_new && url.is_none() {
             return Err(Error::Refused(
                 "the window is empty, as it is at first and after a while without use: \
@@ -165,7 +165,7 @@ impl Browser {
             Action::CloseTab => page.close_tab(required("to", input.to.as_deref())?).await?,
             _ => self::act(&page, input, url.as_deref()).await?,
         }
-        let (page, _) = self.windows.page(who).await?;
+        let (page, _) = self.windows.page(tenant, who).await?;
         page_output(call, &page).await
     }
 

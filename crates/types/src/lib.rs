@@ -14,6 +14,7 @@ mod delivery;
 mod directive;
 mod effect;
 mod entry;
+mod failure_class;
 mod fault;
 mod id;
 mod media;
@@ -45,6 +46,7 @@ pub use effect::Effect;
 pub use entry::{
     AgentChoice, CallRecord, ChoiceOrigin, Entry, Note, SessionPost, SystemEvent, ToolCall, Usage,
 };
+pub use failure_class::{FailureClass, UnknownFailureClass};
 pub use fault::{Fault, Kind};
 pub use id::{
     AccountId, AgentId, ApprovalId, DeliveryId, InvalidId, JobId, KeyId, MessageId, NodeId, RunId,

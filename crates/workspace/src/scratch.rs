@@ -161,6 +161,21 @@ impl Scratch {
         Ok(BringOutcome { revision, written, removed, fetched })
     }
 
+    /// Removes all files, and with them what a command left. The next [`bring`](Self::bring) writes
+    /// the tree anew.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Disk`].
+    pub async fn clear(&mut self) -> Result<(), Error> {
+        self.pending.clear();
+        self.manifest.files.clear();
+        self.manifest.revision = None;
+        let place = Arc::clone(&self.dir);
+        run_blocking(move || place.clear().map_err(Error::disk("clear a scratch folder"))).await?;
+        self.save_manifest().await
+    }
+
     /// Changes since the last [`bring`](Self::bring), without those that were
     /// [committed](Self::commit).
     ///

@@ -113,7 +113,8 @@ impl App {
         };
         let (shell, about) = match Shell::open(&config.runner, parts).await? {
             Ok(shell) => {
-                let about = RunnerReport { sandbox: shell.backend(), ..RunnerReport::default() };
+                let about =
+                    RunnerReport { sandbox: shell.sandbox_report(), ..RunnerReport::default() };
                 (Some(shell), about)
             }
             Err(no_commands) => (None, RunnerReport { no_commands, ..RunnerReport::default() }),

@@ -136,6 +136,9 @@ pub struct RunnerConfig {
     pub shutdown_grace: Duration,
 }
 
+/// Commands at once for each processor, where no number is set.
+const COMMANDS_PER_PROCESSOR: usize = 8;
+
 /// Table `[runner.scratch]`: the folders that commands work in.
 ///
 /// They hold copies: lost files are fetched again, and a command's changes are stored in the
@@ -148,6 +151,13 @@ pub struct ScratchConfig {
 
     /// Size of the cache of file contents, in bytes.
     pub cache: u64,
+
+    /// Commands of all tenants that run in this process at once, including background ones; 0 is
+    /// eight for each processor.
+    ///
+    /// Tenants share them fairly: a free slot goes to the tenant that uses the fewest, and the last
+    /// quarter is for tenants that use less than a quarter.
+    pub commands: usize,
 
     /// Commands of one tenant that run in this process at once, including background ones.
     pub commands_per_tenant: usize,
@@ -193,11 +203,23 @@ impl Default for MemoryConfig {
     }
 }
 
+impl ScratchConfig {
+    /// Commands that may run at once on this machine.
+    pub(crate) fn command_slots(&self) -> usize {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        match self.commands {
+            0 => processors * COMMANDS_PER_PROCESSOR,
+            commands => commands,
+        }
+    }
+}
+
 impl Default for ScratchConfig {
     fn default() -> Self {
         Self {
             dir: PathBuf::from("/var/lib/holdfast/scratch"),
             cache: 1 << 30,
+            commands: 0,
             commands_per_tenant: 64,
             idle: Duration::from_hours(1),
         }

@@ -54,7 +54,7 @@ impl App {
     pub async fn connect(config: Config) -> anyhow::Result<Self> {
         config.check()?;
         let listener = net::listen(config.bridge.listen, "bridge.listen").await?;
-        let clients = Clients::new(config.bridge.webhook.allow_private)
+        let clients = Clients::new(&config.egress)
             .context("cannot make an HTTP client: does this machine have root certificates?")?;
         let signer = Signer::new(&config.mesh.secret).context("`mesh.secret` cannot be used")?;
         let ingest = Ingest::new(&config.mesh.gateway_url, Mesh::new(signer, "channel-bridge"))
@@ -93,7 +93,7 @@ impl App {
         info!(address = %listener.local_addr()?, bridge.id = %owner, "serving");
 
         let mut tasks = Tasks::new(stop.clone());
-        let router = http::router(HttpState { accounts: Arc::clone(&accounts), ingest })
+        let router = http::router(HttpState::new(Arc::clone(&accounts), ingest))
             .merge(doors::health(readiness.clone()));
         tasks.spawn("http", doors::serve(listener, router, stop.clone()));
         tasks.spawn("accounts", {

@@ -24,6 +24,8 @@ pub struct Config {
     pub mesh: Mesh,
     /// Keys that encrypt the stored secrets.
     pub secrets: Secrets,
+    /// Addresses that tenants choose for their webhooks and Bot API servers.
+    pub egress: holdfast_egress::Config,
 }
 
 /// Options of the table `[bridge]`.
@@ -43,8 +45,6 @@ pub struct Bridge {
     pub public_url: Option<String>,
 
     pub telegram: Telegram,
-
-    pub webhook: Webhook,
 
     /// Replies that are sent at once, on each kind of channel.
     ///
@@ -81,24 +81,12 @@ pub struct Telegram {
     pub poll_timeout: Duration,
 }
 
-/// Options of the table `[bridge.webhook]`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Webhook {
-    /// Lets tenants' URLs lead to private, loopback and link-local addresses.
-    ///
-    /// Only for installations where every tenant is trusted: tenants can then call whatever this
-    /// process can reach. Also applies to the `api_base` of a Telegram account.
-    pub allow_private: bool,
-}
-
 impl Default for Bridge {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 18792)),
             public_url: None,
             telegram: Telegram::default(),
-            webhook: Webhook::default(),
             deliver_slots: 32,
             give_up_after: Duration::from_secs(3600),
             refresh: Duration::from_secs(2),
@@ -169,7 +157,7 @@ mod tests {
         config.check().unwrap();
         assert!(config.bridge.shutdown_grace > SEND_TIMEOUT, "no send is cut off");
         assert!(config.bridge.listen.ip().is_loopback());
-        assert!(!config.bridge.webhook.allow_private);
+        assert!(config.egress.allow.is_empty());
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub enum AddressRefusal {
     /// The address is not on the public Internet.
     #[error(
         "`{0}` leads to a private address: give one that is reachable from the Internet, \
-         or allow it by `bridge.webhook.allow_private`"
+         or have it listed in `egress.allow`"
     )]
     Private(String),
 }
@@ -29,22 +29,20 @@ pub enum AddressRefusal {
 /// HTTP clients for calls to platforms.
 #[derive(Debug, Clone)]
 pub struct Clients {
-    /// For addresses that the operator chose.
-    pub trusted: Client,
+    /// For the address of a platform that the operator configured. It uses the system's proxy.
+    pub platform: Client,
     guard: Guard,
-    allow_private: bool,
 }
 
 impl Clients {
-    /// Builds the clients.
+    /// Builds the clients. Addresses that tenants chose must be public, or listed in `egress`.
     ///
     /// # Errors
     ///
     /// If this machine has no root certificates.
-    pub fn new(allow_private: bool) -> anyhow::Result<Self> {
-        let trusted = egress::client_builder(CONNECT_TIMEOUT)?.pool_idle_timeout(IDLE_TIMEOUT);
-        let (trusted, guard) = (trusted.build()?, Guard::with_system_resolver([])?);
-        Ok(Self { trusted, guard, allow_private })
+    pub fn new(egress: &egress::Config) -> anyhow::Result<Self> {
+        let platform = egress::client_builder(CONNECT_TIMEOUT)?.pool_idle_timeout(IDLE_TIMEOUT);
+        Ok(Self { platform: platform.build()?, guard: egress.guard()? })
     }
 
     /// Returns an address that a tenant chose, and the client for it. The client checks what the
@@ -60,13 +58,7 @@ impl Clients {
         let mut bare = parsed.clone();
         let _ = (bare.set_username(""), bare.set_password(None));
         match self.guard.client(&bare) {
-            Ok(guarded) => {
-                let client = if self.allow_private { &self.trusted } else { guarded };
-                Ok((client.clone(), parsed))
-            }
-            Err(egress::AddressRefusal::Private(_)) if self.allow_private => {
-                Ok((self.trusted.clone(), parsed))
-            }
+            Ok(client) => Ok((client.clone(), parsed)),
             Err(egress::AddressRefusal::Private(host)) => Err(AddressRefusal::Private(host)),
             Err(_) => Err(not_a_url()),
         }
@@ -87,9 +79,14 @@ pub fn refusal(error: &reqwest::Error) -> Option<AddressRefusal> {
 mod tests {
     use super::*;
 
+    fn clients(allow: &[&str]) -> Clients {
+        let allow = allow.iter().map(|&entry| entry.to_owned()).collect();
+        Clients::new(&egress::Config { allow }).unwrap()
+    }
+
     #[test]
     fn an_address_that_needs_no_resolving_is_checked_too() {
-        let clients = Clients::new(false).unwrap();
+        let clients = clients(&[]);
 
         for url in
             ["http://127.0.0.1/x", "http://[::1]:80/", "http://2130706433/", "http://0x7f.1/"]
@@ -102,12 +99,15 @@ mod tests {
             assert!(matches!(refused, AddressRefusal::Url(_)), "{url}");
         }
         assert!(clients.for_tenant("https://user:password@example.com/hook").is_ok());
-        assert!(Clients::new(true).unwrap().for_tenant("http://127.0.0.1/x").is_ok());
+        let listed = clients(&["127.0.0.1:8080"]);
+        assert!(listed.for_tenant("http://127.0.0.1:8080/x").is_ok());
+        assert!(listed.for_tenant("http://127.0.0.1:8081/x").is_err());
+        assert!(listed.for_tenant("http://10.0.0.1:8080/x").is_err());
     }
 
     #[tokio::test]
     async fn a_name_that_leads_home_is_refused_when_it_is_used() {
-        let clients = Clients::new(false).unwrap();
+        let clients = clients(&[]);
         let (client, url) = clients.for_tenant("http://localhost:9/").unwrap();
 
         let error = client.get(url).send().await.unwrap_err();
@@ -117,7 +117,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_host_that_refuses_is_no_private_address() {
-        let clients = Clients::new(true).unwrap();
+        let clients = clients(&["127.0.0.1"]);
         let (client, url) = clients.for_tenant("http://127.0.0.1:1/").unwrap();
 
         let error = client.get(url).send().await.unwrap_err();

@@ -7,14 +7,15 @@ use std::{sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
-    body::{Body, to_bytes},
+    body::Body,
     extract::{Path, State},
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
     routing::post,
 };
-use bytes::Bytes;
-use holdfast_kit::trace;
+use bytes::{Bytes, BytesMut};
+use futures::StreamExt as _;
+use holdfast_kit::{Budget, BudgetShare, trace};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use tracing::{Instrument as _, field, info_span};
@@ -36,6 +37,12 @@ const MAX_UPDATE_BYTES: usize = 512 * 1024;
 /// Maximum size of a program's body, in bytes: it may hold 8 MiB of files in base64.
 const MAX_POST_BYTES: usize = 12 * 1024 * 1024;
 
+/// Bytes of all bodies in memory.
+const MAX_BODY_BYTES: u64 = 128 * 1024 * 1024;
+
+/// Bytes of one account's bodies in memory: one large post, and small ones.
+const MAX_ACCOUNT_BODY_BYTES: u64 = 16 * 1024 * 1024;
+
 /// Time in which a body must arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -46,6 +53,8 @@ const ACCEPT_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct HttpState {
     pub accounts: Arc<Accounts>,
     pub ingest: Ingest,
+    /// Bytes of bodies in memory, by account.
+    bodies: Arc<Budget<String>>,
 }
 
 pub fn router(doors: HttpState) -> Router {
@@ -67,7 +76,8 @@ async fn from_telegram(
     if !telegram.is_called_by(text(&headers, "x-telegram-bot-api-secret-token")) {
         return unauthorized(telegram::CHANNEL);
     }
-    let body = match read(body, MAX_UPDATE_BYTES).await {
+    let share = doors.bodies.share(account);
+    let body = match read(body, MAX_UPDATE_BYTES, &share).await {
         Ok(body) => body,
         Err(refused) => return refused,
     };
@@ -95,13 +105,19 @@ async fn from_program(
         let Some(AccountHandle::Webhook(webhook)) = doors.line(&account) else {
             return unauthorized(webhook::CHANNEL);
         };
-        let body = match read(body, MAX_POST_BYTES).await {
+        let signature = text(&headers, SIGNATURE_HEADER);
+        let timestamp = text(&headers, TIMESTAMP_HEADER);
+        if !webhook.is_plausible(signature, timestamp, webhook::now()) {
+            return unauthorized(webhook::CHANNEL);
+        }
+        let share = doors.bodies.share(account);
+        let body = match read(body, MAX_POST_BYTES, &share).await {
             Ok(body) => body,
             Err(refused) => return refused,
         };
         let post = SignedRequest {
-            timestamp: text(&headers, TIMESTAMP_HEADER),
-            signature: text(&headers, SIGNATURE_HEADER),
+            timestamp,
+            signature,
             key: text(&headers, IDEMPOTENCY_KEY_HEADER),
             body: &body,
         };
@@ -112,6 +128,10 @@ async fn from_program(
 }
 
 impl HttpState {
+    pub fn new(accounts: Arc<Accounts>, ingest: Ingest) -> Self {
+        Self { accounts, ingest, bodies: Budget::new(MAX_BODY_BYTES, MAX_ACCOUNT_BODY_BYTES) }
+    }
+
     fn line(&self, account: &str) -> Option<AccountHandle> {
         self.accounts.get(account.parse().ok()?)
     }
@@ -150,7 +170,9 @@ impl HttpState {
 
 fn refusal_response(refusal: &AcceptError) -> Response {
     let (status, outcome) = match refusal {
-        AcceptError::Full { .. } => (StatusCode::TOO_MANY_REQUESTS, "rejected"),
+        AcceptError::Full { .. } | AcceptError::QuotaSpent(_) => {
+            (StatusCode::TOO_MANY_REQUESTS, "rejected")
+        }
         AcceptError::KeyReused(_) => (StatusCode::CONFLICT, "rejected"),
         AcceptError::Invalid(_) => (StatusCode::UNPROCESSABLE_ENTITY, "rejected"),
         AcceptError::Unavailable(_) | AcceptError::Forbidden(_) | AcceptError::GatewayFailed(_) => {
@@ -160,10 +182,10 @@ fn refusal_response(refusal: &AcceptError) -> Response {
     };
     meter::update(webhook::CHANNEL, outcome);
     let (message, after) = match refusal {
-        AcceptError::Full { reason, after } => {
-            (reason.as_str(), Some(after.map_or(1, |after| after.as_secs().max(1))))
-        }
-        AcceptError::KeyReused(reason) | AcceptError::Invalid(reason) => (reason.as_str(), None),
+        AcceptError::Full { reason, after } => (reason.as_str(), Some(after.as_secs().max(1))),
+        AcceptError::QuotaSpent(reason)
+        | AcceptError::KeyReused(reason)
+        | AcceptError::Invalid(reason) => (reason.as_str(), None),
         // Internal problems are not revealed to callers.
         AcceptError::Unavailable(_) | AcceptError::Forbidden(_) | AcceptError::GatewayFailed(_) => {
             ("not now: send it again with the same key", Some(2))
@@ -174,6 +196,12 @@ fn refusal_response(refusal: &AcceptError) -> Response {
         Some(after) => ([(header::RETRY_AFTER, after.to_string())], response).into_response(),
         None => response,
     }
+}
+
+/// Response while other bodies use up the memory for bodies.
+fn busy() -> Response {
+    let response = error_response(StatusCode::TOO_MANY_REQUESTS, "not now: send it again");
+    ([(header::RETRY_AFTER, "1")], response).into_response()
 }
 
 fn unauthorized(channel: &'static str) -> Response {
@@ -190,13 +218,27 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-async fn read(body: Body, largest: usize) -> Result<Bytes, Response> {
-    match timeout(BODY_TIMEOUT, to_bytes(body, largest)).await {
-        Ok(Ok(body)) => Ok(body),
-        Ok(Err(_)) => {
-            let error = format!("the body cannot be read, or has more than {largest} bytes");
-            Err(error_response(StatusCode::PAYLOAD_TOO_LARGE, &error))
+/// Reads a body, which is charged to its account.
+async fn read(body: Body, largest: usize, share: &BudgetShare<String>) -> Result<Bytes, Response> {
+    let too_large = || {
+        let error = format!("the body cannot be read, or has more than {largest} bytes");
+        error_response(StatusCode::PAYLOAD_TOO_LARGE, &error)
+    };
+    let whole = async {
+        let (mut frames, mut read) = (body.into_data_stream(), BytesMut::new());
+        while let Some(frame) = frames.next().await {
+            let frame = frame.map_err(|_| too_large())?;
+            if read.len() + frame.len() > largest {
+                return Err(too_large());
+            }
+            let bytes = u64::try_from(frame.len()).unwrap_or(u64::MAX);
+            share.grow(bytes).map_err(|_spent| busy())?;
+            read.extend_from_slice(&frame);
         }
+        Ok(read.freeze())
+    };
+    match timeout(BODY_TIMEOUT, whole).await {
+        Ok(read) => read,
         Err(_) => {
             Err(error_response(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time"))
         }

@@ -34,13 +34,16 @@ pub enum AcceptError {
     /// The gateway does not trust this service, or the tenant is not permitted.
     #[error("the gateway refuses this service: {0}")]
     Forbidden(String),
-    /// Too many messages wait already.
+    /// Too many messages wait already, or calls are open; there will be room.
     #[error("{reason}")]
     Full {
         reason: String,
-        /// Time after which to retry, if the gateway told one.
-        after: Option<Duration>,
+        /// Time after which to retry.
+        after: Duration,
     },
+    /// A quota of the tenant is used up: waiting does not help.
+    #[error("{0}")]
+    QuotaSpent(String),
     /// The same key came with another message.
     #[error("{0}")]
     KeyReused(String),
@@ -62,9 +65,10 @@ impl From<Status> for AcceptError {
         match holdfast_grpc::kind(&status) {
             Kind::Unavailable => Self::Unavailable(message),
             Kind::Unauthenticated | Kind::Forbidden => Self::Forbidden(message),
-            Kind::Exhausted => {
-                Self::Full { reason: message, after: holdfast_grpc::retry_after(&status) }
-            }
+            Kind::Exhausted => match holdfast_grpc::retry_after(&status) {
+                Some(after) => Self::Full { reason: message, after },
+                None => Self::QuotaSpent(message),
+            },
             Kind::Conflict => Self::KeyReused(message),
             Kind::Invalid | Kind::NotFound => Self::Invalid(message),
             Kind::Internal => Self::GatewayFailed(message),
@@ -154,13 +158,14 @@ impl Ingest {
                 AcceptError::Unavailable(_) => BACKOFF.delay(tries),
                 AcceptError::Forbidden(_) => BACKOFF.max,
                 AcceptError::Full { after, .. } if began.elapsed() < FULL_SESSION_TIMEOUT => {
-                    after.unwrap_or(BACKOFF.max).clamp(BACKOFF.base, BACKOFF.max)
+                    (*after).clamp(BACKOFF.base, BACKOFF.max)
                 }
                 AcceptError::GatewayFailed(_) if broken + 1 < MAX_FAILED_TRIES => {
                     broken += 1;
                     BACKOFF.cap(broken)
                 }
                 AcceptError::Full { .. }
+                | AcceptError::QuotaSpent(_)
                 | AcceptError::GatewayFailed(_)
                 | AcceptError::KeyReused(_)
                 | AcceptError::Invalid(_) => return Err(refusal),
@@ -186,6 +191,7 @@ fn log_waiting(refusal: &AcceptError, tries: u32) {
         }
         AcceptError::Unavailable(_)
         | AcceptError::Full { .. }
+        | AcceptError::QuotaSpent(_)
         | AcceptError::KeyReused(_)
         | AcceptError::Invalid(_)
         | AcceptError::GatewayFailed(_) => warn!(%refusal, "messages wait at their platforms"),
@@ -211,9 +217,10 @@ mod tests {
             AcceptError::from(Status::unauthenticated("x")),
             AcceptError::Forbidden("x".into())
         );
+        assert_eq!(AcceptError::from(full), AcceptError::Full { reason: "200 wait".into(), after });
         assert_eq!(
-            AcceptError::from(full),
-            AcceptError::Full { reason: "200 wait".into(), after: Some(after) }
+            AcceptError::from(Status::resource_exhausted("2 sessions is the most")),
+            AcceptError::QuotaSpent("2 sessions is the most".into())
         );
         assert_eq!(AcceptError::from(Status::aborted("x")), AcceptError::KeyReused("x".into()));
         assert_eq!(

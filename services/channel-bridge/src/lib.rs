@@ -41,5 +41,5 @@ mod webhook;
 
 pub use adapter::ChannelAdapter;
 pub use app::App;
-pub use config::{Bridge, Config, Telegram, Webhook};
+pub use config::{Bridge, Config, Telegram};
 pub use outcome::Outcome;

@@ -76,7 +76,7 @@ impl Telegram {
     ) -> Result<Self, Unusable> {
         let (settings, secrets) = TelegramSettings::read(settings, secrets)?;
         let (http, base) = match &settings.api_base {
-            None => (clients.trusted.clone(), api_base),
+            None => (clients.platform.clone(), api_base),
             Some(base) => {
                 let called = clients.for_tenant(base);
                 let (http, _) = called.map_err(|error| Unusable::Address("api_base", error))?;

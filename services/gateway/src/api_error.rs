@@ -7,7 +7,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use holdfast_session::TurnOutcome;
-use holdfast_types::{Fault, Kind};
+use holdfast_types::{FailureClass, Fault, Kind};
 use http::{
     HeaderValue, StatusCode,
     header::{RETRY_AFTER, WWW_AUTHENTICATE},
@@ -165,39 +165,56 @@ impl ApiError {
 
     /// Error for a failed turn, by the class of its failure (docs/models.md).
     fn of_failure(finished: &TurnResult, told: &str) -> Self {
-        let class = finished.reason.as_deref().unwrap_or_default();
-        let known = |codes: &[&'static str]| codes.iter().copied().find(|code| *code == class);
+        use FailureClass as Class;
+
         let message = format!("the turn failed: {told}");
-        if let Some(code) = known(&["rate_limited"]) {
-            return Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", message)
-                .code(code);
-        }
-        let spent = known(&["budget_spent", "quota"]);
-        let refused = known(&[
-            "auth",
-            "bad_request",
-            "context_overflow",
-            "filtered",
-            "halted",
-            "no_agent",
-            "no_model",
-            "no_provider",
-            "setup",
-            "turn_too_long",
-        ]);
-        let refusal = match (spent, refused) {
-            (Some(code), _) => {
-                Self::new(StatusCode::TOO_MANY_REQUESTS, "insufficient_quota", message).code(code)
+        let class = finished.reason.as_deref().and_then(|word| word.parse::<Class>().ok());
+        let (status, kind) = match class {
+            Some(Class::RateLimited) => {
+                return Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", message)
+                    .code(Class::RateLimited.as_str());
             }
-            (None, Some(code)) => {
-                Self::new(StatusCode::UNPROCESSABLE_ENTITY, INVALID_REQUEST, message).code(code)
+            Some(Class::BudgetSpent | Class::Quota) => {
+                (StatusCode::TOO_MANY_REQUESTS, "insufficient_quota")
             }
-            (None, None) => {
+            Some(
+                Class::Address
+                | Class::Auth
+                | Class::BadRequest
+                | Class::ContextOverflow
+                | Class::Filtered
+                | Class::Halted
+                | Class::NoAgent
+                | Class::NoModel
+                | Class::NoProvider
+                | Class::NoTask
+                | Class::Setup
+                | Class::TaskSteps
+                | Class::TaskTime
+                | Class::TaskTokens
+                | Class::TurnTooLong,
+            ) => (StatusCode::UNPROCESSABLE_ENTITY, INVALID_REQUEST),
+            // The same request may succeed; so may one whose class is of a later version.
+            Some(
+                Class::AllFailed
+                | Class::Cancelled
+                | Class::Empty
+                | Class::Interrupted
+                | Class::Malformed
+                | Class::Timeout
+                | Class::TooLong
+                | Class::Unavailable,
+            )
+            | None => {
                 return Self::new(StatusCode::BAD_GATEWAY, SERVER_ERROR, message)
                     .code("turn_failed");
             }
         };
-        Self { is_final: true, ..refusal }
+        let refusal = Self { is_final: true, ..Self::new(status, kind, message) };
+        match class {
+            Some(class) => refusal.code(class.as_str()),
+            None => refusal,
+        }
     }
 
     /// Serialized error, for a stream.
@@ -247,6 +264,7 @@ impl From<Error> for ApiError {
         let mut refusal = Self::new(status, kind, message);
         refusal.body.code = code;
         refusal.retry_after = error.retry_after();
+        refusal.is_final = error.kind() == Kind::Exhausted && refusal.retry_after.is_none();
         refusal
     }
 }
@@ -286,6 +304,17 @@ mod tests {
     }
 
     #[test]
+    fn a_quota_that_is_used_up_is_not_worth_repeating() {
+        let error = Error::from(holdfast_session::Error::TooManySessions { limit: 2 });
+
+        let response = ApiError::from(error).into_response();
+
+        assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(response.headers()[SHOULD_RETRY], "false");
+        assert!(!response.headers().contains_key(RETRY_AFTER));
+    }
+
+    #[test]
     fn an_unknown_model_is_refused_in_the_form_that_clients_know() {
         let refusal = ApiError::no_model("gpt-5");
 
@@ -307,6 +336,8 @@ mod tests {
             ("filtered", 422, true),
             ("bad_request", 422, true),
             ("no_model", 422, true),
+            ("address", 422, true),
+            ("no_task", 422, true),
             ("unavailable", 502, false),
             ("timeout", 502, false),
             ("anything else", 502, false),

@@ -130,7 +130,8 @@ impl App {
         };
         let services = schedules::add_service(services, schedules, settings.body_limit);
         let services = nodes::add_service(services, &state, &stop, settings.body_limit);
-        let grpc_router = grpc::router(services, doorman.clone(), &readiness)?;
+        let grpc_router =
+            grpc::router(services, doorman.clone(), &readiness, settings.has_reflection())?;
         let mesh = (ingest.clone(), follower.clone());
         let mesh = mcp::service(mesh.0, mesh.1, state, settings, cut.clone());
         let api = OpenAi::new(ingest, follower, settings);
@@ -138,7 +139,7 @@ impl App {
 
         let mut tasks = Tasks::new(stop.clone());
         tasks.spawn("http", holdfast_doors::serve(http, http_router, stop.clone()));
-        tasks.spawn("grpc", grpc::serve(grpc, grpc_router, stop.clone()));
+        tasks.spawn("grpc", holdfast_doors::serve(grpc, grpc_router, stop.clone()));
         tasks.spawn("database", watch_database(pools.clone(), database, stop.clone()));
         tasks.spawn("drain", drain(readiness, cut, grace, stop));
         let outcome = tasks.run(grace).await;

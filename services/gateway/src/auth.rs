@@ -23,6 +23,7 @@ use http::{HeaderMap, header::AUTHORIZATION};
 
 use crate::{
     Error,
+    bodies::BodyBudget,
     calls::{CallLimiter, OpenCall},
     config,
 };
@@ -35,6 +36,7 @@ pub struct Authenticator {
     signer: Option<Signer>,
     window: Duration,
     calls: Arc<CallLimiter>,
+    bodies: BodyBudget,
 }
 
 impl Authenticator {
@@ -47,7 +49,14 @@ impl Authenticator {
         config: &config::Gateway,
     ) -> Self {
         let calls = Arc::new(CallLimiter::new(config.calls, config.calls_per_tenant));
-        Self { directory, locks, signer, window: config.rate_window, calls }
+        let (window, bodies) = (config.rate_window, BodyBudget::new(config));
+        Self { directory, locks, signer, window, calls, bodies }
+    }
+
+    /// Budget of the bodies of admitted calls.
+    #[must_use]
+    pub const fn bodies(&self) -> &BodyBudget {
+        &self.bodies
     }
 
     /// Admits a call with an API key. The call counts as open until the returned guard is

@@ -3,39 +3,30 @@
 //! A stream may be open for minutes and holds a subscription; without a limit per tenant, one
 //! tenant could use up the total.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::sync::Arc;
 
+use holdfast_kit::{Budget, BudgetShare, BudgetSpent};
 use holdfast_types::TenantId;
 
 use crate::Error;
 
 #[derive(Debug)]
 pub struct CallLimiter {
-    max_total: u32,
     max_per_tenant: u32,
-    open: Mutex<CallCounts>,
-}
-
-#[derive(Debug, Default)]
-struct CallCounts {
-    total: u32,
-    by_tenant: HashMap<TenantId, u32>,
+    open: Arc<Budget<TenantId>>,
 }
 
 /// One open call. Dropping it ends the call.
 #[derive(Debug)]
 pub struct OpenCall {
-    tenant: TenantId,
-    calls: Arc<CallLimiter>,
+    share: Option<BudgetShare<TenantId>>,
+    open: Arc<Budget<TenantId>>,
 }
 
 impl CallLimiter {
     /// Limits in total, and for one tenant.
     pub fn new(most: u32, most_of_one: u32) -> Self {
-        Self { max_total: most, max_per_tenant: most_of_one, open: Mutex::default() }
+        Self { max_per_tenant: most_of_one, open: Budget::new(most.into(), most_of_one.into()) }
     }
 
     /// Opens a call for a tenant.
@@ -43,39 +34,27 @@ impl CallLimiter {
     /// # Errors
     ///
     /// [`Error::Full`] or [`Error::TooManyCalls`], depending on the limit that is reached.
-    pub fn open(self: &Arc<Self>, tenant: TenantId) -> Result<OpenCall, Error> {
-        let mut open = self.lock();
-        if open.total >= self.max_total {
-            return Err(Error::Full);
-        }
-        let of_one = open.by_tenant.entry(tenant).or_default();
-        if *of_one >= self.max_per_tenant {
-            return Err(Error::TooManyCalls { limit: self.max_per_tenant });
-        }
-        *of_one += 1;
-        open.total += 1;
-        metrics::gauge!("holdfast_gateway_open_calls").set(f64::from(open.total));
-        drop(open);
-        Ok(OpenCall { tenant, calls: Arc::clone(self) })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, CallCounts> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn open(&self, tenant: TenantId) -> Result<OpenCall, Error> {
+        let share = self.open.share(tenant);
+        share.grow(1).map_err(|spent| match spent {
+            BudgetSpent::Total => Error::Full,
+            BudgetSpent::Owner => Error::TooManyCalls { limit: self.max_per_tenant },
+        })?;
+        show(&self.open);
+        Ok(OpenCall { share: Some(share), open: Arc::clone(&self.open) })
     }
 }
 
 impl Drop for OpenCall {
     fn drop(&mut self) {
-        let mut open = self.calls.lock();
-        open.total = open.total.saturating_sub(1);
-        if let Some(of_one) = open.by_tenant.get_mut(&self.tenant) {
-            *of_one = of_one.saturating_sub(1);
-            if *of_one == 0 {
-                open.by_tenant.remove(&self.tenant);
-            }
-        }
-        metrics::gauge!("holdfast_gateway_open_calls").set(f64::from(open.total));
+        drop(self.share.take());
+        show(&self.open);
     }
+}
+
+fn show(open: &Budget<TenantId>) {
+    let open = u32::try_from(open.used()).unwrap_or(u32::MAX);
+    metrics::gauge!("holdfast_gateway_open_calls").set(f64::from(open));
 }
 
 #[cfg(test)]
@@ -84,7 +63,7 @@ mod tests {
 
     #[test]
     fn one_tenant_cannot_take_the_place_of_all() {
-        let calls = Arc::new(CallLimiter::new(3, 2));
+        let calls = CallLimiter::new(3, 2);
         let (noisy, quiet) = (TenantId::generate(), TenantId::generate());
 
         let held = [calls.open(noisy).unwrap(), calls.open(noisy).unwrap()];
@@ -93,7 +72,6 @@ mod tests {
         let other = calls.open(quiet).unwrap();
         assert!(matches!(calls.open(quiet), Err(Error::Full)));
         drop((held, other));
-        assert_eq!(calls.lock().total, 0);
-        assert!(calls.lock().by_tenant.is_empty());
+        assert_eq!(calls.open.used(), 0);
     }
 }

@@ -43,6 +43,10 @@ pub struct Gateway {
     /// Listen address of gRPC. It has no TLS either.
     pub grpc: SocketAddr,
 
+    /// Whether gRPC reflection answers callers without a key. Without the setting it does if `grpc`
+    /// is an address of this machine only.
+    pub reflection: Option<bool>,
+
     /// Time for open calls to finish after SIGTERM.
     ///
     /// Keep it below the pod's `terminationGracePeriodSeconds`, or Kubernetes kills the process
@@ -54,10 +58,20 @@ pub struct Gateway {
     /// those with files, archives, articles or skills over gRPC, have higher fixed limits.
     pub body_limit: usize,
 
+    /// Maximum size of all requests that are being read, in bytes. Further ones are refused and may
+    /// be repeated.
+    pub body_bytes: u64,
+
+    /// Maximum size of one tenant's requests that are being read, in bytes.
+    ///
+    /// Keep it well below `body_bytes`, or one tenant can block all others.
+    pub body_bytes_per_tenant: u64,
+
     /// Maximum text of a message, in bytes.
     pub text_limit: usize,
 
-    /// Timeout for a request's body to arrive.
+    /// Timeout for a request's body to arrive. Over gRPC, a large one has more: a second for each 64
+    /// kB.
     #[serde(with = "humantime_serde")]
     pub body_timeout: Duration,
 
@@ -91,13 +105,22 @@ pub struct Gateway {
     pub mcp_origins: Vec<String>,
 }
 
+impl Gateway {
+    pub(crate) fn has_reflection(&self) -> bool {
+        self.reflection.unwrap_or_else(|| self.grpc.ip().is_loopback())
+    }
+}
+
 impl Default for Gateway {
     fn default() -> Self {
         Self {
             http: SocketAddr::from(([127, 0, 0, 1], 18789)),
             grpc: SocketAddr::from(([127, 0, 0, 1], 18790)),
+            reflection: None,
             shutdown_grace: Duration::from_secs(25),
             body_limit: 1024 * 1024,
+            body_bytes: 512 * 1024 * 1024,
+            body_bytes_per_tenant: 128 * 1024 * 1024,
             text_limit: 256 * 1024,
             body_timeout: Duration::from_secs(30),
             answer_timeout: Duration::from_secs(600),
@@ -109,6 +132,9 @@ impl Default for Gateway {
         }
     }
 }
+
+/// Size of the largest request of all, an agent's archive, in bytes.
+const MIN_TENANT_BODY_BYTES: u64 = 80 * 1024 * 1024;
 
 impl Config {
     /// Checks combinations of settings, and logs a warning for unwise ones.
@@ -134,6 +160,12 @@ impl Config {
         ] {
             ensure!(!zero, "`gateway.{setting}` is 0, and nobody could get in: raise it");
         }
+        let Gateway { body_bytes, body_bytes_per_tenant, .. } = self.gateway;
+        ensure!(
+            body_bytes_per_tenant >= MIN_TENANT_BODY_BYTES && body_bytes >= body_bytes_per_tenant,
+            "`gateway.body_bytes_per_tenant` is {body_bytes_per_tenant} bytes: it must be at least \
+             {MIN_TENANT_BODY_BYTES}, an archive, and at most `gateway.body_bytes`"
+        );
         for (setting, address) in [("http", self.gateway.http), ("grpc", self.gateway.grpc)] {
             if !address.ip().is_loopback() {
                 warn!(
@@ -166,6 +198,17 @@ mod tests {
     }
 
     #[test]
+    fn contracts_are_shown_to_this_machine_only_unless_it_is_set() {
+        let mut gateway = Gateway::default();
+        assert!(gateway.has_reflection());
+
+        gateway.grpc = "10.0.0.7:18790".parse().unwrap();
+        assert!(!gateway.has_reflection());
+        gateway.reflection = Some(true);
+        assert!(gateway.has_reflection());
+    }
+
+    #[test]
     fn what_cannot_work_together_is_refused_with_the_setting_to_change() {
         let mut config = Config::default();
         config.gateway.text_limit = config.gateway.body_limit + 1;
@@ -175,6 +218,11 @@ mod tests {
         let mut config = Config::default();
         config.gateway.calls = 0;
         assert!(config.check().unwrap_err().to_string().contains("`gateway.calls` is 0"));
+
+        let mut config = Config::default();
+        config.gateway.body_bytes_per_tenant = 1024;
+        let error = config.check().unwrap_err().to_string();
+        assert!(error.contains("`gateway.body_bytes_per_tenant`"), "{error}");
     }
 
     #[tokio::test]

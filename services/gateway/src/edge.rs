@@ -15,19 +15,31 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use bytes::Bytes;
+use holdfast_grpc::{Caller, Scope};
 use holdfast_kit::trace::{TRACEPARENT, continue_from};
 use http::HeaderMap;
 use hyper::body::{Frame, SizeHint};
 use tonic::{Code, Status};
 use tracing::{Instrument as _, Span, field, info_span};
 
-use crate::{api_error::ApiError, auth::Authenticator, calls::OpenCall};
+use crate::{
+    Error,
+    api_error::ApiError,
+    auth::Authenticator,
+    bodies::{BodyCharge, BodyForm, BodyRefusal},
+    calls::OpenCall,
+};
 
 pub async fn http(State(doorman): State<Authenticator>, request: Request, next: Next) -> Response {
     let span = span("http", &request);
     let response = async {
         match doorman.admit(request.headers()).await {
-            Ok((caller, call)) => enter(request, next, caller, call).await,
+            Ok((caller, call)) => {
+                let to_error = |refusal: BodyRefusal| axum::Error::new(refusal);
+                let (request, _charge) =
+                    charge(&doorman, &caller, request, BodyForm { to_error, is_drained: false });
+                enter(request, next, caller, call).await
+            }
             Err(error) => ApiError::from(error).into_response(),
         }
     }
@@ -42,7 +54,16 @@ pub async fn grpc(State(doorman): State<Authenticator>, request: Request, next: 
     let span = span("grpc", &request);
     let response = async {
         match doorman.admit_any(request.headers()).await {
-            Ok((caller, call)) => enter(request, next, caller, call).await,
+            // A node's stream has small messages and stays open.
+            Ok((caller, call)) if caller.scopes.has(Scope::Node) => {
+                enter(request, next, caller, call).await
+            }
+            Ok((caller, call)) => {
+                let to_error = |refusal| axum::Error::new(Status::from(Error::from(refusal)));
+                let (request, _charge) =
+                    charge(&doorman, &caller, request, BodyForm { to_error, is_drained: true });
+                enter(request, next, caller, call).await
+            }
             Err(error) => Status::from(error).into_http(),
         }
     }
@@ -53,6 +74,10 @@ pub async fn grpc(State(doorman): State<Authenticator>, request: Request, next: 
     let (response, code) = match status {
         Some(status) if is_unreadable_request(&status) => {
             (Status::invalid_argument(status.message()).into_http(), Code::InvalidArgument)
+        }
+        Some(status) if status.code() == Code::OutOfRange => {
+            let told = format!("the request is too large: {}", status.message());
+            (Status::invalid_argument(told).into_http(), Code::InvalidArgument)
         }
         Some(status) => (response, status.code()),
         None => (response, Code::Ok),
@@ -70,12 +95,19 @@ fn is_unreadable_request(status: &Status) -> bool {
         && REASONS.iter().any(|reason| status.message().starts_with(reason))
 }
 
-async fn enter(
-    mut request: Request,
-    next: Next,
-    caller: holdfast_grpc::Caller,
-    call: OpenCall,
-) -> Response {
+/// Charges the request's body to its tenant, until the charge is dropped.
+fn charge(
+    doorman: &Authenticator,
+    caller: &Caller,
+    request: Request,
+    form: BodyForm,
+) -> (Request, BodyCharge) {
+    let (parts, body) = request.into_parts();
+    let (body, charge) = doorman.bodies().charge(caller.tenant, body, form);
+    (Request::from_parts(parts, body), charge)
+}
+
+async fn enter(mut request: Request, next: Next, caller: Caller, call: OpenCall) -> Response {
     Span::current().record("tenant.id", field::display(caller.tenant));
     request.extensions_mut().insert(caller);
     next.run(request).await.map(|body| Body::new(CallBody { body, _call: call }))

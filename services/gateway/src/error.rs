@@ -6,6 +6,8 @@ use holdfast_grpc::{InvalidContext, MemoryCallError, Scopes};
 use holdfast_types::{Fault, InvalidId, InvalidSessionKey, Kind};
 use tonic::Status;
 
+use crate::bodies::BodyRefusal;
+
 /// Failure of a call to the gateway. The messages are shown to the caller.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -33,6 +35,8 @@ pub enum Error {
     /// The gateway has too many open calls, of all tenants together.
     #[error("the gateway has as many calls open as it may: try again in a second")]
     Full,
+    #[error(transparent)]
+    Body(#[from] BodyRefusal),
     /// The process is shutting down.
     #[error("the gateway is stopping: call again; what was accepted goes on, and can be followed")]
     Stopping,
@@ -140,9 +144,16 @@ impl Error {
             | Self::Memory(MemoryCallError { retry_after: Some(retry_after), .. }) => {
                 Some(*retry_after)
             }
-            // The turn goes on, a service must be set up, or a reminder be deleted.
-            Self::AnswerTimeout { .. } | Self::NoMemory | Self::NoReminder { .. } => None,
-            other => other.kind().is_transient().then_some(RETRY_DELAY),
+            Self::Skills(holdfast_skills::Error::TooOften { seconds, .. }) => {
+                Some(Duration::from_secs(*seconds))
+            }
+            // The turn goes on, or a service must be set up.
+            Self::AnswerTimeout { .. } | Self::NoMemory => None,
+            Self::TooManyCalls { .. }
+            | Self::Body(_)
+            | Self::Directory(holdfast_directory::Error::TooManyUnknownKeys) => Some(RETRY_DELAY),
+            // Any other limit is a quota: something must be deleted, or the limit be raised.
+            other => (other.kind() == Kind::Unavailable).then_some(RETRY_DELAY),
         }
     }
 }
@@ -160,6 +171,7 @@ impl Fault for Error {
             | Self::NoMemory
             | Self::MemoryTimeout => Kind::Unavailable,
             Self::Memory(refused) => refused.kind(),
+            Self::Body(refusal) => refusal.kind(),
             Self::Empty
             | Self::TooLong { .. }
             | Self::Attachments(_)
@@ -188,5 +200,28 @@ impl From<Error> for Status {
             Some(after) => holdfast_grpc::with_retry_after(status, after),
             None => status,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_limit_that_passes_by_itself_says_when_to_come_back() {
+        let full = holdfast_session::Error::SessionFull {
+            waiting: 200,
+            limit: 200,
+            retry_after: Duration::from_secs(3),
+        };
+        assert_eq!(Error::from(full).retry_after(), Some(Duration::from_secs(3)));
+        assert!(Error::TooManyCalls { limit: 1 }.retry_after().is_some());
+        assert!(Error::Full.retry_after().is_some());
+
+        let quota = Error::from(holdfast_session::Error::TooManySessions { limit: 2 });
+        assert_eq!(quota.kind(), Kind::Exhausted);
+        assert_eq!(quota.retry_after(), None);
+        let status = Status::from(quota);
+        assert_eq!(holdfast_grpc::retry_after(&status), None);
     }
 }

@@ -6,15 +6,10 @@ mod messages;
 use std::time::Duration;
 
 use axum::{Router, middleware};
+use holdfast_grpc::deadline::DeadlineLayer;
 use holdfast_kit::Readiness;
 use holdfast_proto::gateway::v1::{ingest_server::IngestServer, messages_server::MessagesServer};
-use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
-use tonic::{
-    Status,
-    service::Routes,
-    transport::{Server, server::TcpIncoming},
-};
+use tonic::{Status, service::Routes};
 use tower_http::catch_panic::CatchPanicLayer;
 
 pub use channel_ingest::ChannelIngest;
@@ -22,13 +17,11 @@ pub use messages::Messages;
 
 use crate::{auth::Authenticator, edge};
 
-/// Interval of keep-alive pings on an idle connection.
-const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(20);
-/// Timeout of a ping's answer. After it the connection is closed and its streams are freed.
-const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
-
 /// Minimum size limit of a message, in bytes: bridges and callers send files in it.
 const MIN_MESSAGE_LIMIT_BYTES: usize = 24 * 1024 * 1024;
+
+/// Maximum time until a call's response begins. Callers send a shorter one.
+const MAX_CALL_TIME: Duration = Duration::from_secs(3600);
 
 /// Services for messages, each with its limit on a request's size.
 pub fn routes(messages: Messages, arrivals: ChannelIngest, body_limit: usize) -> Routes {
@@ -42,7 +35,8 @@ pub fn routes(messages: Messages, arrivals: ChannelIngest, body_limit: usize) ->
     )
 }
 
-/// Puts authentication in front of the services; health and reflection stay open.
+/// Puts authentication in front of the services; health stays open, and so does reflection if it is
+/// on.
 ///
 /// # Errors
 ///
@@ -51,38 +45,25 @@ pub fn router(
     services: Routes,
     doorman: Authenticator,
     readiness: &Readiness,
+    has_reflection: bool,
 ) -> anyhow::Result<Router> {
     let reflection = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(holdfast_proto::DESCRIPTORS)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
-    let open = Routes::new(holdfast_grpc::health_service(readiness))
-        .add_service(reflection().build_v1()?)
-        .add_service(reflection().build_v1alpha()?)
-        .into_axum_router()
-        .reset_fallback();
+    let mut open = Routes::new(holdfast_grpc::health_service(readiness));
+    if has_reflection {
+        open =
+            open.add_service(reflection().build_v1()?).add_service(reflection().build_v1alpha()?);
+    }
+    let open = open.into_axum_router().reset_fallback();
     let services = services
         .into_axum_router()
         .layer(CatchPanicLayer::custom(|_| {
             Status::internal("internal error").into_http::<axum::body::Body>()
         }))
+        .layer(DeadlineLayer::new(MAX_CALL_TIME))
         .layer(middleware::from_fn_with_state(doorman, edge::grpc));
     Ok(services.merge(open))
-}
-
-/// Serves until `stop` is cancelled, then finishes the calls in flight.
-pub async fn serve(
-    listener: TcpListener,
-    router: Router,
-    stop: CancellationToken,
-) -> anyhow::Result<()> {
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-    Server::builder()
-        .http2_keepalive_interval(Some(KEEP_ALIVE_INTERVAL))
-        .http2_keepalive_timeout(Some(KEEP_ALIVE_TIMEOUT))
-        .add_routes(Routes::from(router).prepare())
-        .serve_with_incoming_shutdown(incoming, stop.cancelled_owned())
-        .await?;
-    Ok(())
 }

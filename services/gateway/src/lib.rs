@@ -4,7 +4,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `config.rs`, `app.rs` | settings; the composition root |
-//! | `edge.rs`, `auth.rs`, `calls.rs` | every call: span, key, rate limit, limit on open calls |
+//! | `edge.rs`, `auth.rs`, `calls.rs`, `bodies.rs` | every call: span, key, rate limit, limits on open calls and bodies |
 //! | `ingest.rs` | accepting messages |
 //! | `routing.rs` | choosing the agent and the session of a message from a channel |
 //! | `follow.rs` | following a message to its answer |
@@ -20,6 +20,7 @@
 mod api_error;
 mod app;
 mod auth;
+mod bodies;
 mod calls;
 mod config;
 mod control;

@@ -44,6 +44,7 @@ use crate::{
     Error,
     api_error::ApiError,
     auth::require,
+    bodies::BodyRefusal,
     config,
     control::{self, agents::Agents, files::Files, sessions},
     follow::{EventKind, FollowedMessage, Follower, TurnResult},
@@ -113,8 +114,11 @@ pub async fn read_whole_body(
                 _ => response,
             }
         }
-        // An interrupted body gets the same response: the client is no longer there to read it.
-        Ok(Err(_)) => ApiError::too_large(limit).into_response(),
+        // An interrupted body is too large, too: the client is no longer there to read it.
+        Ok(Err(error)) => match BodyRefusal::find(&error) {
+            Some(refusal) => ApiError::from(Error::from(refusal)).into_response(),
+            None => ApiError::too_large(limit).into_response(),
+        },
         Err(_) => ApiError::too_slow(patience).into_response(),
     }
 }

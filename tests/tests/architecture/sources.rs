@@ -89,6 +89,28 @@ fn http_clients_are_built_in_one_crate() {
     assert!(builds("let client = Client::builder().build()"));
 }
 
+/// Files outside of `crates/egress` that build a client without its guard, and why they may.
+const UNGUARDED_CLIENTS: [(&str, &str); 2] = [
+    ("crates/embed/src/openai.rs", "the operator chose the address of the embedding server"),
+    ("services/channel-bridge/src/guard.rs", "the operator chose the platform's address"),
+];
+
+#[test]
+fn every_client_for_an_address_that_others_choose_is_guarded() {
+    let mut unguarded = Vec::new();
+    for parsed in syntax::production() {
+        let path = parsed.source.path.display().to_string();
+        let product = parsed.source.text.split("#[cfg(test)]").next().unwrap_or_default();
+        if product.contains("client_builder(") && !path.starts_with("crates/egress/") {
+            unguarded.push(path);
+        }
+    }
+    unguarded.sort();
+    let expected: Vec<&str> = UNGUARDED_CLIENTS.iter().map(|(path, _)| *path).collect();
+    assert_eq!(unguarded, expected, "use `holdfast_egress::Guard`");
+    assert!(UNGUARDED_CLIENTS.iter().all(|(_, reason)| !reason.is_empty()));
+}
+
 #[test]
 fn an_open_port_is_seen_in_all_its_forms() {
     assert!(opens_to_all("let at = SocketAddr::from(([0, 0, 0, 0], 80));"));

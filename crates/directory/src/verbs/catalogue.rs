@@ -7,7 +7,7 @@ use holdfast_pg::TenantTx;
 use holdfast_types::{AgentId, ModelId, TenantId};
 use uuid::Uuid;
 
-use super::check_limit;
+use super::{check_limit, model_choice::find_provider};
 use crate::{
     Actor, Directory, Error, KnownModel, NewAgent,
     provider::catalogue::{TenantCatalogue, check_alias, check_card, resolve},
@@ -101,7 +101,8 @@ impl Models<'_> {
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] for a malformed alias or unknown model, [`Error::TooMany`] at the limit.
+    /// [`Error::Invalid`] for a malformed alias or model, [`Error::NoProvider`] if the model's
+    /// provider is not set up, [`Error::TooMany`] at the limit.
     pub async fn put_alias(
         self,
         tenant: TenantId,
@@ -117,7 +118,8 @@ impl Models<'_> {
             MAX_MODELS_AND_ALIASES,
         )?;
         let extras = store::catalogue::additions(&mut tx, AgentId::from(Uuid::nil())).await?;
-        let model = resolve(&build_catalogue(extras.supplement), model)?;
+        let catalogue = build_catalogue(extras.supplement);
+        let (model, _) = find_provider(&mut tx, &catalogue, model).await?;
         store::catalogue::put_alias(&mut tx, alias, &model).await?;
         store::audit::record(&mut tx, actor, "alias.put", alias).await?;
         tx.commit().await?;

@@ -39,6 +39,7 @@ impl Keys<'_> {
         let (id, secret) = token::read(token).ok_or(Error::UnknownKey)?;
         let known = match self.0.keys.get(&id) {
             Some(known) => known,
+            None if self.0.unknown.get(&id.as_uuid()).is_some() => return Err(Error::UnknownKey),
             None => {
                 let _slot = self.0.lookup_slot(id.as_uuid(), &secret).await?;
                 self.look_up(id).await?
@@ -62,7 +63,10 @@ impl Keys<'_> {
         let mut tx = self.0.pools.system().await?;
         let found = store::keys::find(&mut tx, id).await?;
         tx.commit().await?;
-        let found = found.ok_or(Error::UnknownKey)?;
+        let Some(found) = found else {
+            self.0.unknown.put(id.as_uuid(), (), begun);
+            return Err(Error::UnknownKey);
+        };
         let known = CachedKey {
             live: found.live,
             active: TenantState::parse(&found.tenant_state)? == TenantState::Active,

@@ -126,7 +126,7 @@ impl Models<'_> {
 }
 
 /// Returns the model with this name or alias, and its provider.
-async fn find_provider(
+pub(super) async fn find_provider(
     tx: &mut TenantTx,
     catalogue: &Catalogue,
     name: &str,

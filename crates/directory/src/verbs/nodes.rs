@@ -1,5 +1,7 @@
 //! Operations on nodes: creation, authentication, and tracking of the current connection.
 
+use std::time::Instant;
+
 use holdfast_types::{NodeId, TenantId};
 use secrecy::SecretString;
 use subtle::ConstantTimeEq as _;
@@ -7,7 +9,7 @@ use subtle::ConstantTimeEq as _;
 use super::check_limit;
 use crate::{
     Actor, AuthenticatedNode, Directory, Error, NewNode, Node, NodeConnection, NodeReport,
-    TenantState, store, token,
+    TenantState, node::CachedNode, store, token,
 };
 
 /// Maximum number of nodes of a tenant that are not revoked.
@@ -47,23 +49,51 @@ impl Nodes<'_> {
     /// [`Error::UnknownKey`], [`Error::KeyNotActive`] if revoked, or [`Error::TenantSuspended`].
     pub async fn authenticate(self, text: &str) -> Result<AuthenticatedNode, Error> {
         let (node, secret) = token::read_node(text).ok_or(Error::UnknownKey)?;
-        let _slot = self.0.lookup_slot(node.as_uuid(), &secret).await?;
+        let known = match self.0.nodes.get(&node) {
+            Some(known) => known,
+            None if self.0.unknown.get(&node.as_uuid()).is_some() => {
+                return Err(Error::UnknownKey);
+            }
+            None => {
+                let _slot = self.0.lookup_slot(node.as_uuid(), &secret).await?;
+                self.look_up(node).await?
+            }
+        };
+        let digest = token::digest(&self.0.pepper, &secret);
+        if !bool::from(digest.as_slice().ct_eq(&known.digest)) {
+            return Err(Error::UnknownKey);
+        }
+        if !known.live {
+            return Err(Error::KeyNotActive);
+        }
+        if !known.active {
+            return Err(Error::TenantSuspended);
+        }
+        Ok(known.who)
+    }
+
+    async fn look_up(self, node: NodeId) -> Result<CachedNode, Error> {
+        let begun = Instant::now();
         let mut tx = self.0.pools.system().await?;
         let found = store::nodes::find(&mut tx, node).await?;
         tx.commit().await?;
-        let found = found.ok_or(Error::UnknownKey)?;
-        let digest = token::digest(&self.0.pepper, &secret);
-        if !bool::from(digest.as_slice().ct_eq(&found.digest)) {
+        let Some(found) = found else {
+            self.0.unknown.put(node.as_uuid(), (), begun);
             return Err(Error::UnknownKey);
-        }
-        if !found.live {
-            return Err(Error::KeyNotActive);
-        }
-        if TenantState::parse(&found.tenant_state)? != TenantState::Active {
-            return Err(Error::TenantSuspended);
-        }
-        let (tenant, rate) = (found.tenant(), found.rate.unsigned_abs());
-        Ok(AuthenticatedNode { tenant, node, name: found.name, rate })
+        };
+        let known = CachedNode {
+            live: found.live,
+            active: TenantState::parse(&found.tenant_state)? == TenantState::Active,
+            who: AuthenticatedNode {
+                tenant: found.tenant(),
+                node,
+                rate: found.rate.unsigned_abs(),
+                name: found.name,
+            },
+            digest: found.digest,
+        };
+        self.0.nodes.put(node, known.clone(), begun);
+        Ok(known)
     }
 
     /// Creates a node; the returned token cannot be read again.
@@ -130,6 +160,7 @@ impl Nodes<'_> {
         store::nodes::revoke(&mut tx, node.id).await?;
         store::audit::record(&mut tx, actor, "node.revoke", node.id).await?;
         tx.commit().await?;
+        self.0.nodes.forget(&node.id);
         Ok(node.id)
     }
 

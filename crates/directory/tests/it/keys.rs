@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use holdfast_directory::{Error, NewKey, TenantChanges, TenantState};
-use holdfast_types::{Fault as _, Kind};
+use holdfast_directory::{Error, NewKey, NewNode, TenantChanges, TenantState};
+use holdfast_types::{ConnectionScope, Fault as _, Kind};
 use secrecy::ExposeSecret as _;
 use sqlx::Connection as _;
 use uuid::Uuid;
@@ -167,4 +167,37 @@ async fn invented_keys_do_not_take_all_connections() {
         let refused = asked.await.unwrap().unwrap_err();
         assert!(matches!(refused, Error::UnknownKey | Error::TooManyUnknownKeys), "{refused}");
     }
+}
+
+#[tokio::test]
+async fn who_repeats_a_wrong_token_does_not_reach_the_database() {
+    let world = World::new().await;
+    let (tenant, key) = world.tenant("acme").await;
+    let new = NewNode { name: "laptop".to_owned(), used_by: ConnectionScope::Owner };
+    let (_, token) = world.directory.nodes().create(tenant.id, BY, new).await.unwrap();
+    let token = token.expose_secret();
+    let invented = format!("hf_{}_{}", Uuid::now_v7().simple(), "A".repeat(43));
+    // The id and the mark are right, and the rest of the secret is not.
+    let wrong_key = format!("{}AAAA", &key[..key.len() - 4]);
+    let wrong_token = format!("{}AAAA", &token[..token.len() - 4]);
+    let authenticate = async || {
+        let (keys, nodes) = (world.directory.keys(), world.directory.nodes());
+        [
+            keys.authenticate(&invented).await.map(drop),
+            keys.authenticate(&wrong_key).await.map(drop),
+            nodes.authenticate(&wrong_token).await.map(drop),
+        ]
+    };
+    drop(authenticate().await);
+    let mut admin = world.admin().await;
+    let mut held = admin.begin().await.unwrap();
+    let lock = "lock table control.keys, control.nodes in access exclusive mode";
+    sqlx::query(lock).execute(&mut *held).await.unwrap();
+
+    let refused = tokio::time::timeout(Duration::from_secs(2), authenticate()).await.unwrap();
+
+    for refused in refused {
+        assert!(matches!(refused, Err(Error::UnknownKey)), "{refused:?}");
+    }
+    held.rollback().await.unwrap();
 }

@@ -105,6 +105,19 @@ async fn files_that_are_deleted_and_held_fill_it_too() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
+async fn files_without_content_stop_the_command_too() -> anyhow::Result<()> {
+    for world in [World::walled().await?, World::plain().await?] {
+        let script = "i=0; while :; do i=$((i+1)); : > f$i; done";
+
+        assert_eq!(world.run(script).await?.ended, CommandEnd::Limit(Limit::Entries));
+
+        let left = std::fs::read_dir(world.workspace())?.count();
+        assert!(left < 200_000, "{left}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_command_that_filled_it_quickly_is_told_so() -> anyhow::Result<()> {
     let world = World::walled().await?;
     let script = "head -c 15000000 /dev/zero > a; head -c 15000000 /dev/zero > b";

@@ -13,9 +13,6 @@ use super::{
 };
 use crate::{Base, ContentHash, Edit, Error};
 
-/// Maximum number of entries in a scratch folder, per file that a tree may have.
-const MAX_ENTRIES_PER_FILE: usize = 10;
-
 pub(super) struct ScanResult {
     pub changes: ScratchChanges,
     pub found: BTreeMap<TreePath, Option<ManifestEntry>>,
@@ -29,8 +26,13 @@ impl ScratchDir {
         &self,
         held: &BTreeMap<TreePath, ManifestEntry>,
     ) -> Result<ScanResult, Error> {
-        let files = usize::try_from(self.limits.files).unwrap_or(usize::MAX);
-        let mut walked = list_folder(&self.root, files.saturating_mul(MAX_ENTRIES_PER_FILE))?;
+        let most = self.max_entries();
+        let Some(mut walked) = list_folder(&self.root, most)? else {
+            return Err(Error::Invalid(format!(
+                "the command left more than {most} files and folders: delete what is not \
+                 needed, or work in a folder outside of the tree"
+            )));
+        };
         let mut looked = ScanResult {
             changes: ScratchChanges { edits: Vec::new(), unstorable: Vec::new() },
             found: BTreeMap::new(),

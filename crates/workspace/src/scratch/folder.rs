@@ -22,6 +22,9 @@ use serde::{Deserialize, Serialize};
 const FOLDER_FLAGS: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
+/// Names that are held in memory while a folder of any size is emptied.
+const NAMES_PER_STEP: usize = 10_000;
+
 #[derive(Debug)]
 pub(super) struct Folder(OwnedFd);
 
@@ -101,10 +104,13 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Names of the entries, in no order.
-    pub fn names(&self) -> io::Result<Vec<CString>> {
+    /// Names of up to `most` entries, in no order.
+    pub fn names(&self, most: usize) -> io::Result<Vec<CString>> {
         let mut names = Vec::new();
         for entry in Dir::read_from(&self.0)? {
+            if names.len() >= most {
+                break;
+            }
             let entry = entry?;
             let name = entry.file_name();
             if name != c"." && name != c".." {
@@ -224,13 +230,28 @@ impl Trash {
         }
     }
 
+    /// Moves all entries of a folder here, without looking into them. Returns their number.
+    pub fn move_all_in(&self, from: &Folder) -> io::Result<usize> {
+        let mut moved = 0;
+        loop {
+            let names = from.names(NAMES_PER_STEP)?;
+            if names.is_empty() {
+                return Ok(moved);
+            }
+            moved += names.len();
+            for name in names {
+                self.move_in(from, &name)?;
+            }
+        }
+    }
+
     /// Deletes all entries.
     ///
     /// Nested folders are moved up to the trash before they are read, so that depth costs neither
     /// stack nor file descriptors.
     pub fn empty(&self) -> io::Result<()> {
         loop {
-            let names = self.folder.names()?;
+            let names = self.folder.names(NAMES_PER_STEP)?;
             if names.is_empty() {
                 return Ok(());
             }
@@ -239,7 +260,7 @@ impl Trash {
                     Some(EntryKind::Folder) => {
                         make_accessible(&self.folder, &name)?;
                         let inner = self.folder.folder(&name)?;
-                        for below in inner.names()? {
+                        for below in inner.names(NAMES_PER_STEP)? {
                             match inner.kind(&below)? {
                                 Some(EntryKind::Folder) => self.move_in(&inner, &below)?,
                                 _ => inner.unlink(&below)?,

@@ -15,6 +15,9 @@ use super::{
 };
 use crate::{ContentHash, Error, FileEntry, Limits};
 
+/// Maximum number of entries in a scratch folder, per file that a tree may have.
+const MAX_ENTRIES_PER_FILE: usize = 10;
+
 /// Paths and open folders of a scratch folder.
 #[derive(Debug)]
 pub(super) struct ScratchDir {
@@ -54,7 +57,21 @@ impl ScratchDir {
         })
     }
 
-    /// Removes unwanted entries and returns the missing files. `listed` are the wanted files;
+    /// Entries beyond which the folder is not looked through.
+    pub fn max_entries(&self) -> usize {
+        let files = usize::try_from(self.limits.files).unwrap_or(usize::MAX);
+        files.saturating_mul(MAX_ENTRIES_PER_FILE)
+    }
+
+    /// Removes everything from the tree. Returns the number of entries at its top.
+    pub fn clear(&self) -> std::io::Result<usize> {
+        let removed = self.trash.move_all_in(&self.root)?;
+        self.trash.empty()?;
+        Ok(removed)
+    }
+
+    /// Removes unwanted entries and returns the missing files. A tree with too many entries is
+    /// removed whole. `listed` are the wanted files;
     /// without it, the files of the manifest (`held`) are.
     pub fn clean(
         &self,
@@ -71,7 +88,11 @@ impl ScratchDir {
                 .map(|(path, held)| (path.clone(), MissingFile::of(path, held)))
                 .collect(),
         };
-        let walked = list_folder(&self.root, usize::MAX)?;
+        let Some(walked) = list_folder(&self.root, self.max_entries())? else {
+            let removed = self.clear().map_err(clean())?;
+            let missing: Vec<MissingFile> = missing.into_values().collect();
+            return Ok(CleanOutcome { kept: BTreeMap::new(), missing, removed });
+        };
         let mut removed = walked.odd_entries.len();
         for odd in &walked.odd_entries {
             let folder = match &odd.folder {

@@ -37,27 +37,25 @@ impl OddEntry {
     }
 }
 
-/// Lists a folder recursively. [`Error::Invalid`] if it has more than `most` entries.
-pub(super) fn list_folder(root: &Folder, most: usize) -> Result<FolderListing, Error> {
+/// Lists a folder recursively. Returns `None` if it has more than `most` entries.
+pub(super) fn list_folder(root: &Folder, most: usize) -> Result<Option<FolderListing>, Error> {
     let mut walked = FolderListing::default();
     // Paths have a maximum length, which bounds the depth.
     let mut folders: Vec<Option<TreePath>> = vec![None];
     while let Some(folder) = folders.pop() {
-        list_one(root, folder.as_ref(), &mut walked, &mut folders)
+        list_one(root, folder.as_ref(), most, &mut walked, &mut folders)
             .map_err(Error::disk("look through a scratch folder"))?;
         if walked.entry_count > most {
-            return Err(Error::Invalid(format!(
-                "the command left more than {most} files and folders: delete what is not \
-                 needed, or work in a folder outside of the tree"
-            )));
+            return Ok(None);
         }
     }
-    Ok(walked)
+    Ok(Some(walked))
 }
 
 fn list_one(
     root: &Folder,
     at: Option<&TreePath>,
+    most: usize,
     walked: &mut FolderListing,
     folders: &mut Vec<Option<TreePath>>,
 ) -> std::io::Result<()> {
@@ -69,7 +67,9 @@ fn list_one(
             (at.folder(), own)
         }
     };
-    let names = own.and_then(|own| own.names().map(|names| (own, names)));
+    // One more than there is room for tells that there are too many.
+    let room = most.saturating_sub(walked.entry_count).saturating_add(1);
+    let names = own.and_then(|own| own.names(room).map(|names| (own, names)));
     let (own, names) = match (names, at) {
         (Ok(listed), _) => listed,
         (Err(error), Some(at)) if error.kind() == std::io::ErrorKind::PermissionDenied => {

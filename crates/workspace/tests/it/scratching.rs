@@ -338,7 +338,29 @@ async fn a_flood_of_files_and_a_bottomless_folder_are_survived() -> anyhow::Resu
         fs::write(at.join(format!("{n}.o")), "x")?;
     }
     assert!(matches!(scratch.changes().await, Err(Error::Invalid(_))));
-    assert_eq!(scratch.bring(None).await?.removed, 60);
+    // Too many to be looked through: all go, and what belongs there is written anew.
+    let brought = scratch.bring(None).await?;
+    assert_eq!((brought.removed, brought.written), (61, 1));
+    assert_eq!(on_disk(&at)?, tree(&[("a", "1")]));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_cleared_folder_uses_no_disk_and_is_brought_again() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.commit(vec![put("a", "1")?]).await?;
+    let mut scratch = world.scratch().await?;
+    scratch.bring(None).await?;
+    let at = scratch.tree().to_owned();
+    fs::create_dir(at.join("big"))?;
+    fs::write(at.join("big/file"), "left by a command")?;
+
+    scratch.clear().await?;
+
+    assert_eq!(on_disk(at.parent().unwrap())?.len(), 1, "the manifest");
+    let brought = scratch.bring(None).await?;
+    assert_eq!((brought.written, brought.fetched), (1, 0));
+    assert_eq!(on_disk(&at)?, tree(&[("a", "1")]));
     Ok(())
 }
 

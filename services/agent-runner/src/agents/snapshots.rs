@@ -148,8 +148,9 @@ impl TenantFacts {
 pub(crate) enum AgentLookup {
     Ready(Arc<AgentSnapshot>),
     NoAgent,
-    /// The agent's model cannot be used as it is configured.
-    NoModel,
+    /// The agent's model, by this name, cannot be used as it is configured; `None` is the tenant's
+    /// default.
+    NoModel(Option<String>),
 }
 
 /// Agents and their models. Models of one provider share its connections.
@@ -255,7 +256,7 @@ impl Agents {
                 }
                 kept.insert(which, (now, Arc::clone(snapshot)));
             }
-            AgentLookup::NoAgent | AgentLookup::NoModel => {
+            AgentLookup::NoAgent | AgentLookup::NoModel(_) => {
                 kept.remove(&which);
             }
         }
@@ -306,7 +307,7 @@ impl Agents {
             Err(error) => return Err(Error::directory(error)),
         };
         let Some(setup) = self.load_setup(tenant, &agent).await? else {
-            return Ok(AgentLookup::NoModel);
+            return Ok(AgentLookup::NoModel(agent.model));
         };
         let ModelSetup { choices, catalogue, budgets, has_speech: speaks, has_search, .. } = setup;
         let aliases = setup.aliases.into_iter().map(|(alias, model)| (alias, model.to_string()));
@@ -319,10 +320,12 @@ impl Agents {
             Ok(chain) => Arc::new(chain),
             Err(error) => {
                 warn!(error = &error as &dyn std::error::Error, "the agent's model cannot be used");
-                return Ok(AgentLookup::NoModel);
+                return Ok(AgentLookup::NoModel(agent.model));
             }
         };
-        let Some(first) = chain.models.first() else { return Ok(AgentLookup::NoModel) };
+        let Some(first) = chain.models.first() else {
+            return Ok(AgentLookup::NoModel(agent.model));
+        };
         let (model_id, card) = (first.id.clone(), Arc::clone(&first.card));
         let model: Arc<dyn Model> = Arc::new(chain.for_conversation(None));
         let connections = async {

@@ -23,7 +23,7 @@ use holdfast_directory::{
     Directory, NewTokens, RENEWAL_LEASE, RefreshGrant, RenewableTokens, RenewalClaim,
     RenewedTokens, TokenEndpoint,
 };
-use holdfast_egress::Guard;
+use holdfast_egress::{Guard, refusal};
 use holdfast_kit::Backoff;
 use holdfast_llm::{
     Alternatives, Delta, Error, Model, Models, OnDelta, Provider, Reason, ReplyFuture, Request,
@@ -103,6 +103,10 @@ pub(crate) struct ClientSettings {
     pub(crate) among: Alternatives,
     pub(crate) guard: Guard,
 }
+
+/// Trouble of a token whose endpoint may not be called: a person must change its address, or the
+/// operator allow it.
+const REFUSED_ADDRESS: &str = "address_not_allowed";
 
 /// Reason why there are no new tokens.
 #[derive(Debug, PartialEq, Eq)]
@@ -320,7 +324,7 @@ impl TokenRenewer {
         let mut form =
             vec![("grant_type", "refresh_token"), ("refresh_token", grant.refresh.expose_secret())];
         let client = self.guard.client_for_secret(&url);
-        let client = client.map_err(|_| RenewalFailure::Transient("the address is refused"))?;
+        let client = client.map_err(|_| RenewalFailure::Final(REFUSED_ADDRESS))?;
         let mut request = client
             .post(url)
             .timeout(ENDPOINT_TIMEOUT)
@@ -331,7 +335,10 @@ impl TokenRenewer {
             None => form.push(("client_id", client_id)),
         }
         let sent = request.body(encode_form(&form)).send().await;
-        let mut response = sent.map_err(|_| RenewalFailure::Transient("no answer"))?;
+        let mut response = sent.map_err(|error| match refusal(&error) {
+            Some(_refused) => RenewalFailure::Final(REFUSED_ADDRESS),
+            None => RenewalFailure::Transient("no answer"),
+        })?;
         let status = response.status();
         let mut body = Vec::new();
         while let Some(chunk) =

@@ -250,7 +250,7 @@ async fn extract_range(
     let snapshot = match worker.agents.find(tenant, range.agent, None).await? {
         AgentLookup::Ready(snapshot) => snapshot,
         AgentLookup::NoAgent => return nothing,
-        AgentLookup::NoModel => return Ok(ExtractionOutcome::Blocked("the agent has no model")),
+        AgentLookup::NoModel(_) => return Ok(ExtractionOutcome::Blocked("the agent has no model")),
     };
     let policy = worker.policies.find(&worker.tools, tenant, range.agent).await?;
     let who = policy.turn_authors(authors(&range.entries));

@@ -159,7 +159,7 @@ async fn index_entries(
     let snapshot = match worker.agents.find(tenant, claimed.agent, None).await? {
         AgentLookup::Ready(snapshot) => snapshot,
         AgentLookup::NoAgent => return Ok(Some(upto)),
-        AgentLookup::NoModel => return Ok(None),
+        AgentLookup::NoModel(_) => return Ok(None),
     };
     let policy = worker.policies.find(&worker.tools, tenant, claimed.agent).await?;
     let who = policy.turn_authors(authors(&claimed.entries));

@@ -76,6 +76,7 @@ pub(crate) struct Shell(Arc<ShellState>);
 struct ShellState {
     processes: Processes,
     backend: Backend,
+    limit_scope: String,
     guard: ScriptGuard,
     settings: holdfast_sandbox::Config,
     idle: Duration,
@@ -128,11 +129,12 @@ impl Shell {
                 return Ok(Err(error.to_string()));
             }
         };
-        let backend = sandbox.backend();
+        let (backend, limit_scope) = (sandbox.backend(), sandbox.limit_scope());
         let ShellBackends { workspaces, sessions, bus } = parts;
         Ok(Ok(Self(Arc::new(ShellState {
             processes: Processes::new(sandbox, config.sandbox.processes_per_session),
             backend,
+            limit_scope,
             guard,
             settings: config.sandbox.clone(),
             idle: config.scratch.idle,
@@ -252,9 +254,9 @@ impl Shell {
 }
 
 impl Shell {
-    /// Name of the sandbox backend.
-    pub(crate) fn backend(&self) -> String {
-        self.0.backend.to_string()
+    /// Sandbox backend, and the kind of its limits.
+    pub(crate) fn sandbox_report(&self) -> String {
+        format!("{}, {}", self.0.backend, self.0.limit_scope)
     }
 }
 
@@ -499,7 +501,7 @@ fn start_error(error: holdfast_sandbox::Error) -> ToolError {
 }
 
 fn folder_error(error: folders::Error) -> ToolError {
-    if !matches!(error, folders::Error::TooMany { .. }) {
+    if !matches!(error, folders::Error::TooMany { .. } | folders::Error::Busy) {
         warn!(error = &error as &dyn std::error::Error, "an agent's files could not be laid out");
     }
     ToolError::Tell(format!("not run: {error}"))

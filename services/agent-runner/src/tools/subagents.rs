@@ -16,7 +16,7 @@ use holdfast_tools::{
     Call, SessionRef, StartedSubagent, SubagentRequest, SubagentResult, SubagentSummary, Subagents,
 };
 use holdfast_types::{
-    Body, Fault as _, Kind, ModelId, QueueMode, SessionId, SessionKey, SessionKind, Source,
+    Body, Fault as _, Kind, QueueMode, SessionId, SessionKey, SessionKind, Source,
 };
 use sha2::{Digest as _, Sha256};
 use tokio::time::{Instant, sleep};
@@ -72,9 +72,11 @@ impl Subagents for SessionTools {
             },
         };
         if let Some(model) = &wanted.model
-            && let Err(error) = model.parse::<ModelId>()
+            && let Err(error) =
+                self.directory.models().check_names(call.tenant, [model.as_str()]).await
         {
-            return Ok(Err(error.to_string()));
+            let is_wrong_name = matches!(error.kind(), Kind::Invalid | Kind::NotFound);
+            return if is_wrong_name { Ok(Err(error.to_string())) } else { Err(error.into()) };
         }
         let given = match self.resources(call, &own, &wanted)? {
             Ok(given) => given,

@@ -281,7 +281,7 @@ async fn list(turn: &TurnState<'_>, what: ListTopic) -> Result<String, Error> {
             let model = turn.settings.model.clone();
             match turn.worker.agents.find(tenant, turn.agent, model).await? {
                 AgentLookup::Ready(snapshot) => invocable_skills(&snapshot),
-                AgentLookup::NoAgent | AgentLookup::NoModel => Vec::new(),
+                AgentLookup::NoAgent | AgentLookup::NoModel(_) => Vec::new(),
             }
         }
     };

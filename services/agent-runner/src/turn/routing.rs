@@ -191,7 +191,7 @@ async fn find_agent(
             }))
         }
         AgentLookup::Ready(snapshot) => Some(snapshot),
-        AgentLookup::NoAgent | AgentLookup::NoModel => None,
+        AgentLookup::NoAgent | AgentLookup::NoModel(_) => None,
     })
 }
 
@@ -217,7 +217,7 @@ async fn choose_agent(
             let (tenant, agents) = (turn.lease.claim.tenant, &turn.worker.agents);
             match agents.find(tenant, home.agent, model.clone()).await? {
                 AgentLookup::Ready(snapshot) => snapshot,
-                AgentLookup::NoAgent | AgentLookup::NoModel => {
+                AgentLookup::NoAgent | AgentLookup::NoModel(_) => {
                     return Ok(Some(fallback("the model that chooses cannot be used")));
                 }
             }

@@ -172,11 +172,15 @@ async fn run_session(
     let (found, policy) = tokio::try_join!(found.instrument(span.clone()), policy)?;
     // The task holds the subagent's limits: without it nothing would bound the turn.
     let has_no_task = kind == Ok(SessionKind::Subagent) && task.is_none();
+    let unusable_model;
     let snapshot = match found {
         _ if has_no_task => Err(Failure::NoTask),
         AgentLookup::Ready(snapshot) => Ok(snapshot),
         AgentLookup::NoAgent => Err(Failure::NoAgent),
-        AgentLookup::NoModel => Err(Failure::NoModel),
+        AgentLookup::NoModel(model) => {
+            unusable_model = model;
+            Err(Failure::NoModel(unusable_model.as_deref()))
+        }
     };
     let first = runs.iter().rev().take_while(|run| begun.open && **run == begun.run).count();
     let is_outside = loaded.outside && kind != Ok(SessionKind::Heartbeat);

@@ -221,7 +221,7 @@ async fn an_agent_that_is_gone_or_has_no_provider_is_told() -> anyhow::Result<()
     let told = world.answer(&to_gone).await?.text;
     assert!(told.contains("was removed"), "{told}");
     let told = world.answer(&to_lost).await?.text;
-    assert!(told.contains("is not set up rightly"), "{told}");
+    assert!(told.contains("the model `nowhere:x` is not set up rightly"), "{told}");
     Ok(())
 }
 

@@ -77,6 +77,13 @@ impl Webhook {
         self.tenant
     }
 
+    /// Whether a request may be from the program, by its headers `signature` and `timestamp`. If not,
+    /// its body need not be read.
+    #[must_use]
+    pub fn is_plausible(&self, signature: &str, timestamp: &str, now: u64) -> bool {
+        sign::is_plausible(signature, timestamp, (now, self.settings.tolerance()))
+    }
+
     /// Verifies the signature, then parses and checks the message.
     ///
     /// # Errors
@@ -182,7 +189,7 @@ mod tests {
 
     fn webhook(settings: Value) -> Webhook {
         let account = (TenantId::generate(), AccountId::generate(), "default".to_owned());
-        let clients = Clients::new(true).unwrap();
+        let clients = Clients::new(&holdfast_egress::Config::default()).unwrap();
         Webhook::new(account, (&settings, &json!({"secret": SECRET})), &clients).unwrap()
     }
 

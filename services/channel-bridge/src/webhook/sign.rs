@@ -88,22 +88,37 @@ pub fn verify(
     signed: SignedParts<'_>,
     (now, tolerance): (u64, Duration),
 ) -> Option<Version> {
-    // The timestamp is signed as text, so only one notation per time is accepted.
-    let timestamp = signed.timestamp;
-    let is_plain = timestamp.len() <= 12 && timestamp.bytes().all(|b| b.is_ascii_digit());
-    let moment = timestamp.parse::<u64>().ok().filter(|_| is_plain)?;
-    if moment.abs_diff(now) > tolerance.as_secs() {
+    if !is_within(signed.timestamp, (now, tolerance)) {
         return None;
     }
     let verifies = |version: &Version| {
-        signatures.split(',').take(MAX_SIGNATURES).any(|signature| {
-            let bytes = signature.trim().strip_prefix(version.prefix()).and_then(unhex);
+        signatures_of(signatures, *version).any(|bytes| {
             let mac = mac(secret, *version, signed);
             // In constant time.
-            bytes.zip(mac).is_some_and(|(bytes, mac)| mac.verify_slice(&bytes).is_ok())
+            mac.is_some_and(|mac| mac.verify_slice(&bytes).is_ok())
         })
     };
     Version::ALL.into_iter().find(verifies)
+}
+
+/// Whether headers have the form of a signature that was made now. The body must be read to verify
+/// it.
+#[must_use]
+pub fn is_plausible(signatures: &str, timestamp: &str, within: (u64, Duration)) -> bool {
+    let has_signature = |version| signatures_of(signatures, version).next().is_some();
+    is_within(timestamp, within) && Version::ALL.into_iter().any(has_signature)
+}
+
+fn is_within(timestamp: &str, (now, tolerance): (u64, Duration)) -> bool {
+    // The timestamp is signed as text, so only one notation per time is accepted.
+    let is_plain = timestamp.len() <= 12 && timestamp.bytes().all(|b| b.is_ascii_digit());
+    let moment = timestamp.parse::<u64>().ok().filter(|_| is_plain);
+    moment.is_some_and(|moment| moment.abs_diff(now) <= tolerance.as_secs())
+}
+
+fn signatures_of(signatures: &str, version: Version) -> impl Iterator<Item = Vec<u8>> {
+    let signatures = signatures.split(',').take(MAX_SIGNATURES);
+    signatures.filter_map(move |it| it.trim().strip_prefix(version.prefix()).and_then(unhex))
 }
 
 fn mac(secret: &SecretString, version: Version, signed: SignedParts<'_>) -> Option<Hmac<Sha256>> {

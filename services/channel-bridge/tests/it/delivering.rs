@@ -221,7 +221,7 @@ async fn a_receiver_that_has_it_already_has_it() {
 async fn a_tenant_cannot_make_us_call_a_private_address() {
     let (world, receiver, account) = with_receiver().await;
     let mut config = world.config.clone();
-    config.bridge.webhook.allow_private = false;
+    config.egress.allow.clear();
     config.bridge.give_up_after = Duration::from_millis(1);
     let bridge = world.bridge_with(config).await;
 

@@ -113,6 +113,24 @@ async fn a_message_that_the_gateway_never_takes_holds_up_nobody_and_its_sender_i
 }
 
 #[tokio::test]
+async fn a_quota_that_is_used_up_holds_up_nobody_and_the_sender_is_told() {
+    let (world, _) = world().await;
+    world.gateway.refuse(Some(Status::resource_exhausted("2 sessions is the most")));
+    let bridge = world.bridge().await;
+
+    world.telegram.push(TOKEN, Incoming::private(7, "one too many"));
+    // Sooner than a full session is waited for.
+    timeout(Duration::from_secs(5), world.confirmed()).await.unwrap();
+    world.gateway.refuse(None);
+    world.telegram.push(TOKEN, Incoming::private(7, "next"));
+    world.taken(1).await;
+
+    assert_eq!(world.gateway.texts(), ["next"]);
+    assert!(world.telegram.messages().iter().any(|message| message.text.contains("later")));
+    bridge.stop().await;
+}
+
+#[tokio::test]
 async fn a_stranger_reaches_nobody_and_is_told_their_id_once() {
     let (world, _) = world().await;
     let bridge = world.bridge().await;
@@ -262,7 +280,7 @@ async fn an_account_that_cannot_be_used_keeps_no_other_from_its_work() {
     };
     world.directory.accounts().create(world.tenant, Actor::Operator, broken).await.unwrap();
     let mut config = world.config.clone();
-    config.bridge.webhook.allow_private = false;
+    config.egress.allow.clear();
     let bridge = world.bridge_with(config).await;
 
     world.telegram.push(TOKEN, Incoming::private(7, "hello"));

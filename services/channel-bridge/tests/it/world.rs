@@ -71,7 +71,7 @@ impl World {
         config.bridge.listen = "127.0.0.1:0".parse().unwrap();
         config.bridge.telegram.api_base = telegram.url();
         config.bridge.telegram.poll_timeout = Duration::from_secs(5);
-        config.bridge.webhook.allow_private = true;
+        config.egress.allow = vec!["127.0.0.1".to_owned()];
         config.bridge.refresh = Duration::from_millis(100);
         config.database.url = database.url().into();
         config.database.pool_size = 6;

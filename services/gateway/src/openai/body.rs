@@ -7,13 +7,13 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 
-use crate::api_error::ApiError;
+use crate::{Error, api_error::ApiError, bodies::BodyRefusal};
 
 /// Reads a request's body as JSON.
 ///
 /// # Errors
 ///
-/// If the body is too large, too slow, not UTF-8, not JSON, or not of the type `T`.
+/// If the body is too large for its limit or the tenant's budget, too slow, not UTF-8, not JSON, or not of the type `T`.
 pub async fn read_json<T: DeserializeOwned>(
     request: Request,
     limit: usize,
@@ -25,7 +25,12 @@ pub async fn read_json<T: DeserializeOwned>(
         Ok(Err(error)) if error.downcast_ref::<LengthLimitError>().is_some() => {
             return Err(ApiError::too_large(limit));
         }
-        Ok(Err(_)) => return Err(ApiError::bad_body("the body ended too early: send it again")),
+        Ok(Err(error)) => {
+            return Err(match BodyRefusal::find(&*error) {
+                Some(refusal) => Error::from(refusal).into(),
+                None => ApiError::bad_body("the body ended too early: send it again"),
+            });
+        }
         Err(_) => return Err(ApiError::too_slow(patience)),
     };
     let text = std::str::from_utf8(&body).map_err(|error| {

@@ -83,7 +83,7 @@ impl MemoryService {
         new: &NewArticle,
     ) -> Result<Article, Error> {
         let whose = owner(who, new.scope)?;
-        let read = reading::read(&self.pdf, &new.content, &new.media_type).await?;
+        let read = reading::read((&self.pdf, tenant), &new.content, &new.media_type).await?;
         let masked = self.policy.apply(&read.text)?;
         let given = if new.title.trim().is_empty() { &read.title } else { &new.title };
         let title = self.policy.apply(&title(given, &masked.text))?.text;
@@ -139,7 +139,9 @@ impl MemoryService {
         let text = if change.content.is_empty() {
             None
         } else {
-            Some(reading::read(&self.pdf, &change.content, &change.media_type).await?.text)
+            Some(
+                reading::read((&self.pdf, tenant), &change.content, &change.media_type).await?.text,
+            )
         };
         let mut tx = self.pools.tenant(tenant).await?;
         let there = self.lock_article(&mut tx, who, id).await?;

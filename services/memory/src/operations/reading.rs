@@ -3,6 +3,7 @@
 mod html;
 
 use holdfast_pdf::{Document, PdfReader};
+use holdfast_types::TenantId;
 
 use crate::Error;
 
@@ -25,7 +26,7 @@ pub struct ExtractedText {
 ///
 /// If the format is not supported or there is no text in it.
 pub async fn read(
-    reader: &PdfReader,
+    (reader, tenant): (&PdfReader, TenantId),
     content: &[u8],
     media_type: &str,
 ) -> Result<ExtractedText, Error> {
@@ -33,7 +34,7 @@ pub async fn read(
     let ExtractedText { text, title } = match kind(content, &media_type) {
         Some(FileFormat::Text) => untitled(plain(content)?),
         Some(FileFormat::Html) => untitled(html::markdown(&plain(content)?)),
-        Some(FileFormat::Pdf) => paged(reader.read(content).await?),
+        Some(FileFormat::Pdf) => paged(reader.read(tenant, content).await?),
         None => {
             let problem = format!(
                 "is `{media_type}`: text, Markdown, HTML and PDF can be read; give its text"
@@ -125,7 +126,7 @@ mod tests {
 
     async fn text(content: &[u8], media_type: &str) -> Result<String, Error> {
         let none = PdfReader::new("/nonexistent/reader".into());
-        Ok(read(&none, content, media_type).await?.text)
+        Ok(read((&none, TenantId::generate()), content, media_type).await?.text)
     }
 
     #[tokio::test]

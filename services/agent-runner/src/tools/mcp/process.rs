@@ -81,6 +81,7 @@ impl ServerSandbox {
         };
         command.env = env.iter().map(open).collect();
         command.timeout = Some(self.config.longest);
+        command.tenant = Some(room.tenant);
         command.network = if network { Network::Host } else { Network::Off };
         let PipedProcess { process, stdin, stdout } = sandbox.spawn_piped(command).await?;
         Ok((ServerProcess { process, _folder: folder, _slot: room }, stdin, stdout))

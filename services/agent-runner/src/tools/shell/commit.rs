@@ -8,7 +8,9 @@ use std::time::Duration;
 use holdfast_agent::file_view::is_instruction;
 use holdfast_tools::{FileChangeKind, WorkspaceChanges};
 use holdfast_types::{Fault as _, TreePath};
-use holdfast_workspace::{Base, ChangeAuthor, CommitOutcome, Edit, Error, UnstorableEntry};
+use holdfast_workspace::{
+    Base, ChangeAuthor, CommitOutcome, Edit, Error, UnstorableEntry, UnstorableReason,
+};
 use tokio::time::sleep;
 use tracing::warn;
 
@@ -26,7 +28,8 @@ const RETRY_DELAYS: [Duration; 3] =
     [Duration::from_millis(100), Duration::from_millis(500), Duration::from_secs(2)];
 
 /// Commits a command's changes and returns the result for the model. Changes of the agent's
-/// instructions are left out unless `may_change_instructions`.
+/// instructions are left out unless `may_change_instructions`. Large leftovers do not stay on the
+/// disk.
 pub(super) async fn commit_changes(
     folder: &mut Folder,
     by: &ChangeAuthor,
@@ -34,7 +37,11 @@ pub(super) async fn commit_changes(
 ) -> WorkspaceChanges {
     let mut kept = WorkspaceChanges::default();
     failpoints::point("runner.before_keep").await;
-    if let Err(error) = try_commit(folder, by, may_change_instructions, &mut kept).await {
+    let committed = try_commit(folder, by, may_change_instructions, &mut kept).await;
+    if !matches!(committed, Ok(Leftovers::Small)) {
+        folder.clear().await;
+    }
+    if let Err(error) = committed {
         let error_ = &error as &dyn std::error::Error;
         if error.kind().is_transient() {
             warn!(error = error_, "what a command changed could not be kept");
@@ -51,13 +58,28 @@ pub(super) async fn commit_changes(
     kept
 }
 
+/// Files of a command that were not stored and are still in its folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Leftovers {
+    Small,
+    Large,
+}
+
 async fn try_commit(
     folder: &mut Folder,
     by: &ChangeAuthor,
     may_change_instructions: bool,
     kept: &mut WorkspaceChanges,
-) -> Result<(), Error> {
+) -> Result<Leftovers, Error> {
     let found = folder.scratch.changes().await?;
+    // A closed folder may hold anything.
+    let is_large = |entry: &UnstorableEntry| {
+        matches!(entry.kind, UnstorableReason::Large | UnstorableReason::Unreadable)
+    };
+    let leftovers = match found.unstorable.iter().any(is_large) {
+        true => Leftovers::Large,
+        false => Leftovers::Small,
+    };
     for UnstorableEntry { path, kind } in &found.unstorable {
         kept.notes.push(format!("`{path}` was not kept: {kind}"));
     }
@@ -83,7 +105,7 @@ async fn try_commit(
     });
     for _ in 0..=MAX_CONFLICTS {
         if edits.is_empty() {
-            return Ok(());
+            return Ok(leftovers);
         }
         match commit_with_retries(folder, by, edits.clone()).await {
             Ok(committed) => {
@@ -91,7 +113,7 @@ async fn try_commit(
                 if committed.changed > 0 {
                     kept.revision = Some(committed.revision.to_string());
                 }
-                return Ok(());
+                return Ok(leftovers);
             }
             Err(Error::Clash { path, author, revision, .. }) => {
                 let what =

@@ -28,15 +28,19 @@ use holdfast_agent::{
     bootstrap::Audience,
     file_view::{FileSpace, FileView},
 };
+use holdfast_kit::{FairSlot, FairSlots};
 use holdfast_types::{AgentId, InvalidPath, SessionId, TenantId, TreePath};
 use holdfast_workspace::{ContentCache, PathView, Scratch, Workspaces};
-use tokio::{sync::OnceCell, task::spawn_blocking};
-use tracing::debug;
+use tokio::{sync::OnceCell, task::spawn_blocking, time::timeout};
+use tracing::{debug, warn};
 
 use crate::config;
 
 /// Runners that can share a directory.
 const MAX_RUNNERS: u16 = 1_000;
+
+/// Time that a command waits for its turn on a busy machine.
+const SLOT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// File whose modification time tells when a folder was last used.
 const LAST_USED_FILE: &str = "used";
@@ -53,6 +57,11 @@ pub(crate) enum Error {
     /// Too many commands of the tenant run here.
     #[error("`{most}` commands of this tenant run here, which is the limit: try again later")]
     TooMany { most: usize },
+    /// Commands of all tenants use up the machine.
+    #[error(
+        "this machine runs as many commands as it may: end one that is not needed, or try again later"
+    )]
+    Busy,
     #[error(transparent)]
     Workspace(#[from] holdfast_workspace::Error),
 }
@@ -100,6 +109,8 @@ pub(crate) struct Folders {
     config: config::ScratchConfig,
     workspaces: Workspaces,
     runner_dir: OnceCell<RunnerDir>,
+    /// Commands of all tenants.
+    slots: Arc<FairSlots<TenantId>>,
     /// Folders in use: numbers by name.
     busy: Mutex<HashMap<String, BTreeSet<usize>>>,
 }
@@ -118,6 +129,18 @@ pub(crate) struct Folder {
     pub(crate) scratch: Scratch,
     pub(crate) view: FileView,
     _reservation: FolderReservation,
+    _slot: FairSlot<TenantId>,
+}
+
+impl Folder {
+    /// Removes what a command left, so that it does not use the disk until the folder is used
+    /// again.
+    pub(crate) async fn clear(&mut self) {
+        if let Err(error) = self.scratch.clear().await {
+            let error = &error as &dyn std::error::Error;
+            warn!(error, "a scratch folder could not be cleared");
+        }
+    }
 }
 
 /// Reservation of a folder, released on drop.
@@ -142,7 +165,8 @@ impl Drop for FolderReservation {
 
 impl Folders {
     pub(crate) fn new(config: config::ScratchConfig, workspaces: Workspaces) -> Self {
-        Self { config, workspaces, runner_dir: OnceCell::new(), busy: Mutex::default() }
+        let slots = FairSlots::new(config.command_slots());
+        Self { config, workspaces, runner_dir: OnceCell::new(), slots, busy: Mutex::default() }
     }
 
     fn lock_busy(&self) -> MutexGuard<'_, HashMap<String, BTreeSet<usize>>> {
@@ -164,6 +188,8 @@ impl Folders {
     async fn prepare(self: Arc<Self>, whose: FolderKey) -> Result<Folder, Error> {
         let home = self.open_runner_dir().await?;
         let taken = self.reserve(&whose)?;
+        let slot = timeout(SLOT_TIMEOUT, self.slots.acquire(whose.tenant)).await;
+        let slot = slot.map_err(|_elapsed| Error::Busy)?;
         let root = home.dir.join(format!("{}-{}", taken.name, taken.number));
         let scratch = Scratch::open(
             self.workspaces.clone(),
@@ -176,7 +202,7 @@ impl Folders {
         let mut scratch = scratch.await?.with_view(ScratchFiles(view.clone()));
         scratch.bring(None).await?;
         fs::write(root.join(LAST_USED_FILE), "").map_err(|error| self.dir_error(error))?;
-        Ok(Folder { scratch, view, _reservation: taken })
+        Ok(Folder { scratch, view, _reservation: taken, _slot: slot })
     }
 
     fn dir_error(&self, source: io::Error) -> Error {

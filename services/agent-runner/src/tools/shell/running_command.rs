@@ -76,8 +76,10 @@ impl RunningCommand {
     /// Commits the changes of a command that has ended, and releases its folder.
     pub(super) async fn commit_changes(&mut self, ended: CommandEnd) -> WorkspaceChanges {
         let Some(mut folder) = self.folder.take() else { return WorkspaceChanges::default() };
-        if ended == CommandEnd::Limit(Limit::Disk) {
-            let note = "nothing that it changed was kept: it wrote too much".to_owned();
+        if let CommandEnd::Limit(limit @ (Limit::Disk | Limit::Entries)) = ended {
+            folder.clear().await;
+            let note =
+                format!("nothing that it changed was kept: it was over its limit of {limit}");
             return WorkspaceChanges { notes: vec![note], ..WorkspaceChanges::default() };
         }
         let outside = self.traits.is_outside();
@@ -94,7 +96,7 @@ impl RunningCommand {
 impl Drop for RunningCommand {
     fn drop(&mut self) {
         // Without a folder, the command has ended and its changes are saved.
-        let Some(folder) = self.folder.take() else { return };
+        let Some(mut folder) = self.folder.take() else { return };
         let (shell, owner, id) = (self.shell.clone(), self.owner, self.id);
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         runtime.spawn(async move {
@@ -102,7 +104,7 @@ impl Drop for RunningCommand {
             drop(processes.signal(owner, id, Signal::Kill));
             drop(processes.wait(owner, id, KILL_TIMEOUT).await);
             processes.forget(owner, id);
-            drop(folder);
+            folder.clear().await;
         });
     }
 }

@@ -53,7 +53,7 @@ pub(crate) async fn finish_with_failure(
     let note = Entry::noted(Note::Failed, text.as_str());
     if turn.heartbeat().is_some() {
         // Nobody asked: the failure is reported in the heartbeat's event only.
-        let why = Some(failure.description().to_owned());
+        let why = Some(failure.description().into_owned());
         return finish(turn, TurnOutcome::Failed, why, note, String::new(), turn.unfinished_seqs())
             .await;
     }

@@ -1,9 +1,11 @@
 //! Replies: their delivery and target, and the texts for turns without an answer.
 
+use std::borrow::Cow;
+
 use holdfast_llm::{Error, FailedCandidate, Reason};
 use holdfast_session::{InboxMessage, NewDelivery};
 use holdfast_tools::sent_text_target;
-use holdfast_types::{DeliveryId, Entry, Fault as _, Kind, RunId, Target};
+use holdfast_types::{DeliveryId, Entry, FailureClass, Fault as _, Kind, RunId, Target};
 
 /// Names of the tool that sends messages.
 const MESSAGE_TOOL_NAMES: [&str; 3] = ["message", "send_message", "send_msg"];
@@ -59,8 +61,8 @@ fn was_written_to(turn: &[Entry], target: &Target) -> bool {
 pub(crate) enum Failure<'e> {
     Model(&'e Error),
     NoAgent,
-    /// The agent has no usable model.
-    NoModel,
+    /// The agent's model cannot be used; its name, unless it is the tenant's default.
+    NoModel(Option<&'e str>),
     TurnTimedOut,
     /// The model did not stop calling tools.
     ToolLoop,
@@ -83,19 +85,20 @@ pub(crate) enum TaskLimit {
 impl Failure<'_> {
     /// Class of the failure for metrics and the run's record.
     pub(crate) fn class(&self) -> &'static str {
-        match self {
-            Self::Model(Error::AllFailed { tried }) => all_failed_class(tried),
-            Self::Model(error) => error.class(),
-            Self::NoAgent => "no_agent",
-            Self::NoModel => "no_model",
-            Self::TurnTimedOut => "turn_too_long",
-            Self::ToolLoop => "halted",
-            Self::NoTask => "no_task",
-            Self::TaskLimit(TaskLimit::Steps) => "budget exceeded: steps",
-            Self::TaskLimit(TaskLimit::Tokens) => "budget exceeded: tokens",
-            Self::TaskLimit(TaskLimit::Time) => "budget exceeded: time",
-            Self::BudgetSpent(_) => "budget_spent",
-        }
+        let class = match self {
+            Self::Model(Error::AllFailed { tried }) => return all_failed_class(tried),
+            Self::Model(error) => return error.class(),
+            Self::NoAgent => FailureClass::NoAgent,
+            Self::NoModel(_) => FailureClass::NoModel,
+            Self::TurnTimedOut => FailureClass::TurnTooLong,
+            Self::ToolLoop => FailureClass::Halted,
+            Self::NoTask => FailureClass::NoTask,
+            Self::TaskLimit(TaskLimit::Steps) => FailureClass::TaskSteps,
+            Self::TaskLimit(TaskLimit::Tokens) => FailureClass::TaskTokens,
+            Self::TaskLimit(TaskLimit::Time) => FailureClass::TaskTime,
+            Self::BudgetSpent(_) => FailureClass::BudgetSpent,
+        };
+        class.as_str()
     }
 
     /// Text for the user: what happened, who can fix it, and the ids to quote.
@@ -106,8 +109,10 @@ impl Failure<'_> {
     }
 
     /// Cause of the failure, and who can fix it.
-    pub(crate) fn description(&self) -> &str {
-        match self {
+    pub(crate) fn description(&self) -> Cow<'_, str> {
+        let text = match self {
+            Self::Model(Error::NoModel(model)) => return no_model_text(Some(model)).into(),
+            Self::NoModel(model) => return no_model_text(*model).into(),
             Self::Model(error) => match error {
                 Error::Auth => {
                     "the model's provider refused the key. Whoever set up this assistant should \
@@ -127,7 +132,7 @@ impl Failure<'_> {
                 Error::NoModel(_)
                 | Error::NoProvider { .. }
                 | Error::Setup(_)
-                | Error::Address(_) => NO_MODEL_TEXT,
+                | Error::Address(_) => return no_model_text(None).into(),
                 Error::BadRequest { .. } => {
                     "the model's provider refused the request. Whoever set up this assistant \
                      should look at its model's settings."
@@ -152,7 +157,6 @@ impl Failure<'_> {
             Self::NoAgent => {
                 "this conversation's assistant was removed. Whoever set it up should look."
             }
-            Self::NoModel => NO_MODEL_TEXT,
             Self::BudgetSpent(why) => why,
             Self::TurnTimedOut => "it took too long. Please try again, or ask for less at once.",
             Self::NoTask => {
@@ -165,7 +169,8 @@ impl Failure<'_> {
             Self::ToolLoop => {
                 "the model kept asking for tools instead of answering. Please ask another way."
             }
-        }
+        };
+        Cow::Borrowed(text)
     }
 }
 
@@ -179,8 +184,8 @@ fn all_failed_class(tried: &[FailedCandidate]) -> &'static str {
         {
             first.class
         }
-        Some(_) if all(&[Reason::RateLimit, Reason::Billing]) => "rate_limited",
-        Some(_) | None => "all_failed",
+        Some(_) if all(&[Reason::RateLimit, Reason::Billing]) => FailureClass::RateLimited.as_str(),
+        Some(_) | None => FailureClass::AllFailed.as_str(),
     }
 }
 
@@ -207,8 +212,13 @@ const fn all_failed_text(kind: Kind) -> &'static str {
     }
 }
 
-const NO_MODEL_TEXT: &str = "the model is not set up rightly. Whoever set up this assistant should \
-                        check its model and the model's provider.";
+fn no_model_text(model: Option<&str>) -> String {
+    let named = model.map(|model| format!(" `{}`", model.replace('`', "'"))).unwrap_or_default();
+    format!(
+        "the model{named} is not set up rightly. Whoever set up this assistant should check its \
+         model and the model's provider."
+    )
+}
 
 #[cfg(test)]
 mod tests {

@@ -119,6 +119,9 @@ async fn a_model_and_its_alias_are_put_and_an_agent_may_be_given_either() {
     models.put_model(admin(tenant, put)).await.unwrap();
     let alias = pb::PutAliasRequest { alias: "quick".into(), model: "openai:mine".into() };
     models.put_alias(admin(tenant, alias)).await.unwrap();
+    let lost = pb::PutAliasRequest { alias: "lost".into(), model: "nowhere:x".into() };
+    let lost = models.put_alias(admin(tenant, lost)).await.unwrap_err();
+    assert!(lost.message().contains("`nowhere`"), "{lost}");
     let wrong = pb::PutModelRequest { model: "openai:mine".into(), card: r#"{"x": 1}"#.into() };
     let wrong = models.put_model(admin(tenant, wrong)).await;
 

@@ -1,0 +1,295 @@
+//! Server loop of HTTP/1, HTTP/2 and gRPC, with limits on connections that do nothing.
+
+use std::{pin::pin, time::Duration};
+
+use axum::Router;
+use holdfast_kit::net;
+use hyper::service::service_fn;
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto::Builder,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpStream},
+    sync::watch,
+    time::sleep,
+};
+use tokio_util::{io::InspectReader, sync::CancellationToken, task::TaskTracker};
+use tracing::{debug, warn};
+
+use crate::{
+    connections::{ConnectionPermit, Connections},
+    requests::{self, CountedRequests},
+};
+
+/// Limits of a listener, so that callers who send nothing cannot use it up.
+#[derive(Debug, Clone, Copy)]
+struct ConnectionLimits {
+    /// Time in which the first request of a connection, and each head of an HTTP/1 request, must
+    /// arrive.
+    head_timeout: Duration,
+    /// Time that a connection without a request in flight is kept. An HTTP/1 connection is kept
+    /// only for `head_timeout`.
+    idle_timeout: Duration,
+    /// Open connections; further ones wait to be accepted.
+    connections: usize,
+    /// Open connections of one public address; further ones are closed at once.
+    connections_per_address: usize,
+}
+
+const LIMITS: ConnectionLimits = ConnectionLimits {
+    head_timeout: Duration::from_secs(30),
+    idle_timeout: Duration::from_secs(300),
+    connections: 10_000,
+    connections_per_address: 2_500,
+};
+
+/// Interval of HTTP/2 pings, which find connections whose other side is gone.
+const PING_INTERVAL: Duration = Duration::from_secs(20);
+/// Timeout of a ping's answer. After it the connection is closed and its streams are freed.
+const PING_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Pause after the system refuses a connection, for example for want of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Time in which a connection without a request in flight must end after it was told to.
+const GOODBYE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Serves until `stop` is cancelled, then finishes the calls in flight.
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    serve_with(listener, router, stop, LIMITS).await;
+    Ok(())
+}
+
+async fn serve_with(
+    listener: TcpListener,
+    router: Router,
+    stop: CancellationToken,
+    limits: ConnectionLimits,
+) {
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.head_timeout);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_TIMEOUT);
+    let open = TaskTracker::new();
+    let connections = Connections::new(limits.connections, limits.connections_per_address);
+    loop {
+        let accepted = async {
+            let permit = connections.free().await;
+            (permit, listener.accept().await)
+        };
+        let (permit, accepted) = tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            accepted = accepted => accepted,
+        };
+        let (socket, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                warn!(%error, "a connection cannot be accepted");
+                sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let Some(permit) = permit.and_then(|permit| connections.admit(permit, peer.ip())) else {
+            debug!(%peer, "a connection is closed: its address has too many");
+            continue;
+        };
+        let socket = with_permit(socket, permit);
+        let (service, in_flight) = CountedRequests::new(router.clone(), peer.ip());
+        let connection = (service, in_flight, socket);
+        open.spawn(serve_connection(builder.clone(), connection, stop.clone(), limits));
+    }
+    drop(listener);
+    open.close();
+    open.wait().await;
+}
+
+/// Serves one connection until its other side ends it, it is unused for too long, or `stop` is
+/// cancelled; then the requests in flight are finished.
+async fn serve_connection(
+    builder: Builder<TokioExecutor>,
+    (service, in_flight, socket): (
+        CountedRequests,
+        watch::Receiver<usize>,
+        impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    ),
+    stop: CancellationToken,
+    limits: ConnectionLimits,
+) {
+    let service = service_fn(move |request| service.clone().call(request));
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(socket), service);
+    let mut connection = pin!(connection);
+    let unused = requests::unused(in_flight.clone(), limits.head_timeout, limits.idle_timeout);
+    tokio::select! {
+        // A broken connection concerns its caller only.
+        _ended = connection.as_mut() => return,
+        () = unused => {}
+        () = stop.cancelled() => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    tokio::select! {
+        _ended = connection => {}
+        () = requests::unused(in_flight, GOODBYE_TIMEOUT, GOODBYE_TIMEOUT) => {}
+    }
+}
+
+/// The permit is kept as long as the socket is, even after the connection was upgraded to another
+/// protocol.
+fn with_permit(
+    mut socket: TcpStream,
+    permit: ConnectionPermit,
+) -> InspectReader<TcpStream, impl FnMut(&[u8]) + Send> {
+    net::nodelay(&mut socket);
+    InspectReader::new(socket, move |_read| {
+        let _held = &permit;
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use axum::{response::IntoResponse as _, routing::get};
+    use holdfast_kit::Readiness;
+    use hyper::{HeaderMap, StatusCode, header};
+    use hyper_util::rt::TokioExecutor;
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        time::{Instant, timeout},
+    };
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_millis(300);
+
+    /// Serves with limits that are quickly reached.
+    async fn limited(router: Router) -> std::io::Result<SocketAddr> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let limits = ConnectionLimits {
+            head_timeout: LIMIT,
+            idle_timeout: LIMIT * 3,
+            connections: 2,
+            connections_per_address: 2,
+        };
+        tokio::spawn(serve_with(listener, router, CancellationToken::new(), limits));
+        Ok(address)
+    }
+
+    /// Asks on a connection of its own, for which there must be room.
+    async fn is_alive(address: SocketAddr) -> std::io::Result<bool> {
+        let mut socket = TcpStream::connect(address).await?;
+        socket.write_all(b"GET /healthz HTTP/1.0\r\n\r\n").await?;
+        let mut answer = String::new();
+        timeout(LIMIT * 20, socket.read_to_string(&mut answer)).await??;
+        Ok(answer.ends_with("ok\n"))
+    }
+
+    #[tokio::test]
+    async fn who_does_not_send_a_request_in_time_makes_room_for_others() {
+        let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+        // The second one is a whole preface and empty settings, and then no request.
+        let settled = [preface.as_slice(), &[0, 0, 0, 4, 0, 0, 0, 0, 0]].concat();
+        for sent in [b"".as_slice(), b"PRI * HT", preface, &settled, b"GET /healthz HTT"] {
+            let address = limited(crate::health(Readiness::new())).await.unwrap();
+            let mut slow = Vec::new();
+            for _ in 0..2 {
+                let mut socket = TcpStream::connect(address).await.unwrap();
+                socket.write_all(sent).await.unwrap();
+                slow.push(socket);
+            }
+
+            assert!(is_alive(address).await.unwrap(), "{sent:?}");
+            for mut socket in slow {
+                let mut rest = Vec::new();
+                drop(socket.read_to_end(&mut rest).await);
+                assert!(!rest.starts_with(b"HTTP/1.1 200"));
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn an_idle_http2_connection_is_told_to_end_and_makes_room() {
+        let address = limited(crate::health(Readiness::new())).await.unwrap();
+        let mut ended = Vec::new();
+        for _ in 0..2 {
+            let socket = TokioIo::new(TcpStream::connect(address).await.unwrap());
+            let (mut calls, connection) =
+                hyper::client::conn::http2::handshake(TokioExecutor::new(), socket).await.unwrap();
+            ended.push((calls.clone(), tokio::spawn(connection)));
+            let request = hyper::Request::get("http://x/healthz").body(axum::body::Body::empty());
+            let answer = calls.send_request(request.unwrap()).await.unwrap();
+            assert_eq!(answer.status(), StatusCode::OK);
+        }
+
+        assert!(is_alive(address).await.unwrap());
+        for (_calls, ended) in ended {
+            // No error: the server said goodbye.
+            ended.await.unwrap().unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_slow_answer_is_not_an_idle_connection() {
+        let slow = async || {
+            sleep(LIMIT * 5).await;
+            "at last"
+        };
+        let address = limited(Router::new().route("/slow", get(slow))).await.unwrap();
+        let mut socket = TcpStream::connect(address).await.unwrap();
+        socket.write_all(b"GET /slow HTTP/1.0\r\n\r\n").await.unwrap();
+
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).await.unwrap();
+
+        assert!(answer.ends_with("at last"), "{answer}");
+    }
+
+    #[tokio::test]
+    async fn an_upgraded_connection_is_counted_until_it_ends() {
+        let upgrade = async |mut request: axum::extract::Request| {
+            let upgraded = hyper::upgrade::on(&mut request);
+            tokio::spawn(async move {
+                let mut socket = TokioIo::new(upgraded.await.unwrap());
+                let _echoed = socket.read_u8().await;
+            });
+            let headers: HeaderMap = [(header::UPGRADE, "echo"), (header::CONNECTION, "upgrade")]
+                .map(|(name, value)| (name, value.parse().unwrap()))
+                .into_iter()
+                .collect();
+            (StatusCode::SWITCHING_PROTOCOLS, headers).into_response()
+        };
+        let router = crate::health(Readiness::new()).route("/upgrade", get(upgrade));
+        let address = limited(router).await.unwrap();
+        let mut held = Vec::new();
+        for _ in 0..2 {
+            let mut socket = TcpStream::connect(address).await.unwrap();
+            let head =
+                b"GET /upgrade HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
+            socket.write_all(head).await.unwrap();
+            let mut answer = [0; 12];
+            socket.read_exact(&mut answer).await.unwrap();
+            assert_eq!(&answer, b"HTTP/1.1 101");
+            held.push(socket);
+        }
+
+        let began = Instant::now();
+        let release = async {
+            sleep(LIMIT * 4).await;
+            held.clear();
+        };
+        let (alive, ()) = tokio::join!(is_alive(address), release);
+
+        assert!(alive.unwrap());
+        assert!(began.elapsed() >= LIMIT * 4);
+    }
+}

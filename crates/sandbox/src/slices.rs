@@ -1,0 +1,300 @@
+//! Slices of tenants: control groups (cgroup v2) that bound all commands of a tenant together.
+//!
+//! ```text
+//! <this process' group>/holdfast-runner      this process
+//! <this process' group>/tenant-<id>          commands of a tenant; removed when they have ended
+//! ```
+//!
+//! A group with processes of its own cannot have limited groups below it, so this process moves to
+//! one of its own. Slices need a group that belongs to this process alone: a container, or a systemd
+//! unit with `Delegate=yes`. Elsewhere only the limits of each command apply.
+
+use std::{
+    collections::HashMap,
+    fmt, fs,
+    io::ErrorKind,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+};
+
+use holdfast_types::TenantId;
+use rustix::process::{Pid, getpid};
+use serde::{Deserialize, Serialize};
+use tracing::{info, warn};
+
+use crate::Error;
+
+const MOUNT: &str = "/sys/fs/cgroup";
+
+const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
+
+/// Group of this process, below the one that it was started in.
+const OWN_GROUP: &str = "holdfast-runner";
+
+/// Limits of all commands of a tenant together, where the system has cgroup v2.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TenantLimits {
+    /// Memory in bytes, page cache included.
+    pub memory: u64,
+    /// Processes and threads.
+    pub processes: u32,
+    /// Share of the processors when they are busy, 1 to 10,000; each tenant's is the same.
+    pub cpu_weight: u32,
+}
+
+impl Default for TenantLimits {
+    fn default() -> Self {
+        Self { memory: 4 << 30, processes: 1024, cpu_weight: 100 }
+    }
+}
+
+/// Reason why there are no slices here.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NoSlices {
+    #[error("cgroup v2 is not mounted")]
+    NotMounted,
+    #[error("cgroup v2 lacks the controller {0}")]
+    NoController(&'static str),
+    #[error("cgroup v2 is not writable")]
+    NotWritable,
+    #[error("the cgroup has other processes")]
+    Shared,
+    #[error("slices are turned off")]
+    Off,
+}
+
+/// Slices of this process.
+#[derive(Debug)]
+pub(crate) struct TenantSlices {
+    group: PathBuf,
+    limits: TenantLimits,
+    /// Number of commands; 0 for a slice that could not be removed yet.
+    commands: Mutex<HashMap<TenantId, usize>>,
+}
+
+/// One command's part in its tenant's slice.
+#[derive(Debug)]
+pub(crate) struct SliceMember {
+    slices: Arc<TenantSlices>,
+    tenant: TenantId,
+}
+
+/// Kind of the limits that commands have here.
+#[derive(Debug, Clone)]
+pub(crate) enum LimitScope {
+    Tenants(Arc<TenantSlices>),
+    Processes(NoSlices),
+}
+
+impl LimitScope {
+    /// Moves this process to a group of its own on the first call, if the system permits it.
+    pub(crate) fn of_this_process(limits: &TenantLimits) -> Self {
+        // All sandboxes of a process share its slices.
+        static SLICES: OnceLock<LimitScope> = OnceLock::new();
+        let open = || {
+            let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+            match TenantSlices::open(Path::new(MOUNT), &own, limits.clone()) {
+                Ok(slices) => {
+                    info!("commands are limited by tenant");
+                    Self::Tenants(Arc::new(slices))
+                }
+                Err(reason) => {
+                    warn!(%reason, "commands are limited one by one, not by tenant");
+                    Self::Processes(reason)
+                }
+            }
+        };
+        SLICES.get_or_init(open).clone()
+    }
+}
+
+impl fmt::Display for LimitScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tenants(_) => f.write_str("limits: cgroup"),
+            Self::Processes(reason) => write!(f, "limits: per process only: {reason}"),
+        }
+    }
+}
+
+impl TenantSlices {
+    /// Opens the group that `own`, the content of `/proc/self/cgroup`, names.
+    pub(crate) fn open(mount: &Path, own: &str, limits: TenantLimits) -> Result<Self, NoSlices> {
+        let path = own.lines().find_map(|line| line.strip_prefix("0::/"));
+        let group = mount.join(path.ok_or(NoSlices::NotMounted)?);
+        let controllers = fs::read_to_string(group.join("cgroup.controllers"));
+        let controllers = controllers.map_err(|_| NoSlices::NotMounted)?;
+        for needed in CONTROLLERS {
+            if !controllers.split_whitespace().any(|there| there == needed) {
+                return Err(NoSlices::NoController(needed));
+            }
+        }
+        let own_group = group.join(OWN_GROUP);
+        make_group(&own_group).map_err(|_| NoSlices::NotWritable)?;
+        let pid = getpid().as_raw_nonzero().to_string();
+        let join = fs::write(own_group.join("cgroup.procs"), pid);
+        join.map_err(|_| NoSlices::NotWritable)?;
+        let enable = CONTROLLERS.map(|controller| format!("+{controller}")).join(" ");
+        fs::write(group.join("cgroup.subtree_control"), enable).map_err(|error| {
+            match error.kind() {
+                ErrorKind::ResourceBusy => NoSlices::Shared,
+                _ => NoSlices::NotWritable,
+            }
+        })?;
+        Ok(Self { group, limits, commands: Mutex::default() })
+    }
+
+    /// Moves processes of a command to its tenant's slice. Processes that they start later are born
+    /// there.
+    pub(crate) fn join(
+        self: &Arc<Self>,
+        tenant: TenantId,
+        processes: impl IntoIterator<Item = Pid>,
+    ) -> Result<SliceMember, Error> {
+        let mut commands = self.lock();
+        self.remove_unused(&mut commands);
+        let slice = self.slice(tenant);
+        let failed = Error::failed("limit a tenant's commands");
+        let joined = make_group(&slice)
+            .and_then(|()| {
+                let TenantLimits { memory, processes, cpu_weight } = &self.limits;
+                fs::write(slice.join("memory.max"), memory.to_string())?;
+                fs::write(slice.join("pids.max"), processes.to_string())?;
+                fs::write(slice.join("cpu.weight"), cpu_weight.to_string())
+            })
+            .and_then(|()| {
+                let procs = slice.join("cgroup.procs");
+                let mut processes = processes.into_iter();
+                processes.try_for_each(|pid| fs::write(&procs, pid.as_raw_nonzero().to_string()))
+            });
+        *commands.entry(tenant).or_default() += usize::from(joined.is_ok());
+        joined.map_err(failed)?;
+        drop(commands);
+        Ok(SliceMember { slices: Arc::clone(self), tenant })
+    }
+
+    /// Removes slices without commands. One whose processes are still ending is removed later.
+    fn remove_unused(&self, commands: &mut HashMap<TenantId, usize>) {
+        commands.retain(|tenant, count| {
+            *count > 0
+                || fs::remove_dir(self.slice(*tenant))
+                    .is_err_and(|error| error.kind() != ErrorKind::NotFound)
+        });
+    }
+
+    fn slice(&self, tenant: TenantId) -> PathBuf {
+        self.group.join(format!("tenant-{}", tenant.as_uuid().simple()))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<TenantId, usize>> {
+        self.commands.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for SliceMember {
+    fn drop(&mut self) {
+        let mut commands = self.slices.lock();
+        if let Some(count) = commands.get_mut(&self.tenant) {
+            *count = count.saturating_sub(1);
+        }
+        self.slices.remove_unused(&mut commands);
+    }
+}
+
+fn make_group(path: &Path) -> std::io::Result<()> {
+    match fs::create_dir(path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A directory that plays the cgroup file system.
+    fn mount(controllers: &str) -> tempfile::TempDir {
+        let mount = tempfile::tempdir().unwrap();
+        let group = mount.path().join("unit");
+        fs::create_dir(&group).unwrap();
+        fs::write(group.join("cgroup.controllers"), controllers).unwrap();
+        mount
+    }
+
+    fn read(path: impl AsRef<Path>) -> String {
+        fs::read_to_string(path).unwrap()
+    }
+
+    #[test]
+    fn all_commands_of_a_tenant_are_in_one_slice_which_goes_with_the_last() {
+        let mount = mount("cpuset cpu io memory pids");
+        let limits = TenantLimits { memory: 1 << 20, processes: 7, cpu_weight: 50 };
+        let slices = TenantSlices::open(mount.path(), "1:x:/y\n0::/unit\n", limits).unwrap();
+        let (slices, group) = (Arc::new(slices), mount.path().join("unit"));
+        let (one, other) = (TenantId::generate(), TenantId::generate());
+        let pid = |pid| Pid::from_raw(pid).unwrap();
+
+        let first = slices.join(one, [pid(101), pid(102)]).unwrap();
+        let second = slices.join(one, [pid(103)]).unwrap();
+        let _other = slices.join(other, [pid(104)]).unwrap();
+
+        let own = rustix::process::getpid().as_raw_nonzero().to_string();
+        assert_eq!(read(group.join("holdfast-runner/cgroup.procs")), own);
+        assert_eq!(read(group.join("cgroup.subtree_control")), "+cpu +memory +pids");
+        let slice = slices.slice(one);
+        assert_eq!(read(slice.join("memory.max")), "1048576");
+        assert_eq!(read(slice.join("pids.max")), "7");
+        assert_eq!(read(slice.join("cpu.weight")), "50");
+        assert_eq!(read(slice.join("cgroup.procs")), "103");
+        assert_eq!(read(slices.slice(other).join("cgroup.procs")), "104");
+        // Files do not keep a group of the real file system.
+        for entry in fs::read_dir(&slice).unwrap() {
+            fs::remove_file(entry.unwrap().path()).unwrap();
+        }
+        drop(first);
+        assert!(slice.exists());
+        drop(second);
+        assert!(!slice.exists());
+    }
+
+    #[test]
+    fn a_machine_without_slices_says_why() {
+        let limits = TenantLimits::default;
+        let open = |mount: &Path, own| TenantSlices::open(mount, own, limits()).map(drop);
+        let whole = mount("cpu memory pids");
+        assert_eq!(open(whole.path(), "4:memory:/unit\n"), Err(NoSlices::NotMounted));
+        assert_eq!(open(whole.path(), "0::/elsewhere\n"), Err(NoSlices::NotMounted));
+        let poor = mount("cpu pids");
+        assert_eq!(open(poor.path(), "0::/unit\n"), Err(NoSlices::NoController("memory")));
+
+        let scope = LimitScope::Processes(NoSlices::NotWritable);
+        assert_eq!(scope.to_string(), "limits: per process only: cgroup v2 is not writable");
+    }
+
+    /// Tests that `tests/tools.py` leaves out where no slices can be made.
+    mod needs_cgroups {
+        use super::*;
+
+        /// Leaves this process in a group of its own, as a runner does.
+        #[test]
+        fn a_command_is_in_its_tenants_slice_of_the_real_file_system() {
+            let LimitScope::Tenants(slices) = LimitScope::of_this_process(&TenantLimits::default())
+            else {
+                panic!("this system has no slices")
+            };
+            let mut command = std::process::Command::new("sleep").arg("30").spawn().unwrap();
+            let pid = Pid::from_child(&command);
+            let tenant = TenantId::generate();
+
+            let member = slices.join(tenant, [pid]).unwrap();
+
+            let group = read(format!("/proc/{}/cgroup", command.id()));
+            assert!(group.contains(&format!("tenant-{}", tenant.as_uuid().simple())), "{group}");
+            command.kill().unwrap();
+            command.wait().unwrap();
+            drop(member);
+            assert!(!slices.slice(tenant).exists());
+        }
+    }
+}
