@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use holdfast_bus::{Bus, RunnerReport};
-use holdfast_directory::{Directory, Seal};
+use holdfast_directory::Directory;
 use holdfast_doors as doors;
 use holdfast_grpc::Signer;
 use holdfast_kit::{Readiness, Tasks, net};
@@ -21,7 +21,6 @@ use holdfast_tools::{
 };
 use holdfast_types::RunnerId;
 use holdfast_workspace::Workspaces;
-use secrecy::ExposeSecret as _;
 use tokio::{net::TcpListener, sync::Notify};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tracing::{info, warn};
@@ -92,8 +91,7 @@ impl App {
         config.runner.check()?;
         let listener = net::listen(config.runner.listen, "runner.listen").await?;
         let pools = Pools::lazy(&config.database, "runner")?;
-        let seal = Seal::new(&config.secrets.kek)?;
-        let directory = Directory::new(pools.clone(), seal, config.secrets.pepper.clone());
+        let directory = Directory::new(pools.clone(), &config.secrets)?;
         let bus = Bus::connect(&config.nats, "holdfast-runner").await?;
         let locks = Locks::connect_lazy(&config.redis)?;
         let sessions = Sessions::new(pools.clone()).with_lease(config.runner.lease);
@@ -310,11 +308,11 @@ impl App {
 
 /// Client of the memory service; `None` if no mesh secret is set.
 fn memory_client(config: &Config) -> anyhow::Result<Option<Arc<Memory>>> {
-    if config.mesh.secret.expose_secret().is_empty() {
+    if !config.mesh.has_keys() {
         warn!("`mesh.secret` is not set: agents remember nothing");
         return Ok(None);
     }
-    let signer = Signer::new(&config.mesh.secret).context("`mesh.secret` cannot be used")?;
+    let signer = Signer::new(&config.mesh).context("`[mesh]` cannot be used")?;
     let mesh = holdfast_grpc::Mesh::new(signer, "agent-runner");
     let client = holdfast_grpc::MemoryClient::new(&config.mesh.memory_url, mesh)
         .context("`mesh.memory_url` cannot be used")?;

@@ -41,7 +41,7 @@ pub async fn http(State(doorman): State<Authenticator>, request: Request, next: 
 pub async fn grpc(State(doorman): State<Authenticator>, request: Request, next: Next) -> Response {
     let span = span("grpc", &request);
     let response = async {
-        match doorman.admit_any(request.headers()).await {
+        match doorman.admit_any(request.headers(), request.uri().path()).await {
             Ok((caller, call)) => enter(request, next, caller, call).await,
             Err(error) => Status::from(error).into_http(),
         }

@@ -6,7 +6,7 @@ use agent_runner::{RunnerConfig, ScratchConfig};
 use anyhow::Context as _;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use holdfast_bus::Bus;
-use holdfast_directory::{Actor, Agent, Directory, NewNode, NewProvider, Node, ProviderKind, Seal};
+use holdfast_directory::{Actor, Agent, Directory, NewNode, NewProvider, Node, ProviderKind};
 use holdfast_kit::config::Secrets;
 use holdfast_pg::Pools;
 use holdfast_sandbox::Sandbox;
@@ -68,7 +68,7 @@ impl World {
         let (nats, redis) = (nats::Namespace::create().await?, redis::Namespace::create().await?);
         let model = FakeModel::start().await?;
         let pools = Pools::lazy(&of_database(&database), "test")?;
-        let directory = Directory::new(pools.clone(), Seal::new(&kek())?, "pepper".into());
+        let directory = Directory::new(pools.clone(), &secrets())?;
         let (tenant, _) = directory.tenants().create(Actor::Operator, "acme").await?;
         let agent = directory.agents().default_agent(tenant.id).await?;
         let provider = NewProvider {
@@ -383,7 +383,7 @@ fn of_redis(redis: &redis::Namespace) -> holdfast_lock::Config {
 }
 
 fn secrets() -> Secrets {
-    Secrets { kek: kek(), pepper: "pepper".into() }
+    Secrets { kek: kek(), pepper: "pepper of the tests".into(), ..Secrets::default() }
 }
 
 fn kek() -> SecretString {

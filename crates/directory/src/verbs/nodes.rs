@@ -2,12 +2,12 @@
 
 use holdfast_types::{NodeId, TenantId};
 use secrecy::SecretString;
-use subtle::ConstantTimeEq as _;
 
 use super::check_limit;
 use crate::{
     Actor, AuthenticatedNode, Directory, Error, NewNode, Node, NodeConnection, NodeReport,
-    TenantState, store, token,
+    TenantState, store,
+    token::{self, DigestPepper},
 };
 
 /// Maximum number of nodes of a tenant that are not revoked.
@@ -52,10 +52,7 @@ impl Nodes<'_> {
         let found = store::nodes::find(&mut tx, node).await?;
         tx.commit().await?;
         let found = found.ok_or(Error::UnknownKey)?;
-        let digest = token::digest(&self.0.pepper, &secret);
-        if !bool::from(digest.as_slice().ct_eq(&found.digest)) {
-            return Err(Error::UnknownKey);
-        }
+        let pepper = self.0.peppers.pepper_of(&found.digest, &secret)?.ok_or(Error::UnknownKey)?;
         if !found.live {
             return Err(Error::KeyNotActive);
         }
@@ -63,6 +60,12 @@ impl Nodes<'_> {
             return Err(Error::TenantSuspended);
         }
         let (tenant, rate) = (found.tenant(), found.rate.unsigned_abs());
+        if pepper == DigestPepper::Previous {
+            let digest = self.0.peppers.digest(&secret)?;
+            let mut tx = self.0.pools.tenant(tenant).await?;
+            store::nodes::replace_digest(&mut tx, node, &found.digest, &digest).await?;
+            tx.commit().await?;
+        }
         Ok(AuthenticatedNode { tenant, node, name: found.name, rate })
     }
 
@@ -85,8 +88,7 @@ impl Nodes<'_> {
             return Err(Error::taken("a node", new.name));
         }
         let id = NodeId::generate();
-        let secret = token::generate(&self.0.pepper, id.as_uuid());
-        let digest = token::digest(&self.0.pepper, &secret);
+        let (secret, digest) = self.0.peppers.generate(id.as_uuid())?;
         let node = store::nodes::insert(&mut tx, id, &digest, &new).await?;
         store::audit::record(&mut tx, actor, "node.create", node.id).await?;
         tx.commit().await?;

@@ -129,6 +129,27 @@ async fn another_pepper_knows_no_key() {
 }
 
 #[tokio::test]
+async fn a_key_that_is_used_while_the_pepper_changes_outlives_the_old_one() {
+    let world = World::new().await;
+    let (_, used) = world.tenant("acme").await;
+    let (_, unused) = world.tenant("other").await;
+    let rotating = world.rotating();
+
+    let before = world.directory.keys().authenticate(&used).await.unwrap();
+    let during = rotating.keys().authenticate(&used).await.unwrap();
+    let again = rotating.keys().authenticate(&used).await.unwrap();
+    let after = world.rotated().keys().authenticate(&used).await.unwrap();
+
+    assert_eq!((&before, &before, &before), (&during, &again, &after));
+    let wrong = format!("{}{}", &used[..36], &unused[36..]);
+    assert!(matches!(rotating.keys().authenticate(&wrong).await, Err(Error::UnknownKey)));
+    assert!(matches!(
+        world.rotated().keys().authenticate(&unused).await,
+        Err(Error::UnknownKey)
+    ));
+}
+
+#[tokio::test]
 async fn what_is_stored_of_a_key_is_not_its_secret() {
     let world = World::new().await;
     let (_, text) = world.tenant("acme").await;
