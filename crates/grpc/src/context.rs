@@ -36,7 +36,7 @@ pub const CONTEXT_HEADER: &str = "x-holdfast-context";
 const SKEW_LOG_INTERVAL_SECONDS: u64 = 60;
 
 /// Minimum length of the mesh's secret and of a service's key, in bytes.
-const MIN_SECRET_BYTES: usize = 16;
+pub(crate) const MIN_SECRET_BYTES: usize = 16;
 
 /// Purpose of the keys that follow from the mesh's secret.
 const KEY_LABEL: &str = "holdfast mesh key 2";
@@ -57,6 +57,8 @@ pub enum InvalidMeshKey {
     Weak { setting: &'static str, bytes: usize },
     #[error("`mesh.caller_keys` cannot be read: write `channel-bridge=<key>,agent-runner=<key>`")]
     Malformed,
+    #[error("`mesh.node_public_key` is no key: copy what a runner logs at its start")]
+    MalformedPublicKey,
 }
 
 /// Reason why a context is refused.
@@ -283,10 +285,10 @@ fn caller_keys(text: &SecretString) -> Result<HashMap<String, Key>, InvalidMeshK
 
 /// Key of a service that follows from a secret of the mesh.
 fn service_key(secret: &Key, service: &str) -> Key {
-    let key = secret.clone().chain_update(KEY_LABEL).chain_update([0]).chain_update(service);
+    let key = secret.clone().chain_update(KEY_LABEL).chain_update([0_u8]).chain_update(service);
     // HMAC's block size is larger than its output.
     let mut block = [0; 64];
-    block[..32].copy_from_slice(&key.finalize().into_bytes());
+    block[..32].copy_from_slice(key.finalize().into_bytes().as_slice());
     Key::new(&block.into())
 }
 

@@ -3,10 +3,11 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use holdfast_bus::{Bus, RunnerReport};
 use holdfast_directory::Directory;
 use holdfast_doors as doors;
-use holdfast_grpc::Signer;
+use holdfast_grpc::{NodeCommandSigner, Signer};
 use holdfast_kit::{Readiness, Tasks, net};
 use holdfast_llm::{Model, Models};
 use holdfast_lock::Locks;
@@ -21,6 +22,7 @@ use holdfast_tools::{
 };
 use holdfast_types::RunnerId;
 use holdfast_workspace::Workspaces;
+use secrecy::ExposeSecret as _;
 use tokio::{net::TcpListener, sync::Notify};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tracing::{info, warn};
@@ -145,7 +147,11 @@ impl App {
                 Arc::new(SessionConnections::new(directory.clone())),
                 &config.runner.web,
             )?
-            .with_nodes(Arc::new(SessionNodes::new(directory.clone(), bus.clone())))
+            .with_nodes(Arc::new(SessionNodes::new(
+                directory.clone(),
+                bus.clone(),
+                node_signer(&config)?,
+            )))
             .with_skills(
                 Arc::new(SessionSkills::new(library.clone())),
                 Arc::clone(library.finder()),
@@ -304,6 +310,18 @@ impl App {
         ended.cancel();
         outcome
     }
+}
+
+/// Signer of commands to nodes; `None` if no mesh secret is set.
+fn node_signer(config: &Config) -> anyhow::Result<Option<NodeCommandSigner>> {
+    let signer = NodeCommandSigner::new(&config.mesh).context("`[mesh]` cannot be used")?;
+    if let Some(signer) = &signer
+        && !config.mesh.node_key.expose_secret().is_empty()
+    {
+        let key = BASE64_STANDARD.encode(signer.public_key());
+        info!(key, "gateways need this as `mesh.node_public_key`");
+    }
+    Ok(signer)
 }
 
 /// Client of the memory service; `None` if no mesh secret is set.

@@ -111,6 +111,7 @@ impl App {
             library: SkillLibrary::new(workspaces.clone(), Arc::new(Finder::new(registries))),
             workspaces,
             egress: config.egress.guard()?,
+            node_command_key: holdfast_grpc::node_public_key(&config.mesh)?.into(),
         };
         let doorman = Authenticator::new(directory.clone(), locks, signer, settings);
         let ingest = Ingest::new(directory, sessions.clone(), bus.clone(), settings.text_limit)

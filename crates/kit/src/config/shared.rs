@@ -32,6 +32,14 @@ pub struct Mesh {
     #[serde(serialize_with = "masked")]
     pub caller_keys: SecretString,
 
+    /// Secret of the key with which runners sign commands to nodes, instead of one that follows from
+    /// `secret`. For runners only.
+    #[serde(serialize_with = "masked")]
+    pub node_key: SecretString,
+
+    /// Public key to `node_key`, in base64, as a runner logs it at its start. For gateways.
+    pub node_public_key: String,
+
     /// Largest difference between the clocks of two services at which they accept each other's
     /// calls. The called service remembers calls for twice as long and refuses them a second time.
     #[serde(with = "humantime_serde")]
@@ -84,6 +92,8 @@ impl Default for Mesh {
             previous_secret: "".into(),
             key: "".into(),
             caller_keys: "".into(),
+            node_key: "".into(),
+            node_public_key: String::new(),
             clock_tolerance: Duration::from_secs(300),
             gateway_url: "http://127.0.0.1:18790".to_owned(),
             memory_url: "http://127.0.0.1:18794".to_owned(),
@@ -116,13 +126,14 @@ mod tests {
             previous_secret: "secret-of-the-past".into(),
             key: "key-of-the-service".into(),
             caller_keys: "a=key-of-the-caller".into(),
+            node_key: "key-of-the-runners".into(),
             ..Mesh::default()
         };
 
         let set = print(&Config { mesh, secrets });
 
         assert!(!set.contains("of-the-"), "{set}");
-        assert_eq!(set.matches("********").count(), 8, "{set}");
+        assert_eq!(set.matches("********").count(), 9, "{set}");
         assert!(!unset.contains('*') && unset.contains("http://127.0.0.1:18790"), "{unset}");
     }
 }

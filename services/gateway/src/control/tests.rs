@@ -53,8 +53,17 @@ impl World {
         let library = SkillLibrary::new(workspaces.clone(), Arc::default());
         let sessions = Sessions::new(pools);
         let egress = Guard::with_system_resolver([]).unwrap();
-        let state =
-            State { directory, sessions, bus, workspaces, jobs, memory: None, library, egress };
+        let state = State {
+            directory,
+            sessions,
+            bus,
+            workspaces,
+            jobs,
+            memory: None,
+            library,
+            egress,
+            node_command_key: Arc::default(),
+        };
         Self { state, _database: database }
     }
 
