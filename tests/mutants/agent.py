@@ -71,7 +71,7 @@ MUTANTS = {
     # A recorded call between services serves again.
     "context-replay": Mutant(
         [
-            (GRPC + "seen_calls.rs", "false => Err(InvalidContext::Replayed),", "false => Ok(()),"),
+            (GRPC + "seen_calls.rs", "false => Err(RefusedCall::Seen),", "false => Ok(()),"),
         ],
         [
             (

@@ -27,7 +27,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use sha2::Sha256;
 use tracing::warn;
 
-use crate::seen_calls::SeenCalls;
+use crate::seen_calls::{Nonce, RefusedCall, SeenCalls};
 
 /// Name of the HTTP header and of the gRPC metadata key.
 pub const CONTEXT_HEADER: &str = "x-holdfast-context";
@@ -40,10 +40,6 @@ pub(crate) const MIN_SECRET_BYTES: usize = 16;
 
 /// Purpose of the keys that follow from the mesh's secret.
 const KEY_LABEL: &str = "holdfast mesh key 2";
-
-const NONCE_BYTES: usize = 12;
-
-pub(crate) type Nonce = [u8; NONCE_BYTES];
 
 type Key = Hmac<Sha256>;
 
@@ -108,7 +104,7 @@ impl Fault for InvalidContext {
 /// Call that a context is made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallTarget<'a> {
-    /// Called service.
+    /// Name of the called service.
     pub audience: &'a str,
     /// Path of the request: `/package.Service/Method`.
     pub method: &'a str,
@@ -226,7 +222,10 @@ impl Signer {
             let nonce: Nonce = nonce.try_into().map_err(|_| Malformed)?;
             let expired = now.saturating_sub(self.tolerance);
             let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-            seen.record(issued, nonce, expired)?;
+            seen.record(issued, nonce, expired).map_err(|refused| match refused {
+                RefusedCall::Seen => InvalidContext::Replayed,
+                RefusedCall::Full => InvalidContext::TooMany,
+            })?;
         }
         Ok((tenant, (*service).to_owned()))
     }

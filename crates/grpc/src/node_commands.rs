@@ -148,7 +148,7 @@ impl NodeIdentity {
     }
 }
 
-/// Milliseconds since 1970.
+/// Returns the current time in milliseconds since 1970.
 #[must_use]
 pub fn now_ms() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

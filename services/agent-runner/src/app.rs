@@ -147,11 +147,7 @@ impl App {
                 Arc::new(SessionConnections::new(directory.clone())),
                 &config.runner.web,
             )?
-            .with_nodes(Arc::new(SessionNodes::new(
-                directory.clone(),
-                bus.clone(),
-                node_signer(&config)?,
-            )))
+            .with_nodes(session_nodes(&config, &directory, &bus)?)
             .with_skills(
                 Arc::new(SessionSkills::new(library.clone())),
                 Arc::clone(library.finder()),
@@ -312,8 +308,12 @@ impl App {
     }
 }
 
-/// Signer of commands to nodes; `None` if no mesh secret is set.
-fn node_signer(config: &Config) -> anyhow::Result<Option<NodeCommandSigner>> {
+/// Access to nodes, with a signer of commands if there is a secret for it.
+fn session_nodes(
+    config: &Config,
+    directory: &Directory,
+    bus: &Bus,
+) -> anyhow::Result<Arc<SessionNodes>> {
     let signer = NodeCommandSigner::new(&config.mesh).context("`[mesh]` cannot be used")?;
     if let Some(signer) = &signer
         && !config.mesh.node_key.expose_secret().is_empty()
@@ -321,7 +321,7 @@ fn node_signer(config: &Config) -> anyhow::Result<Option<NodeCommandSigner>> {
         let key = BASE64_STANDARD.encode(signer.public_key());
         info!(key, "gateways need this as `mesh.node_public_key`");
     }
-    Ok(signer)
+    Ok(Arc::new(SessionNodes::new(directory.clone(), bus.clone(), signer)))
 }
 
 /// Client of the memory service; `None` if no mesh secret is set.
