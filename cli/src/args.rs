@@ -4,7 +4,7 @@ use std::env;
 
 use clap::{Parser, Subcommand};
 
-use crate::{bootstrap, chat, commands::Caller, global::Global, node, service, up};
+use crate::{bootstrap, chat, commands::Caller, global::Global, node, rotation, service, up};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -46,6 +46,9 @@ pub enum Command {
     Migrate(bootstrap::MigrateArgs),
     /// Give a new installation its secrets, a first tenant, and a key with every scope
     Bootstrap(bootstrap::BootstrapArgs),
+    /// Change the keys with which the installation's secrets are encrypted
+    #[command(subcommand)]
+    Secrets(rotation::Secrets),
 }
 
 /// What runs until it is told to stop.
@@ -110,7 +113,8 @@ impl Command {
             | Self::Caller(_)
             | Self::Node(_)
             | Self::Migrate(_)
-            | Self::Bootstrap(_) => None,
+            | Self::Bootstrap(_)
+            | Self::Secrets(_) => None,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::{env, fs};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use holdfast_directory::{Actor, Directory, NewKey, NewProvider, ProviderKind, SCOPES, Seal};
+use holdfast_directory::{Actor, Directory, NewKey, NewProvider, ProviderKind, SCOPES};
 use holdfast_kit::config::{self, Secrets};
 use holdfast_pg::Pools;
 use holdfast_types::{ModelId, TenantId};
@@ -47,8 +47,8 @@ pub struct BootstrapArgs {
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    database: holdfast_pg::Config,
-    secrets: Secrets,
+    pub database: holdfast_pg::Config,
+    pub secrets: Secrets,
     /// Addresses of providers that the operator allows.
     pub egress: holdfast_egress::Config,
 }
@@ -167,8 +167,7 @@ pub async fn set_up_tenant(
     tenant: &str,
 ) -> anyhow::Result<BootstrappedTenant> {
     let pools = Pools::lazy(&config.database, "bootstrap")?;
-    let seal = Seal::new(&config.secrets.kek)?;
-    let directory = Directory::new(pools.clone(), seal, config.secrets.pepper);
+    let directory = Directory::new(pools.clone(), &config.secrets)?;
 
     let (tenant, _) = directory.tenants().ensure(tenant).await?;
     let key = key(&directory, home, tenant.id).await?;

@@ -7,6 +7,7 @@
 //! | [`up`], [`down`] | all services on this machine |
 //! | [`service`] | one service, as a cluster runs it |
 //! | [`bootstrap`] | setup of a new installation |
+//! | [`rotation`] | change of the keys of an installation |
 //! | [`chat`], [`commands`], [`view`] | commands that call a gateway over gRPC; JSON forms of answers |
 //! | [`node`] | a person's own machine, offered to their agents |
 //! | [`state_dir`], [`secret`], [`backends`], [`ports`] | files of `up` under `.holdfast/` |
@@ -23,6 +24,7 @@ mod error;
 mod global;
 mod node;
 mod ports;
+mod rotation;
 mod screen;
 mod secret;
 mod service;
@@ -72,6 +74,7 @@ async fn run(cli: Cli, screen: &Screen) -> Result<(), Error> {
         Command::Bootstrap(args) => {
             bootstrap::run(args, &StateDir::new(global.dir_or_here())?, screen).await
         }
+        Command::Secrets(command) => command.run(screen).await,
         Command::Chat(args) => chat::run(args, &Client::new(&global)?, screen).await,
         Command::Node(node) => node::run(node, &global, screen).await,
         Command::Caller(command) => command.run(&Client::new(&global)?, screen).await,

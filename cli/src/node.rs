@@ -9,8 +9,10 @@
 //! | `node/host.rs` | execution of commands, once per key |
 //! | `node/ledger.rs` | running and ended commands |
 //! | `node/allow.rs` | the allow-list |
+//! | `node/command_key.rs` | the key with which the installation signs commands |
 
 mod allow;
+mod command_key;
 mod host;
 mod ledger;
 mod link;
@@ -25,7 +27,9 @@ use holdfast_kit::{shutdown, telemetry};
 use holdfast_sandbox::{Backend, BackendChoice, Config, Limits, NetworkPolicy};
 use holdfast_types::MAX_NODE_OUTPUT_BYTES;
 
-use self::{allow::CommandAllowList, host::Host, link::Link};
+use self::{
+    allow::CommandAllowList, command_key::CommandKeyFile, host::Host, link::Link,
+};
 use crate::{client, error::Error, global::Global, screen::Screen, state_dir::StateDir};
 
 #[derive(Debug, Subcommand)]
@@ -122,7 +126,9 @@ async fn host(args: &RunArgs, screen: &Screen) -> Result<Host, Error> {
         ),
     })?;
     screen.note(&allow.to_string())?;
-    Ok(Host::new(sandbox, folder, allow))
+    let mut key_file = args.token_file.clone().into_os_string();
+    key_file.push(".command-key");
+    Ok(Host::new(sandbox, folder, allow, CommandKeyFile::new(key_file.into())))
 }
 
 fn config(mode: IsolationMode) -> Config {

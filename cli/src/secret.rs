@@ -18,7 +18,7 @@ const SECRETS: [(&str, &str); 3] =
 /// Generates the missing secrets.
 ///
 /// Returns the variables that tell services where they are, except for settings that the operator
-/// chose, as `is_set` tells.
+/// chose, as `is_set` tells. During a rotation the old secret is in `<name>.previous`.
 ///
 /// # Errors
 ///
@@ -35,6 +35,12 @@ pub fn ensure(
             continue;
         }
         variables.push((by_file, file(home, name)?.display().to_string()));
+        let previous = home.secrets().join(format!("{name}.previous"));
+        if previous.exists() {
+            let setting = setting.replace('.', ".previous_");
+            let by_file = format!("{}_FILE", config::variable(&setting));
+            variables.push((by_file, previous.display().to_string()));
+        }
     }
     Ok(variables)
 }
@@ -80,6 +86,21 @@ mod tests {
         let secrets = read(&first);
         assert_eq!(secrets, read(&again));
         assert!(secrets[0] != secrets[1] && secrets[1] != secrets[2]);
+    }
+
+    #[test]
+    fn the_previous_secret_of_a_rotation_is_given_to_the_services() {
+        let scratch = Scratch::new();
+        ensure(&scratch.0, |_| false).unwrap();
+        let secrets = scratch.0.secrets();
+        fs::rename(secrets.join("kek"), secrets.join("kek.previous")).unwrap();
+
+        let variables = ensure(&scratch.0, |_| false).unwrap();
+
+        let names: Vec<&str> = variables.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names[..2], ["HOLDFAST_SECRETS__KEK_FILE", "HOLDFAST_SECRETS__PREVIOUS_KEK_FILE"]);
+        let read = |at: usize| fs::read_to_string(&variables[at].1).unwrap();
+        assert_ne!(read(0), read(1));
     }
 
     #[test]

@@ -40,17 +40,32 @@ fn settings(service: &str, vars: &BTreeMap<String, String>) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The compose file with `password` for the variable that it asks for.
+/// The compose file with `password` and `admins` for the variables that it asks for.
 fn compose() -> Value {
     let text = read("docker-compose.yml");
-    let mut parts = text.split("${HOLDFAST_BACKEND_PASSWORD");
+    let given = with_value(&text, "${HOLDFAST_BACKEND_PASSWORD", "password");
+    serde_saphyr::from_str(&with_value(&given, "${HOLDFAST_ADMIN_PASSWORD", "admins")).unwrap()
+}
+
+fn with_value(text: &str, variable: &str, value: &str) -> String {
+    let mut parts = text.split(variable);
     let mut given = parts.next().unwrap().to_owned();
     for part in parts {
         let (_, rest) = part.split_once('}').unwrap();
-        given.push_str("password");
+        given.push_str(value);
         given.push_str(rest);
     }
-    serde_saphyr::from_str(&given).unwrap()
+    given
+}
+
+/// Files of the volume `holdfast` that a service sees; `*` for all.
+fn visible_files(service: &Value) -> Vec<String> {
+    let mounts = service["volumes"].as_array().cloned().unwrap_or_default();
+    let of = |mount: &Value| match mount.as_str() {
+        Some(mount) => mount.starts_with("holdfast:").then(|| "*".to_owned()),
+        None => Some(mount["volume"]["subpath"].as_str().unwrap_or("*").to_owned()),
+    };
+    mounts.iter().filter_map(of).collect()
 }
 
 fn texts(value: &Value) -> Vec<String> {
@@ -71,7 +86,7 @@ fn compose_names_only_what_it_has() {
         for (other, _) in waits_for {
             assert!(services.contains_key(other), "{name} waits for {other}, which is not there");
         }
-        for mount in texts(&service["volumes"]) {
+        for mount in texts(&service["volumes"]).into_iter().filter(|mount| !mount.is_empty()) {
             let source = mount.split(':').next().unwrap_or_default();
             let is_there = compose["volumes"].get(source).is_some()
                 || (source.starts_with("./") && root().join(source).exists());
@@ -89,15 +104,51 @@ fn no_backend_of_compose_serves_without_the_password() {
     let command = |name: &str| texts(&compose["services"][name]["command"]).join(" ");
     let postgres = compose["services"]["postgres"]["environment"].as_object().unwrap();
 
-    assert_eq!(postgres["POSTGRES_PASSWORD"], "password");
+    assert_eq!(postgres["POSTGRES_PASSWORD"], "admins");
+    assert_eq!(postgres["HOLDFAST_BACKEND_PASSWORD"], "password");
     assert!(!postgres.contains_key("POSTGRES_HOST_AUTH_METHOD"));
     assert!(command("nats").contains("--user holdfast --pass password"));
     assert!(command("redis").contains("--requirepass password"));
     for service in SERVICES {
         let given = compose["services"][service]["environment"].as_object().unwrap();
         for url in ["HOLDFAST_DATABASE__URL", "HOLDFAST_NATS__URL", "HOLDFAST_REDIS__URL"] {
-            assert!(given[url].as_str().unwrap().contains(":password@"), "{service}: {url}");
+            // The memory service needs the database only.
+            let url = given.get(url).and_then(Value::as_str).unwrap_or(":password@");
+            assert!(url.contains(":password@"), "{service}: {url}");
         }
+    }
+}
+
+#[test]
+fn a_service_of_compose_sees_the_secrets_that_it_uses_and_no_others() {
+    let compose = compose();
+    let services = compose["services"].as_object().unwrap();
+
+    for (service, secrets) in [
+        ("gateway", &["secrets/kek", "secrets/pepper", "secrets/mesh"][..]),
+        ("agent-runner", &["secrets/kek", "secrets/mesh"]),
+        ("channel-bridge", &["secrets/kek", "secrets/mesh"]),
+        ("scheduler", &[]),
+        ("memory-service", &["secrets/mesh"]),
+        ("cli", &["dev.key"]),
+        ("postgres", &[]),
+        ("nats", &[]),
+        ("redis", &[]),
+    ] {
+        assert_eq!(visible_files(&services[service]), secrets, "{service}");
+    }
+    for (name, service) in services {
+        let knows_admin = service.to_string().contains("admins");
+        assert_eq!(knows_admin, matches!(name.as_str(), "setup" | "postgres"), "{name}");
+        assert_eq!(texts(&service["cap_drop"]), ["ALL"], "{name}");
+        let is_backend = matches!(name.as_str(), "postgres" | "nats" | "redis");
+        assert_eq!(texts(&service["networks"]).contains(&"mesh".to_owned()), !is_backend && {
+            !matches!(name.as_str(), "setup" | "scheduler")
+        });
+        assert_eq!(service["mem_limit"].is_string(), is_backend, "{name}");
+    }
+    for internal in ["database", "bus"] {
+        assert_eq!(compose["networks"][internal]["internal"], true, "{internal}");
     }
 }
 
@@ -126,8 +177,13 @@ fn every_service_takes_the_settings_that_compose_gives_it() {
 
         let settings = settings(service, &vars);
 
-        let given = [&settings["secrets"]["kek"], &settings["mesh"]["secret"]];
-        assert!(given.iter().any(|secret| **secret == "********"), "{service}");
+        for (name, setting) in [
+            ("HOLDFAST_SECRETS__KEK_FILE", &settings["secrets"]["kek"]),
+            ("HOLDFAST_SECRETS__PEPPER_FILE", &settings["secrets"]["pepper"]),
+            ("HOLDFAST_MESH__SECRET_FILE", &settings["mesh"]["secret"]),
+        ] {
+            assert_eq!(*setting == "********", given.contains_key(name), "{service}: {name}");
+        }
     }
 }
 

@@ -62,6 +62,8 @@ STOP_SECONDS = 15
 LOG_LIMIT = 16 * 1024 * 1024
 
 # Only with a password, and only over the one address that is listened on.
+# Its file in the cluster says which passwords the cluster has.
+PASSWORDS_MARK = "holdfast.passwords"
 HBA = "host all all 127.0.0.1/32 scram-sha-256\nhost replication postgres 127.0.0.1/32 scram-sha-256\n"
 
 OWN_BACKENDS = (
@@ -225,7 +227,14 @@ class Server:
     def healthy(self):
         raise NotImplementedError
 
+    def knows_password(self):
+        """Whether it was started with the passwords that the files hold now."""
+        raise NotImplementedError
+
     def start(self):
+        if self.running() and not self.knows_password():
+            say(f"{self.program} has another password than its file says")
+            self.stop()
         if self.running():
             if not wait_until(self.healthy, START_SECONDS):
                 raise Problem(
@@ -317,8 +326,8 @@ class Postgres(Server):
                 f"{self.data} is of PostgreSQL {version.read_text().strip()}, this is {POSTGRES_MAJOR}: "
                 f"remove {self.data} (its data is lost) or use another --dir"
             )
-        elif not self.asks_for_passwords():
-            self.set_passwords(owner, self.data)  # made by an earlier version
+        elif not self.knows_password():
+            self.set_passwords(owner, self.data)  # made by an earlier version, or a password file was lost
         self.end_orphans()
         # Not running (we checked), so a pid file is a crash's. Its number may be somebody else's by now,
         # which would make PostgreSQL refuse to start.
@@ -366,20 +375,31 @@ class Postgres(Server):
             shutil.rmtree(self.data)  # without PG_VERSION: not a cluster
         new.rename(self.data)
 
-    def asks_for_passwords(self):
-        return HBA in (self.data / "pg_hba.conf").read_text()
+    def passwords(self):
+        """The owner of the schema has a password of its own: services know only theirs."""
+        return {"postgres": self.home.password("admin-password"), "holdfast": self.home.password()}
+
+    def mark(self):
+        """What the cluster keeps of the passwords that it was given: they are random, so a hash tells nothing."""
+        return hashlib.sha256(json.dumps(self.passwords()).encode()).hexdigest()
+
+    def knows_password(self):
+        try:
+            return HBA in (self.data / "pg_hba.conf").read_text() and self.mark() == (self.data / PASSWORDS_MARK).read_text()
+        except FileNotFoundError:
+            return False
 
     def set_passwords(self, owner, data):
-        """Lets nobody connect without the password, whoever else uses this machine."""
+        """Lets nobody connect without a password, whoever else uses this machine."""
         # The password is random: slow hashing would add nothing but the time of each connection.
         settings = ["-c", "exit_on_error=on", "-c", "fsync=off", "-c", "scram_iterations=1"]
-        password = self.home.password()
         self.run(
             owner,
             [self.bin("postgres"), "--single", "-D", data, *settings, "template1"],
-            "".join(f"alter role {role} password '{password}'\n" for role in ("postgres", "holdfast")),
+            "".join(f"alter role {role} password '{password}'\n" for role, password in self.passwords().items()),
         )
         (data / "pg_hba.conf").write_text(HBA)
+        (data / PASSWORDS_MARK).write_text(self.mark())
 
     def run(self, owner, argv, stdin=""):
         env = {k: v for k, v in os.environ.items() if not k.startswith("PG")}
@@ -428,11 +448,11 @@ class Postgres(Server):
         return len(lines) >= 8 and lines[0] == str(self.pid) and lines[7].strip() == "ready"
 
     def urls(self):
-        at = f"{self.home.password()}@127.0.0.1:{self.port}"
+        passwords, at = self.passwords(), f"127.0.0.1:{self.port}"
         return {
             "fast": self.fast,
-            "admin_url": f"postgres://postgres:{at}/postgres",
-            "url": f"postgres://holdfast:{at}/holdfast",
+            "admin_url": f"postgres://postgres:{passwords['postgres']}@{at}/postgres",
+            "url": f"postgres://holdfast:{passwords['holdfast']}@{at}/holdfast",
         }
 
 
@@ -454,6 +474,9 @@ class Nats(Server):
             f"jetstream {{ store_dir: {json.dumps(str(self.data))}, max_mem: 256MB, max_file: 64GB }}\n",
         )
         return [self.home.packages / "bin" / "nats-server", "-c", conf]
+
+    def knows_password(self):
+        return has_text(self.home.path / "nats.conf", self.home.password())
 
     def healthy(self):
         # It greets with its name: ours, not some other NATS that was quicker to take the port.
@@ -480,6 +503,9 @@ class Redis(Server):
         argv = [binary, conf, "--bind", "127.0.0.1", "--port", self.port, "--dir", self.data, "--save", "", "--appendonly", "no"]
         return [*argv, "--set-proc-title", "no"]  # its command line is how we know it again
 
+    def knows_password(self):
+        return has_text(self.home.path / "valkey.conf", self.home.password())
+
     def healthy(self):
         login = f"AUTH {self.home.password()}\r\n".encode()
         answer = ask(self.port, login + b"INFO server\r\n", b"config_file")
@@ -487,6 +513,13 @@ class Redis(Server):
 
     def urls(self):
         return {"url": f"redis://:{self.home.password()}@127.0.0.1:{self.port}"}
+
+
+def has_text(path, text):
+    try:
+        return text in path.read_text()
+    except FileNotFoundError:
+        return False
 
 
 def write_private(path, text):
@@ -584,9 +617,9 @@ class Home:
         write_private(new, json.dumps(self.state(), indent=2) + "\n")
         new.replace(self.state_file)
 
-    def password(self):
-        """The password of all three servers, made with the directory."""
-        path = self.path / "password"
+    def password(self, name="password"):
+        """The services' password at all three servers, or another; made if the file is missing."""
+        path = self.path / name
         with contextlib.suppress(FileNotFoundError):
             return path.read_text().strip()
         self.path.mkdir(parents=True, exist_ok=True)

@@ -26,6 +26,7 @@ JOBS = "crates/schedule/src/store/"
 SCHEDULER = "services/scheduler/src/"
 SCHEDULE = "crates/schedule/src/"
 SKILLS = "crates/skills/src/"
+GRPC = "crates/grpc/src/"
 
 MUTANTS = {
     # Rows of a tenant that nobody deletes may be erased.
@@ -109,6 +110,88 @@ MUTANTS = {
         ],
         [
             ("agent-runner", "it", "approvals::an_approval_is_for_one_call_and_the_next_asks_anew"),
+        ],
+    ),
+    # Any key decides.
+    "approval-key": Mutant(
+        [
+            (
+                RUNNER + "turn/approvals/decisions.rs",
+                "Ok(key) => Ok(key.may_approve()),",
+                "Ok(_) => Ok(true),",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "approvals::a_key_without_the_scope_approve_decides_nothing"),
+        ],
+    ),
+    # A recorded call between services serves again.
+    "context-replay": Mutant(
+        [
+            (GRPC + "seen_calls.rs", "false => Err(RefusedCall::Seen),", "false => Ok(()),"),
+        ],
+        [
+            (
+                "gateway",
+                "it",
+                "arrivals::a_context_is_accepted_once_from_the_bridge_for_this_call_and_no_other",
+            ),
+        ],
+    ),
+    # A context serves for every method.
+    "context-method": Mutant(
+        [
+            (GRPC + "context.rs", ".chain_update(method)", ".chain_update(&method[..0])"),
+        ],
+        [
+            (
+                "gateway",
+                "it",
+                "arrivals::a_context_is_accepted_once_from_the_bridge_for_this_call_and_no_other",
+            ),
+        ],
+    ),
+    # Every service of the mesh writes arrivals.
+    "context-caller": Mutant(
+        [
+            (GATEWAY + "auth.rs", "if name != CALLING_SERVICE {", "if name == CALLING_SERVICE.repeat(2) {"),
+        ],
+        [
+            (
+                "gateway",
+                "it",
+                "arrivals::a_context_is_accepted_once_from_the_bridge_for_this_call_and_no_other",
+            ),
+        ],
+    ),
+    # A node believes commands that nobody signed.
+    "node-signature": Mutant(
+        [
+            (GRPC + "node_commands.rs", ".map_err(|_| Forged)?;\n        let command =", ".ok();\n        let command ="),
+        ],
+        [
+            (
+                "holdfast-grpc",
+                "lib",
+                "node_commands::tests::only_a_command_of_a_runner_for_this_node_is_valid_and_only_for_a_while",
+            ),
+        ],
+    ),
+    # A key of the previous pepper is not hashed again.
+    "pepper-rehash": Mutant(
+        [
+            (
+                DIRECTORY + "verbs/keys.rs",
+                "if pepper == DigestPepper::Previous\n",
+                "if pepper == DigestPepper::Previous && known.digest.is_empty()\n",
+            ),
+        ],
+        [
+            (
+                "holdfast-directory",
+                "it",
+                "keys::a_key_that_is_used_while_the_pepper_changes_outlives_the_old_one",
+            ),
         ],
     ),
     # In a group anybody may decide.

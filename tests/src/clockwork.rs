@@ -12,13 +12,14 @@ use anyhow::{Context as _, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures::future::try_join_all;
-use holdfast_directory::{Actor, Directory, Seal};
+use holdfast_directory::{Actor, Directory};
 use holdfast_pg::Pools;
 use holdfast_schedule::store::{
     Calendar, FiringRef, Job, JobKind, Jobs, NewJob, Overlap, Slot, Spec,
 };
 use holdfast_schedule::{AgentTurn, Missed, Payload, Schedule};
 use holdfast_session::{Claim, Completion, Sessions, TurnOutcome};
+use holdfast_kit::config::Secrets;
 use holdfast_testkit::{Backends, Database, nats};
 use holdfast_types::{AgentId, JobId, RunnerId, TenantId, Usage, Wait};
 use jiff::Timestamp;
@@ -100,7 +101,9 @@ impl SchedulerMesh {
         let config =
             holdfast_pg::Config { url: database.url().into(), ..holdfast_pg::Config::default() };
         let pools = Pools::lazy(&config, "test")?;
-        let directory = Directory::new(pools.clone(), Seal::new(&kek().into())?, "pepper".into());
+        let pepper = "pepper of the tests".into();
+        let secrets = Secrets { kek: kek().into(), pepper, ..Secrets::default() };
+        let directory = Directory::new(pools.clone(), &secrets)?;
         let mut made = Vec::new();
         for number in 0..tenants {
             let (tenant, _) =
@@ -115,7 +118,6 @@ impl SchedulerMesh {
                 set("DATABASE__URL", database.url()),
                 set("NATS__URL", nats.url().to_owned()),
                 set("NATS__PREFIX", nats.prefix().to_owned()),
-                set("SECRETS__KEK", kek()),
                 set("SCHEDULER__LISTEN", http.to_string()),
                 set("SCHEDULER__HANDOVER", format!("{}s", HANDOVER_TIMEOUT.as_secs())),
                 set("TELEMETRY__LOG", log_level()),

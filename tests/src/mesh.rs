@@ -12,10 +12,11 @@ use anyhow::Context as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures::future::try_join_all;
-use holdfast_directory::{Directory, Seal};
+use holdfast_directory::Directory;
 use holdfast_grpc::{MemoryClient, Signer};
 use holdfast_pg::Pools;
 use holdfast_session::Sessions;
+use holdfast_kit::config::Secrets;
 use holdfast_testkit::{
     Backends, Database, FakeModel, FakeReceiver, FakeTelegram, Proxy, nats, redis,
 };
@@ -143,8 +144,9 @@ impl Mesh {
         let config =
             holdfast_pg::Config { url: database.url().into(), ..holdfast_pg::Config::default() };
         let pools = Pools::lazy(&config, "test")?;
-        let seal = Seal::new(&STANDARD.encode([7; 32]).into())?;
-        let directory = Directory::new(pools.clone(), seal, PEPPER.into());
+        let kek = STANDARD.encode([7; 32]).into();
+        let secrets = Secrets { kek, pepper: PEPPER.into(), ..Secrets::default() };
+        let directory = Directory::new(pools.clone(), &secrets)?;
         let sessions = Sessions::new(pools).with_lease(plan.lease);
         let mut tenants = Vec::new();
         for (number, mode) in plan.tenants.iter().enumerate() {
@@ -209,9 +211,12 @@ impl Mesh {
     /// A client of the first memory service, as services have one.
     pub fn memory_client(&self) -> anyhow::Result<MemoryClient> {
         let memory = self.memories.first().context("the mesh has no memory service")?;
-        let signer = Signer::new(&MESH_SECRET.into())?;
+        let mesh = holdfast_kit::config::Mesh {
+            secret: MESH_SECRET.into(),
+            ..holdfast_kit::config::Mesh::default()
+        };
         let url = format!("http://{}", memory.spec().http);
-        Ok(MemoryClient::new(&url, holdfast_grpc::Mesh::new(signer, "test"))?)
+        Ok(MemoryClient::new(&url, holdfast_grpc::Mesh::new(Signer::new(&mesh)?, "gateway"))?)
     }
 
     /// The database as its owner, whom row-level security does not bind.

@@ -17,12 +17,12 @@ pub enum Keys {
     Create {
         /// Purpose of the key, in words
         name: String,
-        /// Scopes of the key; `platform` is for operators
+        /// Scopes of the key; `approve` decides about tool calls, `platform` is for operators
         #[arg(
             long = "scope",
             value_delimiter = ',',
             default_values = ["chat", "read"],
-            value_parser = ["chat", "read", "admin", "platform"]
+            value_parser = ["chat", "read", "approve", "admin", "platform"]
         )]
         scopes: Vec<String>,
         /// Lifetime in days; 0 for no expiry

@@ -1,16 +1,24 @@
 //! Execution of commands that the allow-list permits.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
+use holdfast_grpc::{InvalidNodeCommand, NodeIdentity, now_ms};
 use holdfast_proto::gateway::v1::{
-    NodeAnswer, NodeAsk, NodeHello, NodeNotKnown, NodePong, NodeRan, NodeRecall, NodeRun,
-    node_answer::What, node_ask,
+    NodeAnswer, NodeAsk, NodeCommand, NodeHello, NodeNotKnown, NodePong, NodeRan, NodeRecall,
+    NodeRun, NodeWelcome, node_answer::What, node_ask,
 };
 use holdfast_sandbox::{Backend, Command, Network, Sandbox, WorkPath};
-use tracing::info;
+use tonic::Status;
+use tracing::{info, warn};
 
 use super::{
     allow::CommandAllowList,
+    command_key::CommandKeyFile,
     ledger::{CommandLog, CommandRecord, KeyLookup},
 };
 
@@ -30,12 +38,50 @@ pub(super) struct Host {
     folder: PathBuf,
     allow: CommandAllowList,
     ledger: CommandLog,
+    key_file: CommandKeyFile,
+    started_at_ms: u64,
+    /// Who this node is; `None` before it has connected.
+    identity: Mutex<Option<NodeIdentity>>,
+    /// Expiry and key of each accepted command, until it expires.
+    seen: Mutex<BTreeSet<(u64, String)>>,
 }
 
 impl Host {
     /// Creates a host that runs commands in `folder`.
-    pub(super) fn new(sandbox: Arc<dyn Sandbox>, folder: PathBuf, allow: CommandAllowList) -> Self {
-        Self { sandbox, folder, allow, ledger: CommandLog::default() }
+    pub(super) fn new(
+        sandbox: Arc<dyn Sandbox>,
+        folder: PathBuf,
+        allow: CommandAllowList,
+        key_file: CommandKeyFile,
+    ) -> Self {
+        Self {
+            sandbox,
+            folder,
+            allow,
+            ledger: CommandLog::default(),
+            key_file,
+            started_at_ms: now_ms(),
+            identity: Mutex::default(),
+            seen: Mutex::default(),
+        }
+    }
+
+    /// Accepts a gateway's welcome, after which commands can be verified.
+    ///
+    /// # Errors
+    ///
+    /// If the gateway tells another key for commands than before.
+    pub(super) fn accept_welcome(&self, welcome: NodeWelcome) -> Result<(), Status> {
+        let NodeWelcome { id: node, tenant_id: tenant, command_key, .. } = welcome;
+        if command_key.is_empty() {
+            warn!("the gateway has no key for commands: none will run here");
+            return Ok(());
+        }
+        self.key_file.check(&command_key)?;
+        let started_at_ms = self.started_at_ms;
+        let identity = NodeIdentity { tenant, node, command_key, started_at_ms };
+        *self.identity.lock().unwrap_or_else(PoisonError::into_inner) = Some(identity);
+        Ok(())
     }
 
     /// Returns this machine's introduction to the gateway.
@@ -66,7 +112,35 @@ impl Host {
         NodeAnswer { id: ask.id, what: Some(what) }
     }
 
+    /// Returns the command that a runner signed for this node.
+    fn verify(&self, run: NodeRun) -> Result<NodeCommand, InvalidNodeCommand> {
+        let identity = self.identity.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        identity.ok_or(InvalidNodeCommand::Unsigned)?.verify(run.signed)
+    }
+
+    /// Whether a command is new. One that was received before is not run again, even when the
+    /// record of it is gone.
+    fn is_new(&self, command: &NodeCommand) -> bool {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = now_ms();
+        while seen.first().is_some_and(|(expires_at_ms, _)| *expires_at_ms <= now) {
+            seen.pop_first();
+        }
+        seen.insert((command.expires_at_ms, command.key.clone()))
+    }
+
     async fn run(&self, run: NodeRun) -> What {
+        let wait_ms = run.wait_ms;
+        let run = match self.verify(run) {
+            Ok(command) => command,
+            Err(error) => {
+                warn!(%error, "a command is refused");
+                return What::Refused(error.to_string());
+            }
+        };
+        if !self.is_new(&run) && self.ledger.find(&run.key).is_none() {
+            return What::Refused(InvalidNodeCommand::Replayed.to_string());
+        }
         if let Some(why) = self.allow.refusal(&run.script) {
             info!("a command was not let through");
             return What::Refused(why);
@@ -79,7 +153,7 @@ impl Host {
             KeyLookup::Full => {
                 What::Refused("as many commands run here as may: wait for one to end".to_owned())
             }
-            KeyLookup::Known(line) => command_state(&line, run.wait_ms).await,
+            KeyLookup::Known(line) => command_state(&line, wait_ms).await,
             KeyLookup::New(line) => {
                 info!(bytes = run.script.len(), "a command begins");
                 match self.sandbox.spawn(self.command(&run, workdir)).await {
@@ -89,12 +163,12 @@ impl Host {
                     }
                     Err(error) => line.failed(format!("it could not be started: {error}")),
                 }
-                command_state(&line, run.wait_ms).await
+                command_state(&line, wait_ms).await
             }
         }
     }
 
-    fn command(&self, run: &NodeRun, workdir: WorkPath) -> Command {
+    fn command(&self, run: &NodeCommand, workdir: WorkPath) -> Command {
         let mut command = Command::new(run.script.as_str(), &self.folder);
         command.workdir = workdir;
         let timeout = Duration::from_secs(u64::from(run.timeout_seconds.max(1)));
@@ -129,25 +203,53 @@ async fn command_state(line: &CommandRecord, wait_ms: u64) -> What {
 mod tests {
     use std::thread;
 
+    use holdfast_grpc::NodeCommandSigner;
+
     use super::*;
     use crate::node::{IsolationMode, config};
 
+    fn mesh() -> holdfast_kit::config::Mesh {
+        let secret = "the secret of a mesh of tests".into();
+        holdfast_kit::config::Mesh { secret, ..holdfast_kit::config::Mesh::default() }
+    }
+
     fn ask(script: &str, key: &str) -> NodeAsk {
-        let run = NodeRun {
+        ask_in("", script, key, 5_000)
+    }
+
+    /// A command as a runner of the installation sends it.
+    fn ask_in(workdir: &str, script: &str, key: &str, wait_ms: u64) -> NodeAsk {
+        let signer = NodeCommandSigner::new(&mesh()).unwrap().unwrap();
+        let signed = signer.sign(NodeCommand {
+            tenant_id: "ten_1".to_owned(),
+            node_id: "nod_1".to_owned(),
             key: key.to_owned(),
             script: script.to_owned(),
-            workdir: String::new(),
+            workdir: workdir.to_owned(),
             timeout_seconds: 60,
-            wait_ms: 5_000,
-        };
+            ..NodeCommand::default()
+        });
+        let run = NodeRun { signed: Some(signed), wait_ms, ..NodeRun::default() };
         NodeAsk { id: 7, what: Some(node_ask::What::Run(run)) }
+    }
+
+    fn welcome() -> NodeWelcome {
+        NodeWelcome {
+            id: "nod_1".to_owned(),
+            name: "laptop".to_owned(),
+            tenant_id: "ten_1".to_owned(),
+            command_key: holdfast_grpc::node_public_key(&mesh()).unwrap(),
+        }
     }
 
     async fn host(folder: &std::path::Path, patterns: &[&str]) -> anyhow::Result<Host> {
         let patterns: Vec<String> = patterns.iter().map(|&pattern| pattern.to_owned()).collect();
         let allow = CommandAllowList::new(&patterns, patterns.is_empty())?;
         let sandbox = holdfast_sandbox::open(&config(IsolationMode::None)).await?;
-        Ok(Host::new(sandbox, folder.canonicalize()?, allow))
+        let key_file = CommandKeyFile::new(folder.join("key"));
+        let host = Host::new(sandbox, folder.canonicalize()?, allow, key_file);
+        host.accept_welcome(welcome())?;
+        Ok(host)
     }
 
     fn ran(answer: NodeAnswer) -> anyhow::Result<NodeRan> {
@@ -177,15 +279,54 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_command_that_no_runner_signed_or_that_comes_again_does_not_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let host = host(folder.path(), &[]).await.unwrap();
+        let mut unsigned = ask("echo x >> ran", "a");
+        let mut changed = ask("echo x >> ran", "b");
+        if let Some(node_ask::What::Run(run)) = &mut unsigned.what {
+            *run = NodeRun { script: "echo x >> ran".to_owned(), ..NodeRun::default() };
+        }
+        if let Some(node_ask::What::Run(run)) = &mut changed.what {
+            let signed = run.signed.as_mut().unwrap();
+            let at = signed.command.windows(3).position(|bytes| bytes == b"ran").unwrap();
+            signed.command[at] = b'R';
+        }
+        let once = ask("echo x >> ran", "c");
+        ran(host.answer(once.clone()).await).unwrap();
+        // Other commands displace the record of the first.
+        for other in 0..100 {
+            ran(host.answer(ask("true", &format!("other {other}"))).await).unwrap();
+        }
+
+        for (refused, why) in
+            [(unsigned, "not signed"), (changed, "did not send it"), (once, "received before")]
+        {
+            let answer = host.answer(refused).await.what;
+            assert!(matches!(&answer, Some(What::Refused(told)) if told.contains(why)), "{answer:?}");
+        }
+        let ran = std::fs::read_to_string(folder.path().join("ran")).unwrap();
+        assert_eq!(ran.lines().count(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_gateway_that_tells_another_key_later_is_not_believed() {
+        let folder = tempfile::tempdir().unwrap();
+        let host = host(folder.path(), &[]).await.unwrap();
+
+        let other = NodeWelcome { command_key: vec![7; 32], ..welcome() };
+        let refused = host.accept_welcome(other).unwrap_err();
+
+        assert!(refused.message().contains("another key for commands"), "{refused}");
+        host.accept_welcome(welcome()).unwrap();
+        ran(host.answer(ask("true", "k")).await).unwrap();
+    }
+
+    #[tokio::test]
     async fn a_command_outside_the_folder_or_the_list_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let host = host(folder.path(), &["pwd"]).await.unwrap();
-        let mut outside = ask("pwd", "a");
-        if let Some(node_ask::What::Run(run)) = &mut outside.what {
-            run.workdir = "../..".to_owned();
-        }
-
-        let outside = host.answer(outside).await.what;
+        let outside = host.answer(ask_in("../..", "pwd", "a", 5_000)).await.what;
         let other = host.answer(ask("ls", "b")).await.what;
 
         assert!(matches!(outside, Some(What::Refused(_))), "{outside:?}");
@@ -212,10 +353,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let host = host(&path, &[]).await.unwrap();
-            let mut slow = ask("touch begun; sleep 2; touch late", "k");
-            if let Some(node_ask::What::Run(run)) = &mut slow.what {
-                run.wait_ms = 500;
-            }
+            let slow = ask_in("", "touch begun; sleep 2; touch late", "k", 500);
             let ran = ran(host.answer(slow).await).unwrap();
             assert_eq!(ran.ended, "");
         });

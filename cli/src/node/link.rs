@@ -97,6 +97,7 @@ impl Link {
                 Some(Asked::Welcome(welcome)) => {
                     info!(name = welcome.name, "connected");
                     *failures = 0;
+                    self.host.accept_welcome(welcome)?;
                 }
                 Some(Asked::Ask(ask)) => {
                     let (host, answers) = (Arc::clone(&self.host), answers.clone());

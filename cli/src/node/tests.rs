@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use holdfast_directory::{Actor, NewNode};
 use holdfast_session::Acceptance;
-use holdfast_types::ApprovalDecision;
+use holdfast_types::{
+    ApprovalDecision, NodeCommand, NodeReply, NodeRequest, NodeRequestOutcome, SignedCommand,
+};
 
 use world::{Machine, World};
 
@@ -177,6 +179,35 @@ async fn what_the_machine_does_not_let_through_is_not_run_whoever_approved_it() 
     assert!(told[0].contains("git status\nls"), "{told:?}");
     assert!(told[1].starts_with("`laptop` does not do this; nothing was run"), "{told:?}");
     assert!(told[1].contains("It lets through: git status, ls"), "{told:?}");
+    assert_eq!(laptop.ran()?, 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_command_that_somebody_else_sends_over_the_bus_does_not_run() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let laptop = Machine::new(&world, "laptop", "owner", &["--all"]).await?;
+    let _link = laptop.connect(world.grpc[0]).await?;
+    let command = NodeCommand {
+        key: "forged".to_owned(),
+        script: "echo once >> ran".to_owned(),
+        workdir: String::new(),
+        timeout_s: 5,
+        signed: None,
+    };
+    let junk = SignedCommand { command: "AAAA".to_owned(), signature: "AAAA".to_owned() };
+    let forged = NodeCommand { signed: Some(junk), ..command.clone() };
+
+    for (command, why) in [(command, "is not signed"), (forged, "signature is wrong")] {
+        let run = NodeRequest::Run { command, wait_ms: 1_000 };
+        let long = Duration::from_secs(20);
+        let answer = world.bus.ask_node(world.tenant, laptop.id, &run, long).await;
+        let NodeRequestOutcome::Answered(NodeReply::Refused(told)) = answer else {
+            anyhow::bail!("{answer:?}")
+        };
+        assert!(told.contains(why), "{told}");
+    }
+
     assert_eq!(laptop.ran()?, 0);
     Ok(())
 }

@@ -48,15 +48,52 @@ impl fmt::Debug for Bus {
     }
 }
 
-/// Returns options with the user and the password of the first address that has them: the client
-/// does not take them from the addresses.
-fn login(servers: &[ServerAddr]) -> ConnectOptions {
-    match servers.iter().find_map(|server| Some((server.username()?, server.password()?))) {
-        Some((user, password)) => {
-            ConnectOptions::with_user_and_password(user.to_owned(), password.to_owned())
-        }
-        None => ConnectOptions::new(),
+/// Credentials in the address of a server.
+#[derive(PartialEq, Eq)]
+enum Login {
+    Token(String),
+    Password { user: String, password: String },
+}
+
+impl Login {
+    fn of(server: &ServerAddr) -> Result<Option<Self>, Error> {
+        let Some(user) = server.username() else { return Ok(None) };
+        let user = decode(user)?;
+        Ok(Some(match server.password() {
+            Some(password) => Self::Password { user, password: decode(password)? },
+            None => Self::Token(user),
+        }))
     }
+}
+
+/// Addresses write special characters as `%40`.
+fn decode(text: &str) -> Result<String, Error> {
+    let decoded = percent_encoding::percent_decode_str(text).decode_utf8();
+    let what = "write user and password in UTF-8, special characters as `%40`";
+    Ok(decoded.map_err(|_| Error::Config { setting: "url", what })?.into_owned())
+}
+
+/// Returns options with the credentials of the addresses, which the client does not take from
+/// there. It sends the same to all servers.
+fn login(servers: &[ServerAddr]) -> Result<ConnectOptions, Error> {
+    let mut login = None;
+    for server in servers {
+        match (Login::of(server)?, &login) {
+            (Some(other), Some(first)) if other != *first => {
+                let what = "write the same user and password for all servers";
+                return Err(Error::Config { setting: "url", what });
+            }
+            (Some(first), None) => login = Some(first),
+            (Some(_) | None, _) => {}
+        }
+    }
+    Ok(match login {
+        Some(Login::Password { user, password }) => {
+            ConnectOptions::with_user_and_password(user, password)
+        }
+        Some(Login::Token(token)) => ConnectOptions::with_token(token),
+        None => ConnectOptions::new(),
+    })
 }
 
 impl Bus {
@@ -82,7 +119,7 @@ impl Bus {
         let servers: Vec<ServerAddr> = servers.collect::<Result<_, _>>().map_err(url)?;
 
         let health = Arc::new(Health::default());
-        let client = login(&servers)
+        let client = login(&servers)?
             .name(name)
             .retry_on_initial_connect()
             .connection_timeout(config.connect_timeout)

@@ -2,9 +2,9 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use holdfast_kit::config::Secrets;
 use holdfast_pg::{Pools, TenantTx};
 use holdfast_types::{KeyId, NodeId, TenantId};
-use secrecy::SecretString;
 use tokio::{
     sync::{Semaphore, SemaphorePermit},
     time::timeout,
@@ -17,7 +17,7 @@ use crate::{
     key::CachedKey,
     node::CachedNode,
     store,
-    token::{Secret, has_mark},
+    token::{Peppers, Secret},
 };
 
 /// Time limit of waiting for the lookup of a token without a mark.
@@ -34,8 +34,8 @@ const MAX_CACHED_ROUTINGS: usize = 1_000;
 #[derive(Clone)]
 pub struct Directory {
     pub(crate) pools: Pools,
-    pub(crate) seal: Seal,
-    pub(crate) pepper: SecretString,
+    seal: Option<Seal>,
+    pub(crate) peppers: Peppers,
     pub(crate) keys: Arc<Cache<KeyId, CachedKey>>,
     pub(crate) nodes: Arc<Cache<NodeId, CachedNode>>,
     /// Ids of keys and nodes that do not exist.
@@ -46,12 +46,25 @@ pub struct Directory {
 }
 
 impl Directory {
+    /// Uses the installation's secrets. Without a pepper it cannot create or check API keys and
+    /// node tokens.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidKek`], or [`Error::WeakSecret`] for a pepper that is too short.
+    pub fn new(pools: Pools, secrets: &Secrets) -> Result<Self, Error> {
+        let seal = Seal::new(&secrets.kek, &secrets.previous_kek)?;
+        let peppers = Peppers::new(secrets)?;
+        Ok(Self { seal: Some(seal), peppers, ..Self::without_secrets(pools) })
+    }
+
+    /// For a service that neither opens secrets nor checks keys.
     #[must_use]
-    pub fn new(pools: Pools, seal: Seal, pepper: SecretString) -> Self {
+    pub fn without_secrets(pools: Pools) -> Self {
         Self {
             pools,
-            seal,
-            pepper,
+            seal: None,
+            peppers: Peppers::default(),
             keys: Arc::new(Cache::new(KEY_CACHE_TTL, MAX_CACHED_KEYS)),
             nodes: Arc::new(Cache::new(KEY_CACHE_TTL, MAX_CACHED_KEYS)),
             unknown: Arc::new(Cache::new(KEY_CACHE_TTL, MAX_CACHED_KEYS)),
@@ -80,7 +93,7 @@ impl Directory {
         id: Uuid,
         secret: &Secret,
     ) -> Result<Option<SemaphorePermit<'_>>, Error> {
-        if has_mark(&self.pepper, id, secret) {
+        if self.peppers.have_mark(id, secret) {
             return Ok(None);
         }
         match timeout(MAX_LOOKUP_WAIT, self.unmarked.acquire()).await {
@@ -92,7 +105,11 @@ impl Directory {
     pub(crate) async fn data_key(&self, tx: &mut TenantTx) -> Result<DataKey, Error> {
         let sealed = store::tenants::data_key(tx).await?;
         let sealed = sealed.ok_or_else(|| Error::not_found("tenant", tx.tenant()))?;
-        self.seal.data_key(tx.tenant(), &sealed).await
+        self.seal()?.data_key(tx.tenant(), &sealed)
+    }
+
+    pub(crate) fn seal(&self) -> Result<&Seal, Error> {
+        self.seal.as_ref().ok_or(Error::MissingSecret("secrets.kek"))
     }
 }
 

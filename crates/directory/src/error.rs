@@ -2,6 +2,9 @@
 
 use holdfast_types::{Fault, InvalidId, Kind};
 
+/// Minimum length of the installation's secrets, in bytes.
+pub(crate) const MIN_SECRET_BYTES: usize = 16;
+
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No such key. The message gives no reason, so that it confirms no part of a key.
@@ -67,9 +70,23 @@ pub enum Error {
     #[error("`secrets.kek` must be base64 of 32 bytes: make one with `openssl rand -base64 32`")]
     InvalidKek,
 
+    /// A secret of the installation that this service was not given.
+    #[error("`{0}` is not set in this service")]
+    MissingSecret(&'static str),
+
+    /// A secret of the installation that could be guessed; holds its setting and its length.
+    #[error(
+        "`{0}` has {1} bytes, and {MIN_SECRET_BYTES} are the least: make one with `openssl rand \
+         -base64 32`"
+    )]
+    WeakSecret(&'static str, usize),
+
     /// A secret cannot be sealed or opened: the key-encryption key differs, or the row was moved or
     /// damaged.
-    #[error("{0} cannot be unsealed: is `secrets.kek` the one that it was sealed with?")]
+    #[error(
+        "{0} cannot be unsealed: is `secrets.kek`, or `secrets.previous_kek`, the one that it was \
+         sealed with?"
+    )]
     Unsealable(&'static str),
 
     /// Stored data that this version cannot read.
@@ -108,9 +125,11 @@ impl Fault for Error {
             Self::TenantSuspended => Kind::Forbidden,
             Self::NotFound { .. } | Self::NoProvider { .. } => Kind::NotFound,
             Self::Taken { .. } | Self::Conflict(_) => Kind::Conflict,
-            Self::Invalid(_) | Self::Id(_) | Self::InvalidKek => Kind::Invalid,
+            Self::Invalid(_) | Self::Id(_) | Self::InvalidKek | Self::WeakSecret(..) => {
+                Kind::Invalid
+            }
             Self::TooMany { .. } | Self::TooManyUnknownKeys => Kind::Exhausted,
-            Self::Unsealable(_) | Self::Corrupt { .. } => Kind::Internal,
+            Self::MissingSecret(_) | Self::Unsealable(_) | Self::Corrupt { .. } => Kind::Internal,
             Self::Store(error) => holdfast_pg::kind(error),
         }
     }

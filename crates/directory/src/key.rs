@@ -7,11 +7,15 @@ use jiff::Timestamp;
 
 use crate::Error;
 
-/// Scopes of a key: conversations, reading, changes, operation of the installation.
-pub const SCOPES: [&str; 4] = ["chat", "read", "admin", "platform"];
+/// Scopes of a key: conversations, reading, decisions about tool calls, changes, operation of the
+/// installation.
+pub const SCOPES: [&str; 5] = ["chat", "read", APPROVE, "admin", "platform"];
 
 /// Scopes of a tenant's first key.
-pub(crate) const FIRST_KEY_SCOPES: [&str; 3] = ["chat", "read", "admin"];
+pub(crate) const FIRST_KEY_SCOPES: [&str; 4] = ["chat", "read", APPROVE, "admin"];
+
+/// Scope of a key that decides about tool calls.
+const APPROVE: &str = "approve";
 
 const MAX_NAME_CHARS: usize = 100;
 /// Ten years; a longer lifetime should be unlimited.
@@ -30,6 +34,16 @@ pub struct Key {
     pub expires_at: Option<Timestamp>,
     /// Time of revocation; `None` if the key is not revoked.
     pub revoked_at: Option<Timestamp>,
+}
+
+impl Key {
+    /// Whether the key can be used now, and may decide about tool calls.
+    #[must_use]
+    pub fn may_approve(&self) -> bool {
+        self.revoked_at.is_none()
+            && self.expires_at.is_none_or(|at| at > Timestamp::now())
+            && self.scopes.iter().any(|scope| scope == APPROVE)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -72,7 +72,7 @@ pub use provider::{
 };
 pub use routing::pattern::Pattern;
 pub use routing::{Binding, Identity, NewBinding, NewModelRoute, NewRule, Routing, RoutingRule};
-pub use seal::{DataKey, Kek, KekFuture, Purpose, Seal};
+pub(crate) use seal::{DataKey, Purpose, Seal};
 pub use skill_env::{SkillVariable, SkillVariableValue};
 pub use tenant::{Tenant, TenantChanges, TenantState};
 pub use verbs::{

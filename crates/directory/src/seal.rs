@@ -5,9 +5,17 @@
 //! value. So a person with write access to the database cannot have a secret of another tenant or
 //! another field decrypted.
 //!
-//! Format of a sealed value: one byte of format version, 24 bytes of nonce, then the ciphertext.
+//! Formats of a sealed value, after a byte with the number of the format:
+//!
+//! | format | fields | used for |
+//! |---|---|---|
+//! | 1 | 24 bytes of nonce, the ciphertext | secrets; data keys while there is one key-encryption key |
+//! | 2 | 4 bytes of the key's id, 24 bytes of nonce, the ciphertext | data keys, during and after a rotation |
+//!
+//! Services of versions before format 2 cannot read it, so it is written only once an installation
+//! has a second key-encryption key.
 
-use std::{fmt, pin::Pin, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use chacha20poly1305::{
@@ -16,51 +24,66 @@ use chacha20poly1305::{
 };
 use holdfast_types::{AccountId, TenantId};
 use secrecy::{ExposeSecret as _, SecretBox, SecretString};
+use sha2::{Digest as _, Sha256};
 
 use crate::Error;
 
 const FORMAT: u8 = 1;
+const FORMAT_WITH_KEY_ID: u8 = 2;
 const NONCE_BYTES: usize = 24;
+const KEY_ID_BYTES: usize = 4;
 
 type Key = SecretBox<[u8; 32]>;
 
-/// Result of a [`Kek`] operation, which may need the network.
-pub type KekFuture<'a> = Pin<Box<dyn Future<Output = Result<Vec<u8>, Error>> + Send + 'a>>;
+/// Public name of a key: a part of its hash.
+type KeyId = [u8; KEY_ID_BYTES];
 
-/// Key-encryption key of the installation.
-///
-/// Both operations get the associated data; `open` must refuse a value that was sealed with other
-/// data.
-pub trait Kek: fmt::Debug + Send + Sync + 'static {
-    fn seal<'a>(&'a self, context: &'a [u8], data_key: &'a [u8]) -> KekFuture<'a>;
-
-    fn open<'a>(&'a self, context: &'a [u8], sealed: &'a [u8]) -> KekFuture<'a>;
+/// Key-encryption key of the installation, and during a rotation another one.
+struct Kek {
+    current: Key,
+    previous: Option<Key>,
 }
 
-/// A key-encryption key in this process.
-struct LocalKek(Key);
-
-impl Kek for LocalKek {
-    fn seal<'a>(&'a self, context: &'a [u8], data_key: &'a [u8]) -> KekFuture<'a> {
-        Box::pin(async move { encrypt(&self.0, context, data_key) })
+impl Kek {
+    fn keys(&self) -> impl Iterator<Item = &Key> {
+        [&self.current].into_iter().chain(&self.previous)
     }
 
-    fn open<'a>(&'a self, context: &'a [u8], sealed: &'a [u8]) -> KekFuture<'a> {
-        Box::pin(
-            async move { decrypt(&self.0, context, sealed).ok_or(Error::Unsealable("a data key")) },
-        )
+    fn seal(&self, context: &[u8], data_key: &[u8]) -> Result<Vec<u8>, Error> {
+        if self.previous.is_none() {
+            return encrypt(&self.current, context, data_key);
+        }
+        let id = key_id(&self.current);
+        let sealed = encrypt(&self.current, &context_with_key(context, id), data_key)?;
+        Ok([&[FORMAT_WITH_KEY_ID], id.as_slice(), &sealed].concat())
+    }
+
+    fn open(&self, context: &[u8], sealed: &[u8]) -> Result<Vec<u8>, Error> {
+        let opened = match key_id_of(sealed) {
+            Some((id, sealed)) => self
+                .keys()
+                .find(|key| key_id(key) == id)
+                .and_then(|key| decrypt(key, &context_with_key(context, id), sealed)),
+            None => self.keys().find_map(|key| decrypt(key, context, sealed)),
+        };
+        opened.ok_or(Error::Unsealable("a data key"))
+    }
+
+    /// Whether a value was sealed with the current key, as far as the value tells.
+    fn is_current(&self, sealed: &[u8]) -> bool {
+        key_id_of(sealed).is_some_and(|(id, _)| id == key_id(&self.current))
     }
 }
 
-impl fmt::Debug for LocalKek {
+impl fmt::Debug for Kek {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("LocalKek(***)")
+        f.write_str("Kek(***)")
     }
 }
 
 /// Purpose of a secret, part of the associated data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose<'a> {
+pub(crate) enum Purpose<'a> {
     /// API key of the provider with this name.
     ProviderKey(&'a str),
     /// A further credential of a provider.
@@ -81,26 +104,23 @@ pub enum Purpose<'a> {
 
 /// Seals and opens tenants' data keys. Clones share the key.
 #[derive(Debug, Clone)]
-pub struct Seal {
-    kek: Arc<dyn Kek>,
+pub(crate) struct Seal {
+    kek: Arc<Kek>,
 }
 
 impl Seal {
-    /// Uses a key-encryption key of 32 bytes, in base64.
+    /// Uses a key-encryption key of 32 bytes, in base64. `previous` is another one with which values
+    /// may be sealed, or empty.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidKek`] if the text is anything else.
-    pub fn new(kek: &SecretString) -> Result<Self, Error> {
-        let bytes = STANDARD.decode(kek.expose_secret().trim()).map_err(|_| Error::InvalidKek)?;
-        let bytes: [u8; 32] = bytes.try_into().map_err(|_| Error::InvalidKek)?;
-        Ok(Self::with(LocalKek(SecretBox::new(Box::new(bytes)))))
-    }
-
-    /// Uses a key-encryption key that another component holds.
-    #[must_use]
-    pub fn with(kek: impl Kek) -> Self {
-        Self { kek: Arc::new(kek) }
+    /// [`Error::InvalidKek`] if a text is anything else.
+    pub(crate) fn new(kek: &SecretString, previous: &SecretString) -> Result<Self, Error> {
+        let previous = match previous.expose_secret() {
+            "" => None,
+            _ => Some(parse_key(previous)?),
+        };
+        Ok(Self { kek: Arc::new(Kek { current: parse_key(kek)?, previous }) })
     }
 
     /// Creates the data key of a new tenant, and returns it sealed.
@@ -108,9 +128,9 @@ impl Seal {
     /// # Errors
     ///
     /// If the key-encryption key is not available.
-    pub async fn new_data_key(&self, tenant: TenantId) -> Result<Vec<u8>, Error> {
+    pub(crate) fn new_data_key(&self, tenant: TenantId) -> Result<Vec<u8>, Error> {
         let key: Key = SecretBox::new(Box::new(rand::random()));
-        self.kek.seal(&context(tenant, "data-key", b""), key.expose_secret()).await
+        self.kek.seal(&context(tenant, "data-key", b""), key.expose_secret())
     }
 
     /// Opens a tenant's data key.
@@ -118,15 +138,58 @@ impl Seal {
     /// # Errors
     ///
     /// If it belongs to another tenant, or was sealed with another key-encryption key.
-    pub async fn data_key(&self, tenant: TenantId, sealed: &[u8]) -> Result<DataKey, Error> {
-        let key = self.kek.open(&context(tenant, "data-key", b""), sealed).await?;
+    pub(crate) fn data_key(&self, tenant: TenantId, sealed: &[u8]) -> Result<DataKey, Error> {
+        let key = self.kek.open(&context(tenant, "data-key", b""), sealed)?;
         let key: [u8; 32] = key.try_into().map_err(|_| Error::Unsealable("a data key"))?;
         Ok(DataKey { tenant, key: SecretBox::new(Box::new(key)) })
     }
+
+    /// Returns a tenant's data key sealed with the current key-encryption key; `None` if it is
+    /// already.
+    ///
+    /// # Errors
+    ///
+    /// As [`data_key`](Self::data_key).
+    pub(crate) fn reseal(
+        &self,
+        tenant: TenantId,
+        sealed: &[u8],
+    ) -> Result<Option<Vec<u8>>, Error> {
+        if self.kek.is_current(sealed) {
+            return Ok(None);
+        }
+        let DataKey { key, .. } = self.data_key(tenant, sealed)?;
+        let context = context(tenant, "data-key", b"");
+        self.kek.seal(&context, key.expose_secret()).map(Some)
+    }
+}
+
+fn parse_key(text: &SecretString) -> Result<Key, Error> {
+    let bytes = STANDARD.decode(text.expose_secret().trim()).map_err(|_| Error::InvalidKek)?;
+    let bytes: [u8; 32] = bytes.try_into().map_err(|_| Error::InvalidKek)?;
+    Ok(SecretBox::new(Box::new(bytes)))
+}
+
+fn key_id(key: &Key) -> KeyId {
+    let hash = Sha256::new().chain_update(b"holdfast key id\0").chain_update(key.expose_secret());
+    let hash: [u8; 32] = hash.finalize().into();
+    let mut id = KeyId::default();
+    id.copy_from_slice(&hash[..KEY_ID_BYTES]);
+    id
+}
+
+/// Splits a value of format 2 into the id of its key and the rest, which has the form of format 1.
+fn key_id_of(sealed: &[u8]) -> Option<(KeyId, &[u8])> {
+    let (id, rest) = sealed.strip_prefix(&[FORMAT_WITH_KEY_ID])?.split_first_chunk()?;
+    Some((*id, rest))
+}
+
+fn context_with_key(context: &[u8], id: KeyId) -> Vec<u8> {
+    [context, b"\0key\0", id.as_slice()].concat()
 }
 
 /// An open data key of a tenant.
-pub struct DataKey {
+pub(crate) struct DataKey {
     tenant: TenantId,
     key: Key,
 }
@@ -137,7 +200,7 @@ impl DataKey {
     /// # Errors
     ///
     /// If the secret is too large, which stored secrets never are.
-    pub fn seal(&self, purpose: Purpose<'_>, secret: &[u8]) -> Result<Vec<u8>, Error> {
+    pub(crate) fn seal(&self, purpose: Purpose<'_>, secret: &[u8]) -> Result<Vec<u8>, Error> {
         encrypt(&self.key, &self.context(purpose), secret)
     }
 
@@ -146,7 +209,7 @@ impl DataKey {
     /// # Errors
     ///
     /// If the secret was sealed for another purpose or tenant, or is damaged.
-    pub fn open(&self, purpose: Purpose<'_>, sealed: &[u8]) -> Result<Vec<u8>, Error> {
+    pub(crate) fn open(&self, purpose: Purpose<'_>, sealed: &[u8]) -> Result<Vec<u8>, Error> {
         let what = match purpose {
             Purpose::ProviderKey(_) => "a provider's key",
             Purpose::Credential { .. } => "a credential",
@@ -215,28 +278,19 @@ fn decrypt(key: &Key, context: &[u8], sealed: &[u8]) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        pin::pin,
-        task::{Context, Poll, Waker},
-    };
-
     use super::*;
 
-    fn seal() -> Seal {
-        Seal::new(&STANDARD.encode([1; 32]).into()).unwrap()
+    fn kek(byte: u8) -> SecretString {
+        STANDARD.encode([byte; 32]).into()
     }
 
-    /// The local key never waits.
-    fn now<T>(future: impl Future<Output = T>) -> T {
-        match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(value) => value,
-            Poll::Pending => panic!("the local key waited"),
-        }
+    fn seal() -> Seal {
+        Seal::new(&kek(1), &"".into()).unwrap()
     }
 
     fn data_key(tenant: TenantId) -> DataKey {
-        let sealed = now(seal().new_data_key(tenant)).unwrap();
-        now(seal().data_key(tenant, &sealed)).unwrap()
+        let sealed = seal().new_data_key(tenant).unwrap();
+        seal().data_key(tenant, &sealed).unwrap()
     }
 
     #[test]
@@ -286,10 +340,36 @@ mod tests {
     fn a_data_key_opens_only_for_its_own_tenant() {
         let (ours, theirs) = (TenantId::generate(), TenantId::generate());
 
-        let sealed = now(seal().new_data_key(ours)).unwrap();
+        let sealed = seal().new_data_key(ours).unwrap();
 
-        assert!(now(seal().data_key(ours, &sealed)).is_ok());
-        assert!(matches!(now(seal().data_key(theirs, &sealed)), Err(Error::Unsealable(_))));
+        assert!(seal().data_key(ours, &sealed).is_ok());
+        assert!(matches!(seal().data_key(theirs, &sealed), Err(Error::Unsealable(_))));
+    }
+
+    #[test]
+    fn a_data_key_opens_under_both_keys_of_a_rotation_and_is_resealed_once() {
+        let tenant = TenantId::generate();
+        let old = seal().new_data_key(tenant).unwrap();
+        let rotating = Seal::new(&kek(2), &kek(1)).unwrap();
+        let rotated = Seal::new(&kek(2), &"".into()).unwrap();
+
+        let new = rotating.reseal(tenant, &old).unwrap().unwrap();
+
+        assert!(rotating.data_key(tenant, &old).is_ok());
+        assert!(rotating.data_key(tenant, &new).is_ok());
+        assert!(rotated.data_key(tenant, &new).is_ok());
+        assert!(rotated.data_key(tenant, &old).is_err());
+        assert!(seal().data_key(tenant, &new).is_err());
+        assert_eq!(rotating.reseal(tenant, &new).unwrap(), None);
+        let key = |seal: &Seal, sealed: &[u8]| {
+            *seal.data_key(tenant, sealed).unwrap().key.expose_secret()
+        };
+        assert_eq!(key(&seal(), &old), key(&rotated, &new));
+        for at in 0..new.len() {
+            let mut changed = new.clone();
+            changed[at] ^= 1;
+            assert!(rotating.data_key(tenant, &changed).is_err(), "byte {at}");
+        }
     }
 
     #[test]
@@ -330,7 +410,11 @@ mod tests {
     #[test]
     fn a_key_encryption_key_of_another_length_is_refused() {
         for kek in ["", "short", &STANDARD.encode([1; 31]), &STANDARD.encode([1; 33])] {
-            assert!(matches!(Seal::new(&kek.into()), Err(Error::InvalidKek)), "{kek}");
+            let kek = kek.into();
+            assert!(matches!(Seal::new(&kek, &"".into()), Err(Error::InvalidKek)));
+            if !kek.expose_secret().is_empty() {
+                assert!(matches!(Seal::new(&self::kek(1), &kek), Err(Error::InvalidKek)));
+            }
         }
     }
 
@@ -338,6 +422,6 @@ mod tests {
     fn nothing_secret_is_shown() {
         let shown = format!("{:?} {:?}", seal(), data_key(TenantId::generate()));
 
-        assert!(shown.contains("LocalKek(***)") && !shown.contains("[1, 1"), "{shown}");
+        assert!(shown.contains("Kek(***)") && !shown.contains("[1, 1"), "{shown}");
     }
 }

@@ -10,11 +10,14 @@
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use holdfast_kit::config::Secrets;
 use holdfast_types::{KeyId, NodeId};
 use secrecy::{ExposeSecret as _, SecretBox, SecretString};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
+
+use crate::{Error, error::MIN_SECRET_BYTES};
 
 const PREFIX: &str = "hf_";
 const NODE_PREFIX: &str = "hfn_";
@@ -26,15 +29,79 @@ const MARK_BYTES: usize = 8;
 
 pub(crate) type Secret = SecretBox<[u8; 32]>;
 
-/// Generates the secret of a new key or node.
-pub(crate) fn generate(pepper: &SecretString, id: Uuid) -> Secret {
+/// Peppers of the installation: the current one, and during a rotation another one.
+#[derive(Clone, Default)]
+pub(crate) struct Peppers {
+    current: Option<SecretString>,
+    previous: Option<SecretString>,
+}
+
+/// Pepper with which a stored digest was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DigestPepper {
+    Current,
+    /// The digest should be replaced.
+    Previous,
+}
+
+impl Peppers {
+    pub(crate) fn new(secrets: &Secrets) -> Result<Self, Error> {
+        let read = |setting, pepper: &SecretString| match pepper.expose_secret().len() {
+            0 => Ok(None),
+            bytes @ 1..MIN_SECRET_BYTES => Err(Error::WeakSecret(setting, bytes)),
+            MIN_SECRET_BYTES.. => Ok(Some(pepper.clone())),
+        };
+        Ok(Self {
+            current: read("secrets.pepper", &secrets.pepper)?,
+            previous: read("secrets.previous_pepper", &secrets.previous_pepper)?,
+        })
+    }
+
+    fn current(&self) -> Result<&SecretString, Error> {
+        self.current.as_ref().ok_or(Error::MissingSecret("secrets.pepper"))
+    }
+
+    /// Generates the secret of a new key or node, and its digest.
+    pub(crate) fn generate(&self, id: Uuid) -> Result<(Secret, [u8; 32]), Error> {
+        let pepper = self.current()?;
+        let secret = generate(pepper, id);
+        let digest = digest(pepper, &secret);
+        Ok((secret, digest))
+    }
+
+    pub(crate) fn digest(&self, secret: &Secret) -> Result<[u8; 32], Error> {
+        Ok(digest(self.current()?, secret))
+    }
+
+    /// Returns the pepper with which `stored` was made from this secret; `None` if it was made from
+    /// another secret.
+    pub(crate) fn pepper_of(
+        &self,
+        stored: &[u8],
+        secret: &Secret,
+    ) -> Result<Option<DigestPepper>, Error> {
+        let is = |pepper: &SecretString| bool::from(digest(pepper, secret).as_slice().ct_eq(stored));
+        if is(self.current()?) {
+            return Ok(Some(DigestPepper::Current));
+        }
+        let is_previous = self.previous.as_ref().is_some_and(is);
+        Ok(is_previous.then_some(DigestPepper::Previous))
+    }
+
+    /// Whether a secret has the mark of its id. If not, it was issued by an earlier version, under
+    /// an earlier pepper, or never.
+    pub(crate) fn have_mark(&self, id: Uuid, secret: &Secret) -> bool {
+        self.current.iter().chain(&self.previous).any(|pepper| has_mark(pepper, id, secret))
+    }
+}
+
+fn generate(pepper: &SecretString, id: Uuid) -> Secret {
     let mut secret: [u8; 32] = rand::random();
     secret[..MARK_BYTES].copy_from_slice(&mark(pepper, id));
     SecretBox::new(Box::new(secret))
 }
 
-/// Whether a secret has the mark of its id. If not, it was issued by an earlier version or never.
-pub(crate) fn has_mark(pepper: &SecretString, id: Uuid, secret: &Secret) -> bool {
+fn has_mark(pepper: &SecretString, id: Uuid, secret: &Secret) -> bool {
     secret.expose_secret()[..MARK_BYTES].ct_eq(&mark(pepper, id)).into()
 }
 
@@ -81,8 +148,7 @@ fn parse(prefix: &str, text: &str) -> Option<(Uuid, Secret)> {
     Some((id, SecretBox::new(Box::new(secret))))
 }
 
-/// Returns the digest of a secret that is stored.
-pub(crate) fn digest(pepper: &SecretString, secret: &Secret) -> [u8; 32] {
+fn digest(pepper: &SecretString, secret: &Secret) -> [u8; 32] {
     // HMAC's key preparation: a longer key is hashed, a shorter one is padded with zeros.
     let pepper = pepper.expose_secret().as_bytes();
     let mut block = [0; HMAC_BLOCK_BYTES];
@@ -117,6 +183,16 @@ mod tests {
         assert!(!has_mark(&pepper, Uuid::now_v7(), &secret));
         assert!(!has_mark(&"other".into(), id, &secret));
         assert_ne!(secret.expose_secret(), generate(&pepper, id).expose_secret());
+    }
+
+    #[test]
+    fn a_pepper_that_could_be_guessed_is_refused() {
+        for (pepper, previous_pepper) in [("fifteen--bytes-", ""), ("sixteen--bytes--", "short")] {
+            let (pepper, previous_pepper) = (pepper.into(), previous_pepper.into());
+            let secrets = Secrets { pepper, previous_pepper, ..Secrets::default() };
+
+            assert!(matches!(Peppers::new(&secrets), Err(Error::WeakSecret(_, 5 | 15))));
+        }
     }
 
     fn hex(bytes: &[u8]) -> String {

@@ -14,31 +14,46 @@ use http::{HeaderMap, Request, Response};
 use tonic::Status;
 use tower::{Layer, Service};
 
-use crate::{CONTEXT_HEADER, Caller, Scope, Scopes, Signer};
+use crate::{CONTEXT_HEADER, CallTarget, Caller, InvalidContext, Scope, Scopes, Signer};
 
 /// Layer that puts the verified [`Caller`], with [`Scope::Service`] only, into each request, or
 /// answers it with an error.
 #[derive(Debug, Clone)]
 pub struct MeshAuthLayer {
     signer: Signer,
+    audience: &'static str,
+    callers: &'static [&'static str],
 }
 
 impl MeshAuthLayer {
+    /// For the service `audience`, which only `callers` may call.
     #[must_use]
-    pub const fn new(signer: Signer) -> Self {
-        Self { signer }
+    pub const fn new(
+        signer: Signer,
+        audience: &'static str,
+        callers: &'static [&'static str],
+    ) -> Self {
+        Self { signer, audience, callers }
     }
 
-    fn caller(&self, headers: &HeaderMap) -> Result<Caller, Status> {
+    fn caller(&self, headers: &HeaderMap, method: &str) -> Result<Caller, Status> {
         let context = headers.get(CONTEXT_HEADER).ok_or_else(|| {
             Status::unauthenticated("this service is for services of the mesh: call the gateway")
         })?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let (tenant, name) = self
-            .signer
-            .verify(context.to_str().unwrap_or_default(), now)
-            .map_err(|error| Status::unauthenticated(error.to_string()))?;
+        let target = CallTarget { audience: self.audience, method };
+        let (tenant, name) =
+            self.signer.verify(context.to_str().unwrap_or_default(), target, now)?;
+        if !self.callers.contains(&name.as_str()) {
+            return Err(InvalidContext::WrongService.into());
+        }
         Ok(Caller { tenant, key: None, scopes: Scopes::EMPTY.with(Scope::Service), name })
+    }
+}
+
+impl From<InvalidContext> for Status {
+    fn from(error: InvalidContext) -> Self {
+        crate::status(&error)
     }
 }
 
@@ -78,7 +93,7 @@ where
         let mut inner = mem::replace(&mut self.inner, clone);
         let layer = self.layer.clone();
         Box::pin(async move {
-            match layer.caller(request.headers()) {
+            match layer.caller(request.headers(), request.uri().path()) {
                 Ok(caller) => request.extensions_mut().insert(caller),
                 Err(refusal) => return Ok(refusal.into_http()),
             };
@@ -89,14 +104,19 @@ where
 
 #[cfg(test)]
 mod tests {
+    use holdfast_kit::config;
     use holdfast_types::TenantId;
     use tonic::Code;
     use tower::{ServiceExt as _, service_fn};
 
     use super::*;
 
-    const SECRET: &str = "0123456789abcdef";
     const SEARCH: &str = "/holdfast.memory.v1.Memory/Search";
+
+    fn signer() -> Signer {
+        let secret = "0123456789abcdef".into();
+        Signer::new(&config::Mesh { secret, ..config::Mesh::default() }).unwrap()
+    }
 
     /// Caller that the service behind the layer sees, if any.
     async fn ask(header: (&str, &str)) -> Result<Option<Caller>, Status> {
@@ -107,7 +127,7 @@ mod tests {
             }
             Ok::<_, std::convert::Infallible>(answer)
         });
-        let layer = MeshAuthLayer::new(Signer::new(&SECRET.into()).unwrap());
+        let layer = MeshAuthLayer::new(signer(), "memory-service", &["gateway"]);
         let request = Request::builder().uri(SEARCH).header(header.0, header.1).body(()).unwrap();
 
         let answer = layer.layer(behind).oneshot(request).await.unwrap();
@@ -136,11 +156,14 @@ mod tests {
     async fn a_service_is_believed_by_its_signed_context() {
         let tenant = TenantId::generate();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-        let context = Signer::new(&SECRET.into()).unwrap().sign(tenant, "scheduler", now);
+        let target = CallTarget { audience: "memory-service", method: SEARCH };
+        let sign = |service| signer().sign(tenant, service, target, now);
 
-        let caller = ask((CONTEXT_HEADER, &context)).await.unwrap().unwrap();
+        let caller = ask((CONTEXT_HEADER, &sign("gateway"))).await.unwrap().unwrap();
+        let refused = ask((CONTEXT_HEADER, &sign("scheduler"))).await.unwrap_err();
 
-        assert_eq!((caller.tenant, caller.name.as_str()), (tenant, "scheduler"));
+        assert_eq!((caller.tenant, caller.name.as_str()), (tenant, "gateway"));
         assert_eq!(caller.scopes, Scopes::EMPTY.with(Scope::Service));
+        assert_eq!(refused.code(), Code::PermissionDenied);
     }
 }

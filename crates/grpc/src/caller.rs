@@ -55,6 +55,8 @@ pub enum Scope {
     Chat,
     /// Read the tenant's settings and conversations.
     Read,
+    /// Decide whether a tool call that waits for an approval is made.
+    Approve,
     /// Change agents, keys, channels and the tenant's other settings.
     Admin,
     /// Create and change tenants, as an operator.
@@ -66,8 +68,15 @@ pub enum Scope {
 }
 
 impl Scope {
-    pub const ALL: [Self; 6] =
-        [Self::Chat, Self::Read, Self::Admin, Self::Platform, Self::Service, Self::Node];
+    pub const ALL: [Self; 7] = [
+        Self::Chat,
+        Self::Read,
+        Self::Approve,
+        Self::Admin,
+        Self::Platform,
+        Self::Service,
+        Self::Node,
+    ];
 
     /// Textual form, as stored with a key.
     #[must_use]
@@ -75,6 +84,7 @@ impl Scope {
         match self {
             Self::Chat => "chat",
             Self::Read => "read",
+            Self::Approve => "approve",
             Self::Admin => "admin",
             Self::Platform => "platform",
             Self::Service => "service",
@@ -89,7 +99,7 @@ impl Scope {
 
 /// Error for a word that names no scope.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no scope: there are `chat`, `read`, `admin`, `platform`")]
+#[error("`{0}` is no scope: there are `chat`, `read`, `approve`, `admin`, `platform`")]
 pub struct InvalidScope(String);
 
 impl FromStr for Scope {

@@ -1,14 +1,19 @@
 //! Clients of other services: channels and signed requests.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{
+    task::{Context, Poll},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use holdfast_types::TenantId;
 use tonic::{
     Request,
+    body::Body,
     transport::{Channel, Endpoint},
 };
+use tower::Service;
 
-use crate::{CONTEXT_HEADER, Signer, trace};
+use crate::{CONTEXT_HEADER, CallTarget, Signer, trace};
 
 /// Error for a URL that is not the address of a service.
 #[derive(Debug, thiserror::Error)]
@@ -41,7 +46,11 @@ pub fn channel(url: &str, timeout: Duration) -> Result<Channel, InvalidUrl> {
         .connect_lazy())
 }
 
-/// Builder of requests to other services, each signed for a tenant.
+/// Tenant of a request; in the request's extensions until it is signed.
+#[derive(Debug, Clone, Copy)]
+struct CallTenant(TenantId);
+
+/// Builder of requests to other services, each for a tenant.
 #[derive(Debug, Clone)]
 pub struct Mesh {
     signer: Signer,
@@ -55,37 +64,99 @@ impl Mesh {
         Self { signer, service }
     }
 
-    /// Request for a tenant, with the signed context, the current trace and a timeout.
+    /// Connects lazily to the service `audience` at `url`; see [`channel`].
+    ///
+    /// # Errors
+    ///
+    /// If `url` cannot be parsed.
+    pub fn connect(
+        &self,
+        url: &str,
+        audience: &'static str,
+        timeout: Duration,
+    ) -> Result<SignedChannel, InvalidUrl> {
+        Ok(SignedChannel { channel: channel(url, timeout)?, mesh: self.clone(), audience })
+    }
+
+    /// Request for a tenant, with the current trace and a timeout. A [`SignedChannel`] signs it.
     #[must_use]
     pub fn request<T>(&self, tenant: TenantId, message: T, timeout: Duration) -> Request<T> {
         let mut request = Request::new(message);
         request.set_timeout(timeout);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        if let Ok(context) = self.signer.sign(tenant, self.service, now).parse() {
-            request.metadata_mut().insert(CONTEXT_HEADER, context);
-        }
+        request.extensions_mut().insert(CallTenant(tenant));
         trace::inject(request.metadata_mut());
         request
     }
 }
 
+/// Connection to a service that signs each request of [`Mesh::request`] as it is sent: only then the
+/// method is known, and a repeated request gets a context of its own.
+#[derive(Debug, Clone)]
+pub struct SignedChannel {
+    channel: Channel,
+    mesh: Mesh,
+    audience: &'static str,
+}
+
+impl SignedChannel {
+    fn sign<B>(&self, request: &mut http::Request<B>) {
+        let Some(CallTenant(tenant)) = request.extensions_mut().remove() else { return };
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let target = CallTarget { audience: self.audience, method: request.uri().path() };
+        let context = self.mesh.signer.sign(tenant, self.mesh.service, target, now);
+        if let Ok(context) = context.parse() {
+            request.headers_mut().insert(CONTEXT_HEADER, context);
+        }
+    }
+}
+
+impl Service<http::Request<Body>> for SignedChannel {
+    type Response = <Channel as Service<http::Request<Body>>>::Response;
+    type Error = <Channel as Service<http::Request<Body>>>::Error;
+    type Future = <Channel as Service<http::Request<Body>>>::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Service::poll_ready(&mut self.channel, cx)
+    }
+
+    fn call(&mut self, mut request: http::Request<Body>) -> Self::Future {
+        self.sign(&mut request);
+        self.channel.call(request)
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use holdfast_kit::config;
+
     use super::*;
 
-    #[test]
-    fn a_request_says_in_whose_name_it_is_made() {
-        let (signer, tenant) =
-            (Signer::new(&"0123456789abcdef".into()).unwrap(), TenantId::generate());
+    #[tokio::test]
+    async fn a_request_says_in_whose_name_it_is_made_and_is_signed_as_it_is_sent() {
+        let secret = "0123456789abcdef".into();
+        let mesh = config::Mesh { secret, ..config::Mesh::default() };
+        let (signer, tenant) = (Signer::new(&mesh).unwrap(), TenantId::generate());
+        let target =
+            CallTarget { audience: "memory-service", method: "/holdfast.memory.v1.Memory/Search" };
 
         let mesh = Mesh::new(signer.clone(), "scheduler");
         let request = mesh.request(tenant, (), Duration::from_secs(5));
-
         let timeout = crate::deadline::caller_timeout(request.metadata());
+        let channel =
+            mesh.connect("http://127.0.0.1:1", target.audience, Duration::from_secs(5)).unwrap();
+        let sent = || {
+            let mut sent = http::Request::post(target.method).body(()).unwrap();
+            *sent.extensions_mut() = request.extensions().clone();
+            channel.sign(&mut sent);
+            sent.headers()[CONTEXT_HEADER].to_str().unwrap().to_owned()
+        };
+
         assert_eq!(timeout, Some(Duration::from_secs(5)));
-        let context = request.metadata().get(CONTEXT_HEADER).unwrap().to_str().unwrap();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-        assert_eq!(signer.verify(context, now), Ok((tenant, "scheduler".to_owned())));
+        for context in [sent(), sent()] {
+            let read = signer.verify(&context, target, now);
+            assert_eq!(read, Ok((tenant, "scheduler".to_owned())));
+        }
     }
 
     #[tokio::test]

@@ -4,8 +4,9 @@
 //! | item | purpose |
 //! |---|---|
 //! | [`Caller`], [`caller`](fn@caller) | the verified caller of a request and its scopes |
-//! | [`MeshAuthLayer`] | accepts calls of the mesh's services, and refuses others |
-//! | [`Signer`], [`Mesh`] | signed calls between services, for a tenant |
+//! | [`MeshAuthLayer`] | accepts calls of some of the mesh's services, and refuses others |
+//! | [`Signer`], [`Mesh`], [`SignedChannel`] | signed calls between services, for a tenant |
+//! | [`NodeCommandSigner`], [`NodeIdentity`] | signed commands to people's machines |
 //! | `memory` | the client of the memory service |
 //! | [`status`](fn@status), [`kind`] | conversion between errors and gRPC status |
 //! | [`channel`] | a connection to another service |
@@ -19,13 +20,18 @@ mod context;
 pub mod deadline;
 mod health;
 mod memory;
+mod node_commands;
+mod seen_calls;
 mod status;
 pub mod trace;
 
 pub use auth::{MeshAuthLayer, MeshAuthService};
 pub use caller::{Caller, InvalidScope, Scope, Scopes, caller};
-pub use client::{InvalidUrl, Mesh, channel};
-pub use context::{CONTEXT_HEADER, InvalidContext, Signer, WeakSecret};
+pub use client::{InvalidUrl, Mesh, SignedChannel, channel};
+pub use context::{CONTEXT_HEADER, CallTarget, InvalidContext, InvalidMeshKey, Signer};
 pub use health::health_service;
 pub use memory::{MemoryCallError, MemoryClient};
+pub use node_commands::{
+    InvalidNodeCommand, NodeCommandSigner, NodeIdentity, node_public_key, now_ms,
+};
 pub use status::{RETRY_AFTER, code, kind, retry_after, status, with_retry_after};

@@ -7,9 +7,9 @@ use std::{error::Error as _, time::Duration};
 
 use holdfast_proto::memory::v1 as pb;
 use holdfast_types::{Fault, Kind, TenantId};
-use tonic::{Status, transport::Channel};
+use tonic::Status;
 
-use crate::{InvalidUrl, Mesh, channel, kind, retry_after};
+use crate::{InvalidUrl, Mesh, SignedChannel, kind, retry_after};
 
 /// Timeout of one call. A search takes milliseconds, a large document some seconds.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -49,8 +49,8 @@ impl From<Status> for MemoryCallError {
 /// Client of the memory service. Clones share the connection.
 #[derive(Debug, Clone)]
 pub struct MemoryClient {
-    memory: pb::memory_client::MemoryClient<Channel>,
-    knowledge: pb::knowledge_client::KnowledgeClient<Channel>,
+    memory: pb::memory_client::MemoryClient<SignedChannel>,
+    knowledge: pb::knowledge_client::KnowledgeClient<SignedChannel>,
     mesh: Mesh,
 }
 
@@ -61,7 +61,7 @@ impl MemoryClient {
     ///
     /// If `url` cannot be parsed.
     pub fn new(url: &str, mesh: Mesh) -> Result<Self, InvalidUrl> {
-        let channel = channel(url, CALL_TIMEOUT)?;
+        let channel = mesh.connect(url, "memory-service", CALL_TIMEOUT)?;
         Ok(Self {
             memory: pb::memory_client::MemoryClient::new(channel.clone())
                 .max_decoding_message_size(MAX_MESSAGE_BYTES)
@@ -150,12 +150,16 @@ calls! {
 
 #[cfg(test)]
 mod tests {
+    use holdfast_kit::config;
+
     use super::*;
     use crate::Signer;
 
     #[tokio::test]
     async fn a_service_that_is_away_is_said_to_be_away() {
-        let mesh = Mesh::new(Signer::new(&"0123456789abcdef".into()).unwrap(), "gateway");
+        let secret = "0123456789abcdef".into();
+        let signer = Signer::new(&config::Mesh { secret, ..config::Mesh::default() }).unwrap();
+        let mesh = Mesh::new(signer, "gateway");
         let memory = MemoryClient::new("http://127.0.0.1:1", mesh).unwrap();
 
         let refused =

@@ -5,15 +5,15 @@
 use std::{
     net::SocketAddr,
     sync::{Arc, Mutex},
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use axum::{Router, extract::Request, routing::post, serve::ListenerExt as _};
 use holdfast_grpc::{
-    CONTEXT_HEADER, Caller, Mesh, MeshAuthLayer, Signer, channel, health_service, kind, status,
+    CONTEXT_HEADER, CallTarget, Caller, Mesh, MeshAuthLayer, Signer, channel, health_service, kind, status,
     trace::TraceLayer,
 };
-use holdfast_kit::{Readiness, net, telemetry};
+use holdfast_kit::{Readiness, config, net, telemetry};
 use holdfast_types::{Fault, Kind, TenantId};
 use opentelemetry_sdk::{
     error::OTelSdkResult,
@@ -23,8 +23,11 @@ use tonic::{Code, service::Routes};
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 use tracing::{Instrument as _, info_span};
 
+const TARGET: CallTarget<'_> = CallTarget { audience: "test", method: "/test.Who/Am" };
+
 fn signer() -> Signer {
-    Signer::new(&"0123456789abcdef".into()).unwrap()
+    let secret = "0123456789abcdef".into();
+    Signer::new(&config::Mesh { secret, ..config::Mesh::default() }).unwrap()
 }
 
 async fn whoami(request: Request) -> String {
@@ -34,7 +37,7 @@ async fn whoami(request: Request) -> String {
 async fn serve(readiness: &Readiness) -> SocketAddr {
     let calls = Router::new()
         .route("/test.Who/Am", post(whoami))
-        .layer(MeshAuthLayer::new(signer()))
+        .layer(MeshAuthLayer::new(signer(), TARGET.audience, &["scheduler"]))
         .layer(TraceLayer);
     let health = Routes::new(health_service(readiness)).into_axum_router().reset_fallback();
     let router = health.merge(calls);
@@ -89,7 +92,8 @@ async fn a_call_carries_its_tenant_and_its_trace_and_health_is_open() {
     let tenant = TenantId::generate();
     let call = async {
         let request = Mesh::new(signer(), "scheduler").request(tenant, (), Duration::from_secs(5));
-        let context = request.metadata().get(CONTEXT_HEADER).unwrap().to_str().unwrap().to_owned();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let context = signer().sign(tenant, "scheduler", TARGET, now);
         let trace = request.metadata().get("traceparent").unwrap().to_str().unwrap().to_owned();
         (context, trace)
     };

@@ -399,11 +399,31 @@ mod tests {
             let refused = PgConnection::connect(&without(url)).await.unwrap_err();
             assert!(refused.to_string().contains("password"), "{refused}");
         }
+        // The services' password is not the password of the schema's owner.
+        let as_owner = started.app_url.replace("://holdfast:", "://postgres:");
+        let refused = PgConnection::connect(&as_owner).await.unwrap_err();
+        assert!(refused.to_string().contains("password"), "{refused}");
         assert!(async_nats::connect(without(&started.nats_url)).await.is_err());
         let redis = redis::Client::open(without(&started.redis_url)).unwrap();
         let mut connection = redis.get_multiplexed_async_connection().await.unwrap();
         let refused = redis::cmd("DBSIZE").query_async::<i64>(&mut connection).await.unwrap_err();
         assert_eq!(refused.code(), Some("NOAUTH"), "{refused}");
+    }
+
+    #[tokio::test]
+    async fn servers_whose_password_file_is_lost_get_another_password() {
+        let own = OwnBackends::start().await.unwrap();
+        let old = own.urls().clone();
+        std::fs::remove_file(own.dir.join("password")).unwrap();
+
+        let new = up(own.dir.clone(), &[]).await.unwrap();
+
+        assert_eq!(new.admin_url, old.admin_url);
+        assert!(PgConnection::connect(&old.app_url).await.is_err());
+        PgConnection::connect(&new.app_url).await.unwrap();
+        crate::nats::connect(&new.nats_url).await.unwrap();
+        let redis = redis::Client::open(new.redis_url).unwrap();
+        redis.get_multiplexed_async_connection().await.unwrap();
     }
 
     #[tokio::test]

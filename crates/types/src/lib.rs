@@ -60,7 +60,7 @@ pub use message::{
 pub use name::{AgentName, account_name};
 pub use node::{
     MAX_NODE_COMMAND_BYTES, MAX_NODE_OUTPUT_BYTES, NodeCommand, NodeCommandState, NodeReply,
-    NodeRequest, NodeRequestOutcome,
+    NodeRequest, NodeRequestOutcome, SignedCommand,
 };
 pub use queue::QueueMode;
 pub use session_key::{DmScope, GroupScope, InvalidSessionKey, SessionKey, SessionKind};

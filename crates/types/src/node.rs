@@ -45,6 +45,17 @@ pub struct NodeCommand {
     pub workdir: String,
     /// Time limit in seconds.
     pub timeout_s: u32,
+    /// Set when the command is sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signed: Option<SignedCommand>,
+}
+
+/// A command as its sender signed it; both fields are bytes in base64. The gateway passes them on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SignedCommand {
+    /// The command with the node and the tenant that it is for, as protobuf.
+    pub command: String,
+    pub signature: String,
 }
 
 /// Outcome of a request to a node.
@@ -132,8 +143,13 @@ mod tests {
 
     #[test]
     fn what_is_asked_and_answered_travels() {
-        let command =
-            NodeCommand { key: "k".into(), script: "ls".into(), workdir: "".into(), timeout_s: 9 };
+        let command = NodeCommand {
+            key: "k".into(),
+            script: "ls".into(),
+            workdir: "".into(),
+            timeout_s: 9,
+            signed: Some(SignedCommand { command: "Yw==".into(), signature: "cw==".into() }),
+        };
         let wish = NodeRequest::Run { command, wait_ms: 1 };
         let said = NodeReply::Ran(NodeCommandState {
             ended: Some("x".into()),

@@ -3,10 +3,11 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use holdfast_bus::{Bus, RunnerReport};
-use holdfast_directory::{Directory, Seal};
+use holdfast_directory::Directory;
 use holdfast_doors as doors;
-use holdfast_grpc::Signer;
+use holdfast_grpc::{NodeCommandSigner, Signer};
 use holdfast_kit::{Readiness, Tasks, net};
 use holdfast_llm::{Model, Models};
 use holdfast_lock::Locks;
@@ -93,8 +94,7 @@ impl App {
         config.runner.check()?;
         let listener = net::listen(config.runner.listen, "runner.listen").await?;
         let pools = Pools::lazy(&config.database, "runner")?;
-        let seal = Seal::new(&config.secrets.kek)?;
-        let directory = Directory::new(pools.clone(), seal, config.secrets.pepper.clone());
+        let directory = Directory::new(pools.clone(), &config.secrets)?;
         let bus = Bus::connect(&config.nats, "holdfast-runner").await?;
         let locks = Locks::connect_lazy(&config.redis)?;
         let sessions = Sessions::new(pools.clone()).with_lease(config.runner.lease);
@@ -149,7 +149,7 @@ impl App {
                 Arc::new(SessionConnections::new(directory.clone())),
                 &config.runner.web,
             )?
-            .with_nodes(Arc::new(SessionNodes::new(directory.clone(), bus.clone())))
+            .with_nodes(session_nodes(&config, &directory, &bus)?)
             .with_skills(
                 Arc::new(SessionSkills::new(library.clone())),
                 Arc::clone(library.finder()),
@@ -312,13 +312,29 @@ impl App {
     }
 }
 
+/// Access to nodes, with a signer of commands if there is a secret for it.
+fn session_nodes(
+    config: &Config,
+    directory: &Directory,
+    bus: &Bus,
+) -> anyhow::Result<Arc<SessionNodes>> {
+    let signer = NodeCommandSigner::new(&config.mesh).context("`[mesh]` cannot be used")?;
+    if let Some(signer) = &signer
+        && !config.mesh.node_key.expose_secret().is_empty()
+    {
+        let key = BASE64_STANDARD.encode(signer.public_key());
+        info!(key, "gateways need this as `mesh.node_public_key`");
+    }
+    Ok(Arc::new(SessionNodes::new(directory.clone(), bus.clone(), signer)))
+}
+
 /// Client of the memory service; `None` if no mesh secret is set.
 fn memory_client(config: &Config) -> anyhow::Result<Option<Arc<Memory>>> {
-    if config.mesh.secret.expose_secret().is_empty() {
+    if !config.mesh.has_keys() {
         warn!("`mesh.secret` is not set: agents remember nothing");
         return Ok(None);
     }
-    let signer = Signer::new(&config.mesh.secret).context("`mesh.secret` cannot be used")?;
+    let signer = Signer::new(&config.mesh).context("`[mesh]` cannot be used")?;
     let mesh = holdfast_grpc::Mesh::new(signer, "agent-runner");
     let client = holdfast_grpc::MemoryClient::new(&config.mesh.memory_url, mesh)
         .context("`mesh.memory_url` cannot be used")?;

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, sync::Arc};
 
 use anyhow::Context as _;
 use holdfast_bus::Bus;
-use holdfast_directory::{Directory, Seal};
+use holdfast_directory::Directory;
 use holdfast_doors as doors;
 use holdfast_grpc::{Mesh, Signer};
 use holdfast_kit::{Check, Readiness, Tasks, net};
@@ -56,14 +56,13 @@ impl App {
         let listener = net::listen(config.bridge.listen, "bridge.listen").await?;
         let clients = Clients::new(&config.egress)
             .context("cannot make an HTTP client: does this machine have root certificates?")?;
-        let signer = Signer::new(&config.mesh.secret).context("`mesh.secret` cannot be used")?;
+        let signer = Signer::new(&config.mesh).context("`[mesh]` cannot be used")?;
         let ingest = Ingest::new(&config.mesh.gateway_url, Mesh::new(signer, "channel-bridge"))
             .context("`mesh.gateway_url` cannot be used")?;
-        let seal = Seal::new(&config.secrets.kek).context("`secrets.kek` cannot be used")?;
         let pools = Pools::lazy(&config.database, "bridge")?;
         let bus = Bus::connect(&config.nats, "holdfast-bridge").await?;
         let locks = Locks::connect_lazy(&config.redis)?;
-        let directory = Directory::new(pools.clone(), seal, config.secrets.pepper.clone());
+        let directory = Directory::new(pools.clone(), &config.secrets)?;
         let means = AccountContext { config: config.bridge.clone(), clients, ingest, locks };
         Ok(Self { config, listener, pools, bus, directory, means })
     }

@@ -6,12 +6,12 @@
 
 use std::{error::Error as _, time::Duration};
 
-use holdfast_grpc::{InvalidUrl, Mesh, channel};
+use holdfast_grpc::{InvalidUrl, Mesh, SignedChannel};
 use holdfast_kit::Backoff;
 use holdfast_proto::gateway::v1::{AcceptRequest, AcceptResponse, ingest_client::IngestClient};
 use holdfast_types::{Kind, TenantId};
 use tokio::time::{Instant, sleep};
-use tonic::{Status, transport::Channel};
+use tonic::Status;
 use tracing::{error, warn};
 
 /// Timeout of one attempt.
@@ -79,7 +79,7 @@ impl From<Status> for AcceptError {
 /// Client of the gateway for inbound messages.
 #[derive(Debug, Clone)]
 pub struct Ingest {
-    client: IngestClient<Channel>,
+    client: IngestClient<SignedChannel>,
     mesh: Mesh,
 }
 
@@ -90,7 +90,8 @@ impl Ingest {
     ///
     /// If the URL is invalid.
     pub fn new(url: &str, mesh: Mesh) -> Result<Self, InvalidUrl> {
-        Ok(Self { client: IngestClient::new(channel(url, CALL_TIMEOUT)?), mesh })
+        let channel = mesh.connect(url, "gateway", CALL_TIMEOUT)?;
+        Ok(Self { client: IngestClient::new(channel), mesh })
     }
 
     /// Offers a message once.
@@ -235,7 +236,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_gateway_that_is_not_there_is_away() {
-        let signer = holdfast_grpc::Signer::new(&"0123456789abcdef".into()).unwrap();
+        let secret = "0123456789abcdef".into();
+        let mesh = holdfast_kit::config::Mesh { secret, ..holdfast_kit::config::Mesh::default() };
+        let signer = holdfast_grpc::Signer::new(&mesh).unwrap();
         let ingest = Ingest::new("http://127.0.0.1:1", Mesh::new(signer, "test")).unwrap();
 
         let patience = Duration::from_millis(300);

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, ensure};
 use holdfast_bus::Bus;
-use holdfast_directory::{Directory, Seal};
+use holdfast_directory::Directory;
 use holdfast_grpc::Signer;
 use holdfast_kit::{Check, Readiness, Tasks, net};
 use holdfast_lock::Locks;
@@ -71,8 +71,7 @@ impl App {
         let pools = Pools::lazy(&config.database, "gateway")?;
         let bus = Bus::connect(&config.nats, "holdfast-gateway").await?;
         let locks = Locks::connect_lazy(&config.redis)?;
-        let seal = Seal::new(&config.secrets.kek)?;
-        let directory = Directory::new(pools.clone(), seal, config.secrets.pepper.clone());
+        let directory = Directory::new(pools.clone(), &config.secrets)?;
         let signer = signer(&config)?;
         Ok(Self { config, http, grpc, pools, bus, locks, directory, signer })
     }
@@ -112,6 +111,7 @@ impl App {
             library: SkillLibrary::new(workspaces.clone(), Arc::new(Finder::new(registries))),
             workspaces,
             egress: config.egress.guard()?,
+            node_command_key: holdfast_grpc::node_public_key(&config.mesh)?.into(),
         };
         let doorman = Authenticator::new(directory.clone(), locks, signer, settings);
         let ingest = Ingest::new(directory, sessions.clone(), bus.clone(), settings.text_limit)
@@ -151,12 +151,11 @@ impl App {
 
 /// Signer that verifies calls from other services; `None` without a mesh secret.
 fn signer(config: &Config) -> anyhow::Result<Option<Signer>> {
-    if config.mesh.secret.expose_secret().is_empty() {
+    if !config.mesh.has_keys() {
         warn!("`mesh.secret` is not set: no bridge and no other service is let in");
         return Ok(None);
     }
-    let signer = Signer::new(&config.mesh.secret).context("`mesh.secret` cannot be used")?;
-    Ok(Some(signer.with_tolerance(config.mesh.clock_tolerance)))
+    Ok(Some(Signer::new(&config.mesh).context("`[mesh]` cannot be used")?))
 }
 
 /// Client of the memory service; `None` without a mesh secret to sign calls with.

@@ -16,7 +16,7 @@ use std::{
 };
 
 use holdfast_directory::{Directory, KeyPrincipal};
-use holdfast_grpc::{CONTEXT_HEADER, Caller, Scope, Scopes, Signer};
+use holdfast_grpc::{CONTEXT_HEADER, CallTarget, Caller, InvalidContext, Scope, Scopes, Signer};
 use holdfast_lock::{Limit, Locks, Verdict};
 use holdfast_types::TenantId;
 use http::{HeaderMap, header::AUTHORIZATION};
@@ -27,6 +27,9 @@ use crate::{
     calls::{CallLimiter, OpenCall},
     config,
 };
+
+/// Service of the mesh that calls the gateway.
+const CALLING_SERVICE: &str = "channel-bridge";
 
 /// Authenticates callers and enforces their limits. Clones share the limits.
 #[derive(Debug, Clone)]
@@ -72,17 +75,26 @@ impl Authenticator {
         Ok((caller(known), call))
     }
 
-    /// As [`admit`](Self::admit), and also admits services of the mesh and nodes.
+    /// As [`admit`](Self::admit), and also admits nodes and the mesh's service for channels. `method`
+    /// is the path of the request.
     ///
     /// # Errors
     ///
     /// As [`admit`](Self::admit), or if the signed context is not valid.
-    pub async fn admit_any(&self, headers: &HeaderMap) -> Result<(Caller, OpenCall), Error> {
+    pub async fn admit_any(
+        &self,
+        headers: &HeaderMap,
+        method: &str,
+    ) -> Result<(Caller, OpenCall), Error> {
         match (&self.signer, headers.get(CONTEXT_HEADER)) {
             (Some(signer), Some(context)) => {
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 let context = context.to_str().unwrap_or_default();
-                let (tenant, name) = signer.verify(context, now.as_secs())?;
+                let target = CallTarget { audience: "gateway", method };
+                let (tenant, name) = signer.verify(context, target, now.as_secs())?;
+                if name != CALLING_SERVICE {
+                    return Err(InvalidContext::WrongService.into());
+                }
                 let scopes = Scopes::EMPTY.with(Scope::Service);
                 let call = self.calls.open(tenant)?;
                 Ok((Caller { tenant, key: None, scopes, name }, call))

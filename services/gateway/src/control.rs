@@ -28,7 +28,7 @@ mod skills;
 mod subagents;
 mod tenants;
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use holdfast_bus::Bus;
 use holdfast_directory::{Actor, Directory};
@@ -78,6 +78,8 @@ pub struct State {
     pub library: SkillLibrary,
     /// Checks the addresses of providers.
     pub egress: Guard,
+    /// Public key with which nodes verify commands; empty if the mesh has no secret.
+    pub node_command_key: Arc<[u8]>,
 }
 
 /// Adds the services to `routes`, each with its limit on a request's size.

@@ -53,7 +53,7 @@ pub async fn http(State(doorman): State<Authenticator>, request: Request, next: 
 pub async fn grpc(State(doorman): State<Authenticator>, request: Request, next: Next) -> Response {
     let span = span("grpc", &request);
     let response = async {
-        match doorman.admit_any(request.headers()).await {
+        match doorman.admit_any(request.headers(), request.uri().path()).await {
             // A node's stream has small messages and stays open.
             Ok((caller, call)) if caller.scopes.has(Scope::Node) => {
                 enter(request, next, caller, call).await

@@ -161,7 +161,8 @@ impl Error {
 impl Fault for Error {
     fn kind(&self) -> Kind {
         match self {
-            Self::NoKey | Self::MalformedKey | Self::Context(_) => Kind::Unauthenticated,
+            Self::NoKey | Self::MalformedKey => Kind::Unauthenticated,
+            Self::Context(error) => error.kind(),
             Self::Scope { .. } | Self::Subagent | Self::DecisionOverMcp => Kind::Forbidden,
             Self::RateLimited { .. } | Self::TooManyCalls { .. } => Kind::Exhausted,
             Self::Full

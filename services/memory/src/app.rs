@@ -48,8 +48,7 @@ impl App {
         config.check()?;
         let memory = &config.memory;
         let listener = net::listen(memory.listen, "memory.listen").await?;
-        let signer = Signer::new(&config.mesh.secret).context("`mesh.secret` cannot be used")?;
-        let signer = signer.with_tolerance(config.mesh.clock_tolerance);
+        let signer = Signer::new(&config.mesh).context("`[mesh]` cannot be used")?;
         let pools = Pools::lazy(&config.database, "memory")?;
         let embedders = Embedders::load(&memory.embedding, memory.former.as_ref())
             .await

@@ -20,6 +20,10 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::{embedders::Embedders, find::Searcher, operations::MemoryService, space::Views};
 
+/// Services that may call this one. Both need the view of all of a tenant's content: for people who
+/// administer it, and for erasure.
+const CALLERS: [&str; 2] = ["gateway", "agent-runner"];
+
 /// Maximum message size in bytes: a document of 4 MiB and its metadata.
 const MAX_MESSAGE_BYTES: usize = 8 * 1024 * 1024;
 /// Maximum duration of a call. Callers send a shorter one.
@@ -47,7 +51,7 @@ pub fn router(door: GrpcServices, signer: Signer, readiness: &Readiness) -> Rout
                 Status::internal("internal error").into_http::<axum::body::Body>()
             }))
             .layer(DeadlineLayer::new(MAX_CALL_TIME))
-            .layer(MeshAuthLayer::new(signer))
+            .layer(MeshAuthLayer::new(signer, "memory-service", &CALLERS))
             .layer(TraceLayer);
     let health =
         Routes::new(holdfast_grpc::health_service(readiness)).into_axum_router().reset_fallback();

@@ -9,7 +9,8 @@ use crate::{Error, validation};
 /// Stands for all agents of a tenant.
 pub const ALL_AGENTS: Uuid = Uuid::nil();
 
-/// Agent and user in whose name a call is made; the calling service vouches for them.
+/// Agent and user in whose name a call is made; the calling service vouches for
+/// them, and only gateway and agent-runner can call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Viewer {
     /// The agent, or [`ALL_AGENTS`] for none in particular.

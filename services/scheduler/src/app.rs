@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::Context as _;
 use holdfast_bus::Bus;
-use holdfast_directory::{Directory, Seal};
+use holdfast_directory::Directory;
 use holdfast_doors as doors;
 use holdfast_kit::{Check, Readiness, Tasks, net};
 use holdfast_lock::Locks;
@@ -49,10 +49,9 @@ impl App {
     pub async fn connect(config: Config) -> anyhow::Result<Self> {
         config.check()?;
         let listener = net::listen(config.scheduler.listen, "scheduler.listen").await?;
-        let seal = Seal::new(&config.secrets.kek).context("`secrets.kek` cannot be used")?;
         let pools = Pools::lazy(&config.database, "scheduler")?;
         let bus = Bus::connect(&config.nats, "holdfast-scheduler").await?;
-        let directory = Directory::new(pools.clone(), seal, config.secrets.pepper.clone());
+        let directory = Directory::without_secrets(pools.clone());
         let ctx = Ctx {
             jobs: Jobs::new(pools.clone(), Arc::new(Calendar::default()))
                 .with_handover(config.scheduler.handover),

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use anyhow::ensure;
-use holdfast_kit::{config::Secrets, telemetry};
+use holdfast_kit::telemetry;
 use serde::{Deserialize, Serialize};
 
 /// All settings that the scheduler reads: its own table, and the shared tables.
@@ -16,8 +16,6 @@ pub struct Config {
     pub redis: holdfast_lock::Config,
     pub nats: holdfast_bus::Config,
     pub telemetry: telemetry::Config,
-    /// Keys that encrypt and hash secrets.
-    pub secrets: Secrets,
 }
 
 /// Settings of the claim loop: the table `[scheduler]`.

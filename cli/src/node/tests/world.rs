@@ -6,8 +6,9 @@ use agent_runner::{RunnerConfig, ScratchConfig};
 use anyhow::Context as _;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use holdfast_bus::Bus;
-use holdfast_directory::{Actor, Agent, Directory, NewNode, NewProvider, Node, ProviderKind, Seal};
-use holdfast_kit::config::Secrets;
+use holdfast_directory::{Actor, Agent, Directory, NewNode, NewProvider, Node, ProviderKind};
+use holdfast_grpc::NodeCommandSigner;
+use holdfast_kit::config::{Mesh, Secrets};
 use holdfast_pg::Pools;
 use holdfast_sandbox::Sandbox;
 use holdfast_session::{Acceptance, Approval, ApprovalFilter, NewMessage, Sessions};
@@ -21,7 +22,10 @@ use tempfile::TempDir;
 use tokio::{task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::super::{IsolationMode, allow::CommandAllowList, config, host::Host, link::Link};
+use super::super::{
+    IsolationMode, allow::CommandAllowList, command_key::CommandKeyFile, config, host::Host,
+    link::Link,
+};
 use crate::error::Error;
 
 /// Longer than any operation here should take.
@@ -68,7 +72,7 @@ impl World {
         let (nats, redis) = (nats::Namespace::create().await?, redis::Namespace::create().await?);
         let model = FakeModel::start().await?;
         let pools = Pools::lazy(&of_database(&database), "test")?;
-        let directory = Directory::new(pools.clone(), Seal::new(&kek())?, "pepper".into());
+        let directory = Directory::new(pools.clone(), &secrets())?;
         let (tenant, _) = directory.tenants().create(Actor::Operator, "acme").await?;
         let agent = directory.agents().default_agent(tenant.id).await?;
         let provider = NewProvider {
@@ -106,6 +110,7 @@ impl World {
             nats: of_nats(&self.nats),
             redis: of_redis(&self.redis),
             secrets: secrets(),
+            mesh: mesh_of_gateways()?,
             ..gateway::Config::default()
         };
         config.gateway.http = ([127, 0, 0, 1], 0).into();
@@ -123,6 +128,7 @@ impl World {
             nats: of_nats(&self.nats),
             redis: of_redis(&self.redis),
             secrets: secrets(),
+            mesh: mesh_of_runners(),
             runner: RunnerConfig {
                 listen: ([127, 0, 0, 1], 0).into(),
                 lease: Duration::from_secs(2),
@@ -359,7 +365,8 @@ async fn host(folder: &TempDir, patterns: &[String]) -> anyhow::Result<Arc<Host>
     let all = patterns == ["--all"];
     let allow = CommandAllowList::new(if all { &[] } else { patterns }, all)?;
     let sandbox: Arc<dyn Sandbox> = holdfast_sandbox::open(&config(IsolationMode::None)).await?;
-    Ok(Arc::new(Host::new(sandbox, folder.path().canonicalize()?, allow)))
+    let key_file = CommandKeyFile::new(folder.path().join("key"));
+    Ok(Arc::new(Host::new(sandbox, folder.path().canonicalize()?, allow, key_file)))
 }
 
 fn of_database(database: &Database) -> holdfast_pg::Config {
@@ -382,8 +389,18 @@ fn of_redis(redis: &redis::Namespace) -> holdfast_lock::Config {
     }
 }
 
+/// Settings of the runners, which alone can sign commands.
+pub fn mesh_of_runners() -> Mesh {
+    Mesh { node_key: "the secret of the runners alone".into(), ..Mesh::default() }
+}
+
+fn mesh_of_gateways() -> anyhow::Result<Mesh> {
+    let signer = NodeCommandSigner::new(&mesh_of_runners())?.context("no secret")?;
+    Ok(Mesh { node_public_key: STANDARD.encode(signer.public_key()), ..Mesh::default() })
+}
+
 fn secrets() -> Secrets {
-    Secrets { kek: kek(), pepper: "pepper".into() }
+    Secrets { kek: kek(), pepper: "pepper of the tests".into(), ..Secrets::default() }
 }
 
 fn kek() -> SecretString {

@@ -4,5 +4,6 @@
 
 mod core;
 mod events;
+mod login;
 mod outage;
 mod world;

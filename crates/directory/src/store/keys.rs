@@ -86,12 +86,44 @@ pub(crate) async fn all(tx: &mut TenantTx) -> sqlx::Result<Vec<Key>> {
     Ok(rows.into_iter().map(Row::read).collect())
 }
 
+pub(crate) async fn one(tx: &mut TenantTx, id: KeyId) -> sqlx::Result<Option<Key>> {
+    const SQL: &str = "select key_id, name, scopes, created_at, expires_at, revoked_at \
+                       from control.keys where tenant_id = $1 and key_id = $2";
+    let tenant = tx.tenant().as_uuid();
+    let row: Option<Row> = holdfast_pg::query_as(SQL)
+        .bind(tenant)
+        .bind(id.as_uuid())
+        .fetch_optional(tx.conn())
+        .await?;
+    Ok(row.map(Row::read))
+}
+
 /// Returns the number of keys that can still be used.
 pub(crate) async fn count(tx: &mut TenantTx) -> sqlx::Result<i64> {
     const SQL: &str = "select count(*) from control.keys where tenant_id = $1 \
                        and revoked_at is null and (expires_at is null or expires_at > now())";
     let tenant = tx.tenant().as_uuid();
     holdfast_pg::query_scalar(SQL).bind(tenant).fetch_one(tx.conn()).await
+}
+
+/// Replaces the digest of a key's secret, if it still is `old`.
+pub(crate) async fn replace_digest(
+    tx: &mut TenantTx,
+    id: KeyId,
+    old: &[u8],
+    new: &[u8],
+) -> sqlx::Result<()> {
+    const SQL: &str = "update control.keys set digest = $4 \
+                       where tenant_id = $1 and key_id = $2 and digest = $3";
+    let tenant = tx.tenant().as_uuid();
+    holdfast_pg::query(SQL)
+        .bind(tenant)
+        .bind(id.as_uuid())
+        .bind(old)
+        .bind(new)
+        .execute(tx.conn())
+        .await?;
+    Ok(())
 }
 
 /// Returns whether the key existed; a revoked key keeps its time of revocation.

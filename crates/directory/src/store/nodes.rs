@@ -115,6 +115,26 @@ pub(crate) async fn get(
     row.map(Row::read).transpose()
 }
 
+/// Replaces the digest of a node's token, if it still is `old`.
+pub(crate) async fn replace_digest(
+    tx: &mut TenantTx,
+    id: NodeId,
+    old: &[u8],
+    new: &[u8],
+) -> sqlx::Result<()> {
+    const SQL: &str = "update control.nodes set digest = $4 \
+                       where tenant_id = $1 and node_id = $2 and digest = $3";
+    let tenant = tx.tenant().as_uuid();
+    holdfast_pg::query(SQL)
+        .bind(tenant)
+        .bind(id.as_uuid())
+        .bind(old)
+        .bind(new)
+        .execute(tx.conn())
+        .await?;
+    Ok(())
+}
+
 /// Returns the number of nodes that are not revoked.
 pub(crate) async fn count(tx: &mut TenantTx) -> sqlx::Result<i64> {
     const SQL: &str =

@@ -63,6 +63,30 @@ pub(crate) async fn data_key(tx: &mut TenantTx) -> sqlx::Result<Option<Vec<u8>>>
     holdfast_pg::query_scalar(SQL).bind(tenant).fetch_optional(tx.conn()).await
 }
 
+/// Replaces the sealed data key.
+pub(crate) async fn set_data_key(tx: &mut TenantTx, data_key: &[u8]) -> sqlx::Result<()> {
+    const SQL: &str = "update control.tenants set data_key = $2 where tenant_id = $1";
+    let tenant = tx.tenant().as_uuid();
+    holdfast_pg::query(SQL).bind(tenant).bind(data_key).execute(tx.conn()).await?;
+    Ok(())
+}
+
+/// Returns up to `limit` tenants in the order of their ids, after this one.
+pub(crate) async fn ids_after(
+    tx: &mut SystemTx,
+    after: Option<TenantId>,
+    limit: u16,
+) -> sqlx::Result<Vec<TenantId>> {
+    const SQL: &str = "select tenant_id from control.tenants where $1::uuid is null or tenant_id > $1 \
+                       order by tenant_id limit $2";
+    let ids: Vec<Uuid> = holdfast_pg::query_scalar(SQL)
+        .bind(after.map(TenantId::as_uuid))
+        .bind(i64::from(limit))
+        .fetch_all(tx.conn())
+        .await?;
+    Ok(ids.into_iter().map(TenantId::from).collect())
+}
+
 pub(crate) async fn get(tx: &mut TenantTx) -> Result<Option<Tenant>, Error> {
     const SQL: &str = "select tenant_id, name, state, rate, product, created_at, \
                               deleting_at is not null as is_deleting \

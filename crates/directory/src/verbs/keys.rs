@@ -6,11 +6,14 @@ use holdfast_pg::TenantTx;
 use holdfast_types::{KeyId, TenantId};
 use jiff::{SignedDuration, Timestamp};
 use secrecy::SecretString;
-use subtle::ConstantTimeEq as _;
+use tracing::debug;
 
 use super::check_limit;
 use crate::{
-    Actor, Directory, Error, Key, KeyPrincipal, NewKey, TenantState, key::CachedKey, store, token,
+    Actor, Directory, Error, Key, KeyPrincipal, NewKey, TenantState,
+    key::CachedKey,
+    store,
+    token::{self, DigestPepper, Peppers},
 };
 
 /// Maximum number of usable keys of a tenant.
@@ -45,17 +48,30 @@ impl Keys<'_> {
                 self.look_up(id).await?
             }
         };
-        let digest = token::digest(&self.0.pepper, &secret);
-        if !bool::from(digest.as_slice().ct_eq(&known.digest)) {
-            return Err(Error::UnknownKey);
-        }
+        let pepper = self.0.peppers.pepper_of(&known.digest, &secret)?.ok_or(Error::UnknownKey)?;
         if !known.live {
             return Err(Error::KeyNotActive);
         }
         if !known.active {
             return Err(Error::TenantSuspended);
         }
+        if pepper == DigestPepper::Previous
+            && let Err(error) = self.rehash(&known, &secret).await
+        {
+            // The key is valid, and the next use tries again.
+            debug!(error = &error as &dyn std::error::Error, "a key was not hashed again");
+        }
         Ok(known.who)
+    }
+
+    /// Replaces a digest of the previous pepper.
+    async fn rehash(self, known: &CachedKey, secret: &token::Secret) -> Result<(), Error> {
+        let digest = self.0.peppers.digest(secret)?;
+        let mut tx = self.0.pools.tenant(known.who.tenant).await?;
+        store::keys::replace_digest(&mut tx, known.who.key, &known.digest, &digest).await?;
+        tx.commit().await?;
+        self.0.keys.forget(&known.who.key);
+        Ok(())
     }
 
     async fn look_up(self, id: KeyId) -> Result<CachedKey, Error> {
@@ -97,7 +113,7 @@ impl Keys<'_> {
         let new = new.check()?;
         let mut tx = self.0.begin_change(tenant).await?;
         check_limit("usable keys", store::keys::count(&mut tx).await?, MAX_USABLE_KEYS)?;
-        let (key, secret) = insert(&mut tx, &self.0.pepper, &new).await?;
+        let (key, secret) = insert(&mut tx, &self.0.peppers, &new).await?;
         store::audit::record(&mut tx, actor, "key.create", key.id).await?;
         tx.commit().await?;
         Ok((key, secret))
@@ -109,6 +125,18 @@ impl Keys<'_> {
         let keys = store::keys::all(&mut tx).await?;
         tx.commit().await?;
         Ok(keys)
+    }
+
+    /// Returns a key, which may be revoked or expired.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] if the tenant has no such key.
+    pub async fn get(self, tenant: TenantId, id: KeyId) -> Result<Key, Error> {
+        let mut tx = self.0.pools.tenant(tenant).await?;
+        let key = store::keys::one(&mut tx, id).await?;
+        tx.commit().await?;
+        key.ok_or_else(|| Error::not_found("key", id))
     }
 
     /// Revokes a key: in this process at once, in others within 5 s.
@@ -131,11 +159,11 @@ impl Keys<'_> {
 /// Stores a new key, and returns it with its text form.
 pub(super) async fn insert(
     tx: &mut TenantTx,
-    pepper: &SecretString,
+    peppers: &Peppers,
     new: &NewKey,
 ) -> Result<(Key, SecretString), Error> {
     let id = KeyId::generate();
-    let secret = token::generate(pepper, id.as_uuid());
+    let (secret, digest) = peppers.generate(id.as_uuid())?;
     let expires_at = match new.lifetime {
         Some(life) => {
             let life = SignedDuration::try_from(life);
@@ -144,7 +172,6 @@ pub(super) async fn insert(
         }
         None => None,
     };
-    let digest = token::digest(pepper, &secret);
     let key = store::keys::insert(tx, id, &digest, new, expires_at).await?;
     Ok((key, token::write(id, &secret)))
 }

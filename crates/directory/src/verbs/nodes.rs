@@ -4,12 +4,15 @@ use std::time::Instant;
 
 use holdfast_types::{NodeId, TenantId};
 use secrecy::SecretString;
-use subtle::ConstantTimeEq as _;
+use tracing::debug;
 
 use super::check_limit;
 use crate::{
     Actor, AuthenticatedNode, Directory, Error, NewNode, Node, NodeConnection, NodeReport,
-    TenantState, node::CachedNode, store, token,
+    TenantState,
+    node::CachedNode,
+    store,
+    token::{self, DigestPepper},
 };
 
 /// Maximum number of nodes of a tenant that are not revoked.
@@ -59,17 +62,30 @@ impl Nodes<'_> {
                 self.look_up(node).await?
             }
         };
-        let digest = token::digest(&self.0.pepper, &secret);
-        if !bool::from(digest.as_slice().ct_eq(&known.digest)) {
-            return Err(Error::UnknownKey);
-        }
+        let pepper = self.0.peppers.pepper_of(&known.digest, &secret)?.ok_or(Error::UnknownKey)?;
         if !known.live {
             return Err(Error::KeyNotActive);
         }
         if !known.active {
             return Err(Error::TenantSuspended);
         }
+        if pepper == DigestPepper::Previous
+            && let Err(error) = self.rehash(&known, &secret).await
+        {
+            // The token is valid, and the next use tries again.
+            debug!(error = &error as &dyn std::error::Error, "a node's token was not hashed again");
+        }
         Ok(known.who)
+    }
+
+    /// Replaces a digest of the previous pepper.
+    async fn rehash(self, known: &CachedNode, secret: &token::Secret) -> Result<(), Error> {
+        let digest = self.0.peppers.digest(secret)?;
+        let mut tx = self.0.pools.tenant(known.who.tenant).await?;
+        store::nodes::replace_digest(&mut tx, known.who.node, &known.digest, &digest).await?;
+        tx.commit().await?;
+        self.0.nodes.forget(&known.who.node);
+        Ok(())
     }
 
     async fn look_up(self, node: NodeId) -> Result<CachedNode, Error> {
@@ -115,8 +131,7 @@ impl Nodes<'_> {
             return Err(Error::taken("a node", new.name));
         }
         let id = NodeId::generate();
-        let secret = token::generate(&self.0.pepper, id.as_uuid());
-        let digest = token::digest(&self.0.pepper, &secret);
+        let (secret, digest) = self.0.peppers.generate(id.as_uuid())?;
         let node = store::nodes::insert(&mut tx, id, &digest, &new).await?;
         store::audit::record(&mut tx, actor, "node.create", node.id).await?;
         tx.commit().await?;

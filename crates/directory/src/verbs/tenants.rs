@@ -9,6 +9,9 @@ use crate::{
     tenant::check_name,
 };
 
+/// Tenants whose data keys are sealed anew between two reports of progress.
+const RESEAL_BATCH: u16 = 100;
+
 /// Tenants.
 #[derive(Debug, Clone, Copy)]
 pub struct Tenants<'d>(pub(super) &'d Directory);
@@ -30,7 +33,7 @@ impl Tenants<'_> {
     pub async fn create(self, actor: Actor, name: &str) -> Result<(Tenant, SecretString), Error> {
         check_name("tenant", name)?;
         let tenant = TenantId::generate();
-        let data_key = self.0.seal.new_data_key(tenant).await?;
+        let data_key = self.0.seal()?.new_data_key(tenant)?;
         let mut tx = self.0.pools.tenant(tenant).await?;
         store::tenants::insert(&mut tx, name, &data_key).await.map_err(|error| {
             if holdfast_pg::on_constraint("tenants_name_key", &error) {
@@ -45,7 +48,7 @@ impl Tenants<'_> {
             scopes: FIRST_KEY_SCOPES.map(str::to_owned).to_vec(),
             lifetime: None,
         };
-        let (_, secret) = keys::insert(&mut tx, &self.0.pepper, &first).await?;
+        let (_, secret) = keys::insert(&mut tx, &self.0.peppers, &first).await?;
         store::audit::record(&mut tx, actor, "tenant.create", tenant).await?;
         let made = store::tenants::get(&mut tx).await?;
         let made = made.ok_or_else(|| Error::not_found("tenant", tenant))?;
@@ -104,6 +107,36 @@ impl Tenants<'_> {
         let tenant = store::tenants::get(&mut tx).await?;
         tx.commit().await?;
         tenant.ok_or_else(missing)
+    }
+
+    /// Seals the data keys of the next tenants with the current key-encryption key, and returns the
+    /// last of them; `None` if there are no more. `resealed` counts those that were sealed with
+    /// another one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsealable`] if a data key was sealed with neither of the two keys.
+    pub async fn reseal_batch(
+        self,
+        after: Option<TenantId>,
+        resealed: &mut u64,
+    ) -> Result<Option<TenantId>, Error> {
+        let mut tx = self.0.pools.system().await?;
+        let batch = store::tenants::ids_after(&mut tx, after, RESEAL_BATCH).await?;
+        tx.commit().await?;
+        for &tenant in &batch {
+            let mut tx = self.0.pools.tenant(tenant).await?;
+            // A tenant may be deleted meanwhile.
+            if store::tenants::lock(&mut tx).await?
+                && let Some(sealed) = store::tenants::data_key(&mut tx).await?
+                && let Some(sealed) = self.0.seal()?.reseal(tenant, &sealed)?
+            {
+                store::tenants::set_data_key(&mut tx, &sealed).await?;
+                *resealed += 1;
+            }
+            tx.commit().await?;
+        }
+        Ok(batch.last().copied())
     }
 
     /// Changes a tenant. Keys of a suspended tenant are refused within 5 s.

@@ -129,6 +129,47 @@ async fn another_pepper_knows_no_key() {
 }
 
 #[tokio::test]
+async fn a_key_that_is_used_while_the_pepper_changes_outlives_the_old_one() {
+    let world = World::new().await;
+    let (_, used) = world.tenant("acme").await;
+    let (_, unused) = world.tenant("other").await;
+    let rotating = world.rotating();
+
+    let before = world.directory.keys().authenticate(&used).await.unwrap();
+    let during = rotating.keys().authenticate(&used).await.unwrap();
+    let again = rotating.keys().authenticate(&used).await.unwrap();
+    let after = world.rotated().keys().authenticate(&used).await.unwrap();
+
+    assert_eq!((&before, &before, &before), (&during, &again, &after));
+    let wrong = format!("{}{}", &used[..36], &unused[36..]);
+    assert!(matches!(rotating.keys().authenticate(&wrong).await, Err(Error::UnknownKey)));
+    assert!(matches!(
+        world.rotated().keys().authenticate(&unused).await,
+        Err(Error::UnknownKey)
+    ));
+}
+
+#[tokio::test]
+async fn keys_that_could_decide_before_there_was_a_scope_for_it_still_can() {
+    const MIGRATION: &str = include_str!("../../../../migrations/0064_approve_scope.sql");
+    let world = World::new().await;
+    let (tenant, _) = world.tenant("acme").await;
+    let keys = world.directory.keys();
+    let chats = keys.create(tenant.id, BY, key(&["chat", "read"])).await.unwrap().0.id;
+    let reads = keys.create(tenant.id, BY, key(&["read", "admin"])).await.unwrap().0.id;
+    assert!(!keys.get(tenant.id, chats).await.unwrap().may_approve());
+
+    for _ in 0..2 {
+        sqlx::raw_sql(MIGRATION).execute(&mut world.admin().await).await.unwrap();
+    }
+
+    let chats = keys.get(tenant.id, chats).await.unwrap();
+    assert_eq!((chats.may_approve(), chats.scopes), (true, vec!["chat".into(), "read".into(), "approve".into()]));
+    let reads = keys.get(tenant.id, reads).await.unwrap();
+    assert_eq!(reads.scopes, ["read", "admin"]);
+}
+
+#[tokio::test]
 async fn what_is_stored_of_a_key_is_not_its_secret() {
     let world = World::new().await;
     let (_, text) = world.tenant("acme").await;

@@ -21,6 +21,18 @@ async fn known(directory: &Directory, tenant: TenantId, name: &str) -> (Authenti
 }
 
 #[tokio::test]
+async fn a_node_that_connects_while_the_pepper_changes_outlives_the_old_one() {
+    let world = World::new().await;
+    let (tenant, _) = world.tenant("acme").await;
+    let (laptop, token) = known(&world.directory, tenant.id, "laptop").await;
+
+    let during = world.rotating().nodes().authenticate(&token).await.unwrap();
+    let after = world.rotated().nodes().authenticate(&token).await.unwrap();
+
+    assert_eq!((laptop.node, laptop.node), (during.node, after.node));
+}
+
+#[tokio::test]
 async fn a_token_is_of_its_node_until_it_is_revoked_and_no_part_of_it_is_stored() {
     let world = World::new().await;
     let (tenant, key) = world.tenant("acme").await;

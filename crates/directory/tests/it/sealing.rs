@@ -111,6 +111,31 @@ async fn another_key_encryption_key_opens_nothing() {
 }
 
 #[tokio::test]
+async fn secrets_open_before_during_and_after_a_change_of_the_key_encryption_key() {
+    let world = World::new().await;
+    let (tenant, _) = world.tenant("acme").await;
+    world.tenant("other").await;
+    let made = world.account(tenant.id, "bot", "1:a").await;
+    let (rotating, rotated) = (world.rotating(), world.rotated());
+    let secrets = async |directory: &Directory| {
+        directory.accounts().get(tenant.id, made.id).await.map(|open| open.secrets)
+    };
+    let unsealed = secrets(&world.directory).await.unwrap();
+    assert_eq!(secrets(&rotating).await.unwrap(), unsealed);
+    assert!(secrets(&rotated).await.is_err());
+
+    let mut resealed = 0;
+    let last = rotating.tenants().reseal_batch(None, &mut resealed).await.unwrap();
+    let end = rotating.tenants().reseal_batch(last, &mut resealed).await.unwrap();
+    rotating.tenants().reseal_batch(None, &mut resealed).await.unwrap();
+
+    assert_eq!((resealed, end), (2, None));
+    assert_eq!(secrets(&rotating).await.unwrap(), unsealed);
+    assert_eq!(secrets(&rotated).await.unwrap(), unsealed);
+    assert!(secrets(&world.directory).await.is_err());
+}
+
+#[tokio::test]
 async fn an_account_keeps_its_secrets_until_others_are_given() {
     let world = World::new().await;
     let (tenant, _) = world.tenant("acme").await;

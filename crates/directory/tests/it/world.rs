@@ -3,8 +3,9 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use holdfast_directory::{
     Account, Actor, Agent, Directory, NewAccount, NewAgent, NewKey, NewProvider, ProviderKind,
-    Seal, Tenant,
+    Tenant,
 };
+use holdfast_kit::config::Secrets;
 use holdfast_pg::{Config, Pools};
 use holdfast_testkit::Database;
 use holdfast_types::{AgentName, TenantId};
@@ -13,6 +14,9 @@ use serde_json::json;
 use sqlx::{Connection as _, PgConnection};
 
 pub const BY: Actor = Actor::Operator;
+
+const PEPPER: &str = "pepper of the tests";
+const ANOTHER_PEPPER: &str = "another pepper of the tests";
 
 pub struct World {
     pub directory: Directory,
@@ -30,28 +34,43 @@ impl World {
         .unwrap();
         let config = Config { url: database.url().into(), pool_size: 8, ..Config::default() };
         let pools = Pools::lazy(&config, "test").unwrap();
-        let directory = Self::over(&pools, 1, "pepper");
+        let directory = Self::over(&pools, &secrets(1, PEPPER));
         Self { directory, pools, database }
     }
 
     /// Creates another process's directory over the same database, with empty caches.
     pub fn again(&self) -> Directory {
-        Self::over(&self.pools, 1, "pepper")
+        Self::over(&self.pools, &secrets(1, PEPPER))
     }
 
     /// Creates a directory with another pepper.
     pub fn with_another_pepper(&self) -> Directory {
-        Self::over(&self.pools, 1, "other")
+        Self::over(&self.pools, &secrets(1, ANOTHER_PEPPER))
     }
 
     /// Creates a directory with another key-encryption key.
     pub fn with_another_kek(&self) -> Directory {
-        Self::over(&self.pools, 2, "pepper")
+        Self::over(&self.pools, &secrets(2, PEPPER))
     }
 
-    fn over(pools: &Pools, kek: u8, pepper: &str) -> Directory {
-        let seal = Seal::new(&STANDARD.encode([kek; 32]).into()).unwrap();
-        Directory::new(pools.clone(), seal, pepper.into())
+    /// Creates a directory during a rotation: with the secrets of [`with_another_pepper`] and
+    /// [`with_another_kek`] and those before them.
+    ///
+    /// [`with_another_pepper`]: Self::with_another_pepper
+    /// [`with_another_kek`]: Self::with_another_kek
+    pub fn rotating(&self) -> Directory {
+        let Secrets { kek, pepper, .. } = secrets(1, PEPPER);
+        let new = secrets(2, ANOTHER_PEPPER);
+        Self::over(&self.pools, &Secrets { previous_kek: kek, previous_pepper: pepper, ..new })
+    }
+
+    /// Creates a directory after that rotation.
+    pub fn rotated(&self) -> Directory {
+        Self::over(&self.pools, &secrets(2, ANOTHER_PEPPER))
+    }
+
+    fn over(pools: &Pools, secrets: &Secrets) -> Directory {
+        Directory::new(pools.clone(), secrets).unwrap()
     }
 
     /// Creates a tenant, and returns it with its first key.
@@ -84,6 +103,11 @@ impl World {
     pub async fn account(&self, tenant: TenantId, name: &str, token: &str) -> Account {
         self.directory.accounts().create(tenant, BY, account(name, token)).await.unwrap()
     }
+}
+
+fn secrets(kek: u8, pepper: &str) -> Secrets {
+    let kek = STANDARD.encode([kek; 32]).into();
+    Secrets { kek, pepper: pepper.into(), ..Secrets::default() }
 }
 
 pub fn agent(name: &str) -> NewAgent {

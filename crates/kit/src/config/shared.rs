@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
 
 use super::masked;
@@ -17,8 +17,31 @@ pub struct Mesh {
     #[serde(serialize_with = "masked")]
     pub secret: SecretString,
 
+    /// Secret before a rotation, or the next one before it is used: calls signed with it are
+    /// accepted too.
+    #[serde(serialize_with = "masked")]
+    pub previous_secret: SecretString,
+
+    /// Key of this service alone, instead of one that follows from `secret`: the services that it
+    /// calls need it in their `caller_keys`.
+    #[serde(serialize_with = "masked")]
+    pub key: SecretString,
+
+    /// Keys of the services that call this one, as `channel-bridge=…,agent-runner=…`. A service in
+    /// this list is accepted with its own key only.
+    #[serde(serialize_with = "masked")]
+    pub caller_keys: SecretString,
+
+    /// Secret of the key with which runners sign commands to nodes, instead of one that follows from
+    /// `secret`. For runners only.
+    #[serde(serialize_with = "masked")]
+    pub node_key: SecretString,
+
+    /// Public key to `node_key`, in base64, as a runner logs it at its start. For gateways.
+    pub node_public_key: String,
+
     /// Largest difference between the clocks of two services at which they accept each other's
-    /// calls. A call that somebody records can be repeated for as long.
+    /// calls. The called service remembers calls for twice as long and refuses them a second time.
     #[serde(with = "humantime_serde")]
     pub clock_tolerance: Duration,
 
@@ -37,15 +60,40 @@ pub struct Secrets {
     #[serde(serialize_with = "masked")]
     pub kek: SecretString,
 
-    /// Key for the hashes of API keys. A change makes all existing API keys invalid.
+    /// Key-encryption key before a rotation, or the next one before it is used: what is encrypted
+    /// with it can be read too.
+    #[serde(serialize_with = "masked")]
+    pub previous_kek: SecretString,
+
+    /// Key for the hashes of API keys and node tokens, at least 16 bytes. A change makes all of them
+    /// invalid that are not used while `previous_pepper` is the old one.
     #[serde(serialize_with = "masked")]
     pub pepper: SecretString,
+
+    /// Pepper before a rotation, or the next one before it is used. A key that is used is hashed
+    /// again with `pepper`.
+    #[serde(serialize_with = "masked")]
+    pub previous_pepper: SecretString,
+}
+
+impl Mesh {
+    /// Whether calls between services can be signed and verified.
+    #[must_use]
+    pub fn has_keys(&self) -> bool {
+        let keys = [&self.secret, &self.key, &self.caller_keys];
+        keys.into_iter().any(|key| !key.expose_secret().is_empty())
+    }
 }
 
 impl Default for Mesh {
     fn default() -> Self {
         Self {
             secret: "".into(),
+            previous_secret: "".into(),
+            key: "".into(),
+            caller_keys: "".into(),
+            node_key: "".into(),
+            node_public_key: String::new(),
             clock_tolerance: Duration::from_secs(300),
             gateway_url: "http://127.0.0.1:18790".to_owned(),
             memory_url: "http://127.0.0.1:18794".to_owned(),
@@ -67,13 +115,25 @@ mod tests {
     #[test]
     fn they_show_no_secret_and_what_is_unset() {
         let unset = print(&Config::default());
-        let secrets = Secrets { kek: "kek-of-the-day".into(), pepper: "pepper-of-the-day".into() };
-        let mesh = Mesh { secret: "secret-of-the-mesh".into(), ..Mesh::default() };
+        let secrets = Secrets {
+            kek: "kek-of-the-day".into(),
+            previous_kek: "kek-of-the-night".into(),
+            pepper: "pepper-of-the-day".into(),
+            previous_pepper: "pepper-of-the-night".into(),
+        };
+        let mesh = Mesh {
+            secret: "secret-of-the-mesh".into(),
+            previous_secret: "secret-of-the-past".into(),
+            key: "key-of-the-service".into(),
+            caller_keys: "a=key-of-the-caller".into(),
+            node_key: "key-of-the-runners".into(),
+            ..Mesh::default()
+        };
 
         let set = print(&Config { mesh, secrets });
 
         assert!(!set.contains("of-the-"), "{set}");
-        assert_eq!(set.matches("********").count(), 3, "{set}");
+        assert_eq!(set.matches("********").count(), 9, "{set}");
         assert!(!unset.contains('*') && unset.contains("http://127.0.0.1:18790"), "{unset}");
     }
 }

@@ -182,7 +182,7 @@ impl<N: Nodes> NodesTool<N> {
         let node = self.find(call, input.node.as_deref()).await?;
         let workdir = input.workdir.clone().unwrap_or_default();
         let (key, script) = (call.key.clone(), script.to_owned());
-        Ok((node, NodeCommand { key, script, workdir, timeout_s }))
+        Ok((node, NodeCommand { key, script, workdir, timeout_s, signed: None }))
     }
 }
 

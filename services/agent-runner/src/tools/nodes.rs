@@ -5,10 +5,15 @@
 
 use std::time::Duration;
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use holdfast_bus::Bus;
 use holdfast_directory::{Directory, Node};
+use holdfast_grpc::NodeCommandSigner;
+use holdfast_proto::gateway::v1 as pb;
 use holdfast_tools::{Call, NodeLine};
-use holdfast_types::{NodeId, NodeRequest, NodeRequestOutcome};
+use holdfast_types::{
+    NodeCommand, NodeId, NodeReply, NodeRequest, NodeRequestOutcome, SignedCommand,
+};
 
 use crate::tools::{connections, tool_context::ToolContext};
 
@@ -17,11 +22,36 @@ use crate::tools::{connections, tool_context::ToolContext};
 pub(crate) struct SessionNodes {
     directory: Directory,
     bus: Bus,
+    signer: Option<NodeCommandSigner>,
 }
 
 impl SessionNodes {
-    pub(crate) const fn new(directory: Directory, bus: Bus) -> Self {
-        Self { directory, bus }
+    /// Without a `signer` no command can be sent.
+    pub(crate) const fn new(
+        directory: Directory,
+        bus: Bus,
+        signer: Option<NodeCommandSigner>,
+    ) -> Self {
+        Self { directory, bus, signer }
+    }
+
+    /// Signs a command for this node and this call. What a person approved was checked before, and
+    /// is what the command consists of.
+    fn sign(&self, call: &Call, node: NodeId, command: &NodeCommand) -> Option<SignedCommand> {
+        let signed = self.signer.as_ref()?.sign(pb::NodeCommand {
+            tenant_id: call.tenant.to_string(),
+            node_id: node.to_string(),
+            key: command.key.clone(),
+            run_id: call.run.to_string(),
+            script: command.script.clone(),
+            workdir: command.workdir.clone(),
+            timeout_seconds: command.timeout_s,
+            ..pb::NodeCommand::default()
+        });
+        Some(SignedCommand {
+            command: BASE64_STANDARD.encode(signed.command),
+            signature: BASE64_STANDARD.encode(signed.signature),
+        })
     }
 }
 
@@ -46,7 +76,16 @@ impl holdfast_tools::Nodes for SessionNodes {
         wish: &NodeRequest,
         patience: Duration,
     ) -> NodeRequestOutcome {
-        self.bus.ask_node(call.tenant, node, wish, patience).await
+        let NodeRequest::Run { command, wait_ms } = wish else {
+            return self.bus.ask_node(call.tenant, node, wish, patience).await;
+        };
+        let Some(signed) = self.sign(call, node, command) else {
+            let why = "`mesh.secret` is not set, so commands cannot be signed: tell the operator";
+            return NodeRequestOutcome::Answered(NodeReply::Refused(why.to_owned()));
+        };
+        let command = NodeCommand { signed: Some(signed), ..command.clone() };
+        let wish = NodeRequest::Run { command, wait_ms: *wait_ms };
+        self.bus.ask_node(call.tenant, node, &wish, patience).await
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use holdfast_directory::{Actor, NewAccount};
+use holdfast_directory::{Actor, NewAccount, NewKey};
 use holdfast_sandbox::{BackendChoice, NetworkPolicy};
 use holdfast_session::{
     Acceptance, Approval as Record, ApprovalFilter, CancelResult, NewMessage, ToolCallState,
@@ -157,9 +157,17 @@ async fn rests(world: &World, sent: &Acceptance) -> anyhow::Result<()> {
     world.until("the session waits", is_resting).await
 }
 
-/// The message of somebody with an API key.
-fn by_key(world: &World, text: &str) -> NewMessage {
-    NewMessage { source: Source::Key(KeyId::generate()), ..world.message("s", text) }
+/// A key of the tenant with these scopes.
+async fn key(world: &World, scopes: &[&str]) -> anyhow::Result<KeyId> {
+    let scopes = scopes.iter().map(|&scope| scope.to_owned()).collect();
+    let new = NewKey { name: "test".to_owned(), scopes, lifetime: None };
+    Ok(world.directory.keys().create(world.tenant, Actor::Operator, new).await?.0.id)
+}
+
+/// The message of somebody with an API key that may decide.
+async fn by_key(world: &World, text: &str) -> anyhow::Result<NewMessage> {
+    let source = Source::Key(key(world, &["chat", "approve"]).await?);
+    Ok(NewMessage { source, ..world.message("s", text) })
 }
 
 #[tokio::test]
@@ -425,10 +433,11 @@ async fn a_word_in_the_conversation_lets_the_call_through_and_is_answered_with_t
     let asked = waiting(&world, 1).await?;
     rests(&world, &sent).await?;
 
-    let wrong = world.send(by_key(&world, "/approve 00000000")).await?;
+    let wrong = world.send(by_key(&world, "/approve 00000000").await?).await?;
     let refused = world.answer(&wrong).await?;
     rests(&world, &sent).await?;
-    let word = world.send(by_key(&world, &format!("/approve {}", asked[0].id.slug()))).await?;
+    let approve = format!("/approve {}", asked[0].id.slug());
+    let word = world.send(by_key(&world, &approve).await?).await?;
 
     assert_eq!(refused.outcome, Some(TurnOutcome::Failed));
     assert_eq!(refused.reason.as_deref(), Some("There is no approval `00000000` here."));
@@ -437,8 +446,36 @@ async fn a_word_in_the_conversation_lets_the_call_through_and_is_answered_with_t
     assert_eq!(launch.made(), ["rocket"]);
     let said = world.model.requests().pop().unwrap().body.to_string();
     assert!(!said.contains("/approve"), "{said}");
-    let late = world.send(by_key(&world, "/deny")).await?;
+    let late = world.send(by_key(&world, "/deny").await?).await?;
     assert_eq!(world.text(&late).await?, "Nothing waits for approval here.");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_key_without_the_scope_approve_decides_nothing() -> anyhow::Result<()> {
+    let (world, launch) = (World::start().await?, Launch::default());
+    launches(&world, &["rocket"]);
+    let _runner = runner(&world, &launch).await?;
+    let sent = world.say("s", "go").await?;
+    let asked = waiting(&world, 1).await?;
+    rests(&world, &sent).await?;
+    let chats = key(&world, &["chat", "read", "admin"]).await?;
+    let revoked = key(&world, &["chat", "approve"]).await?;
+    world.directory.keys().revoke(world.tenant, Actor::Operator, revoked).await?;
+
+    for key in [chats, revoked, KeyId::generate()] {
+        let source = Source::Key(key);
+        let word = NewMessage { source, ..world.message("s", "/approve") };
+        let refused = world.answer(&world.send(word).await?).await?;
+        assert_eq!(
+            refused.reason.as_deref(),
+            Some("This key may not decide about tool calls: it needs the scope `approve`.")
+        );
+    }
+
+    assert_eq!(launch.made(), Vec::<String>::new());
+    say_of(&world, &asked[0], ApprovalDecision::Deny).await?;
+    world.text(&sent).await?;
     Ok(())
 }
 
@@ -452,7 +489,7 @@ async fn what_waits_in_one_conversation_is_not_decided_in_another() -> anyhow::R
     rests(&world, &sent).await?;
     let slug = asked[0].id.slug();
 
-    let word = by_key(&world, &format!("/approve {slug}"));
+    let word = by_key(&world, &format!("/approve {slug}")).await?;
     let elsewhere = NewMessage { key: world.message("t", "").key, ..word };
     let elsewhere = world.send(elsewhere).await?;
 

@@ -17,7 +17,7 @@ use holdfast_session::NewMessage;
 use holdfast_types::{Chat, ChatMessage, Reply, SessionKey, TenantId};
 use tokio::net::TcpListener;
 
-use crate::world::{MESH, Remembers, World};
+use crate::world::{MESH, Remembers, World, mesh};
 
 /// Result of the last call.
 fn returned(chat: &Chat) -> Option<&str> {
@@ -117,7 +117,7 @@ async fn a_memory_that_is_slow_for_one_tenant_is_still_asked_by_another() -> any
 
 /// A client of the memory, as the mesh's own services have one.
 fn client(memory: &Remembers) -> anyhow::Result<MemoryClient> {
-    Ok(MemoryClient::new(&memory.url, Mesh::new(Signer::new(&MESH.into())?, "test"))?)
+    Ok(MemoryClient::new(&memory.url, Mesh::new(Signer::new(&mesh())?, "gateway"))?)
 }
 
 /// All that is remembered in a tenant, as `user: text`.

@@ -10,7 +10,7 @@ use holdfast_proto::memory::v1 as pb;
 use holdfast_session::{Acceptance, NewMessage};
 use holdfast_types::{Chat, ChatMessage, Reply, SessionKey, TenantId};
 
-use crate::world::{MESH, Remembers, Running, World};
+use crate::world::{Remembers, Running, World, mesh};
 
 const WORDS: &str = "the key of the boathouse lies under the blue pot";
 const QUESTION: &str = "find: key of the boathouse";
@@ -49,7 +49,7 @@ impl Told {
         let world = World::start().await?;
         world.use_demo().await?;
         let memory = world.memory().await?;
-        let client = MemoryClient::new(&memory.url, Mesh::new(Signer::new(&MESH.into())?, "test"))?;
+        let client = MemoryClient::new(&memory.url, Mesh::new(Signer::new(&mesh())?, "gateway"))?;
         let mut config = world.config_with(&memory);
         config.runner.relay = Duration::from_millis(100);
         let model = Arc::new(ScriptedModel::answering(|request| Ok(searching(&request.chat))));

@@ -6,7 +6,7 @@ use agent_runner::{App, Config, RunnerConfig, ScratchConfig};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use holdfast_bus::{Bus, Control, ControlKind};
 use holdfast_directory::{
-    Actor, Agent, AgentSettings, Directory, NewAgent, NewProvider, ProviderKind, Seal,
+    Actor, Agent, AgentSettings, Directory, NewAgent, NewProvider, ProviderKind,
 };
 use holdfast_kit::config::Secrets;
 use holdfast_pg::Pools;
@@ -79,7 +79,7 @@ impl World {
         let database_config =
             holdfast_pg::Config { url: database.url().into(), ..holdfast_pg::Config::default() };
         let pools = Pools::lazy(&database_config, "test")?;
-        let directory = Directory::new(pools.clone(), Seal::new(&kek())?, "pepper".into());
+        let directory = Directory::new(pools.clone(), &secrets())?;
         let (tenant, _) = directory.tenants().create(Actor::Operator, "acme").await?;
         let agent = directory.agents().default_agent(tenant.id).await?;
         let bus_config = holdfast_bus::Config {
@@ -155,7 +155,7 @@ impl World {
                 prefix: self.redis.prefix().to_owned(),
                 ..holdfast_lock::Config::default()
             },
-            secrets: Secrets { kek: kek(), pepper: "pepper".into() },
+            secrets: secrets(),
             egress: holdfast_egress::Config { allow: vec!["127.0.0.1".to_owned()] },
             runner: RunnerConfig {
                 listen: ([127, 0, 0, 1], 0).into(),
@@ -392,12 +392,18 @@ pub fn settings(change: impl FnOnce(&mut AgentSettings)) -> AgentSettings {
     settings
 }
 
-fn kek() -> secrecy::SecretString {
-    STANDARD.encode([7_u8; 32]).into()
+fn secrets() -> Secrets {
+    let kek = STANDARD.encode([7_u8; 32]).into();
+    Secrets { kek, pepper: "pepper of the tests".into(), ..Secrets::default() }
 }
 
 /// The secret of the tests' mesh.
 pub const MESH: &str = "the secret of a mesh of tests";
+
+/// Settings of the tests' mesh.
+pub fn mesh() -> holdfast_kit::config::Mesh {
+    holdfast_kit::config::Mesh { secret: MESH.into(), ..holdfast_kit::config::Mesh::default() }
+}
 
 /// A memory service in this process.
 pub struct Remembers {

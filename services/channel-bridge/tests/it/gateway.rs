@@ -6,7 +6,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use holdfast_grpc::{CONTEXT_HEADER, Signer};
+use holdfast_grpc::{CONTEXT_HEADER, CallTarget, Signer};
 use holdfast_proto::gateway::v1::{
     AcceptRequest, AcceptResponse,
     ingest_server::{Ingest, IngestServer},
@@ -16,6 +16,9 @@ use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::{Request, Response, Status, transport::Server};
+
+const ACCEPT: CallTarget<'_> =
+    CallTarget { audience: "gateway", method: "/holdfast.gateway.v1.Ingest/Accept" };
 
 pub struct FakeGateway {
     pub url: String,
@@ -35,8 +38,12 @@ impl FakeGateway {
     pub async fn start(secret: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
+        let mesh = holdfast_kit::config::Mesh {
+            secret: secret.into(),
+            ..holdfast_kit::config::Mesh::default()
+        };
         let state = Arc::new(State {
-            signer: Signer::new(&secret.into()).unwrap(),
+            signer: Signer::new(&mesh).unwrap(),
             taken: Mutex::default(),
             keys: Mutex::default(),
             refusal: Mutex::default(),
@@ -92,7 +99,7 @@ impl Ingest for Door {
         let (tenant, service) = self
             .0
             .signer
-            .verify(context.unwrap_or_default(), now)
+            .verify(context.unwrap_or_default(), ACCEPT, now)
             .map_err(|error| Status::unauthenticated(error.to_string()))?;
         assert_eq!(service, "channel-bridge");
         if let Some(status) = self.0.refusal.lock().unwrap().clone() {

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use channel_bridge::{App, Config};
 use holdfast_bus::Bus;
-use holdfast_directory::{Account, Actor, Directory, NewAccount, Seal};
+use holdfast_directory::{Account, Actor, Directory, NewAccount};
 use holdfast_pg::Pools;
 use holdfast_session::{
     ApprovalBatch, Completion, DeliveryView, NewApproval, NewDelivery, NewMessage, Sessions,
     TurnOutcome,
 };
+use holdfast_kit::config::Secrets;
 use holdfast_testkit::{Database, FakeTelegram, nats, redis};
 use holdfast_types::{
     AccountId, AgentId, AgentName, ApprovalId, Body, ChannelAction, DeliveryId, Entry, QueueMode,
@@ -84,8 +85,9 @@ impl World {
         config.secrets.kek = KEK.into();
 
         let pools = Pools::lazy(&config.database, "test").unwrap();
-        let seal = Seal::new(&KEK.into()).unwrap();
-        let directory = Directory::new(pools.clone(), seal, "pepper".into());
+        let pepper = "pepper of the tests".into();
+        let secrets = Secrets { kek: KEK.into(), pepper, ..Secrets::default() };
+        let directory = Directory::new(pools.clone(), &secrets).unwrap();
         let (tenant, _) = directory.tenants().create(Actor::Operator, "acme").await.unwrap();
         Self {
             tenant: tenant.id,

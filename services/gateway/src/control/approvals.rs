@@ -71,7 +71,7 @@ impl Service for Approvals {
         request: Request<ResolveApprovalRequest>,
     ) -> Result<Response<ResolveApprovalResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Chat)?;
+        require(&caller, Scope::Approve)?;
         let verdict = match request.decision() {
             pb::Decision::AllowOnce => ApprovalDecision::Once,
             pb::Decision::AllowAlways => ApprovalDecision::Always,

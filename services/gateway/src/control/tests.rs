@@ -7,13 +7,14 @@ mod who_may;
 use std::{sync::Arc, time::Duration};
 
 use holdfast_bus::Bus;
-use holdfast_directory::{Actor, Directory, Seal};
+use holdfast_directory::{Actor, Directory};
 use holdfast_egress::Guard;
 use holdfast_grpc::{Caller, Scope, Scopes};
 use holdfast_pg::Pools;
 use holdfast_schedule::store::{Calendar, Jobs};
 use holdfast_session::{Acceptance, NewMessage, Sessions};
 use holdfast_skills::SkillLibrary;
+use holdfast_kit::config::Secrets;
 use holdfast_testkit::Database;
 use holdfast_types::{Body, DmScope, GroupScope, KeyId, QueueMode, Source, TenantId};
 use holdfast_workspace::Workspaces;
@@ -38,8 +39,12 @@ impl World {
         .unwrap();
         let config = holdfast_pg::Config { url: database.url().into(), ..Default::default() };
         let pools = Pools::lazy(&config, "test").unwrap();
-        let seal = Seal::new(&"AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=".into()).unwrap();
-        let directory = Directory::new(pools.clone(), seal, "pepper".into());
+        let secrets = Secrets {
+            kek: "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=".into(),
+            pepper: "pepper of the tests".into(),
+            ..Secrets::default()
+        };
+        let directory = Directory::new(pools.clone(), &secrets).unwrap();
         // No NATS server: notifications are dropped, and all else works.
         let nats = holdfast_bus::Config { url: "nats://127.0.0.1:1".into(), ..Default::default() };
         let bus = Bus::connect(&nats, "test").await.unwrap();
@@ -48,8 +53,17 @@ impl World {
         let library = SkillLibrary::new(workspaces.clone(), Arc::default());
         let sessions = Sessions::new(pools);
         let egress = Guard::with_system_resolver([]).unwrap();
-        let state =
-            State { directory, sessions, bus, workspaces, jobs, memory: None, library, egress };
+        let state = State {
+            directory,
+            sessions,
+            bus,
+            workspaces,
+            jobs,
+            memory: None,
+            library,
+            egress,
+            node_command_key: Arc::default(),
+        };
         Self { state, _database: database }
     }
 

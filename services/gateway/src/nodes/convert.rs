@@ -1,10 +1,11 @@
 //! Conversion between the protos of nodes and the bus's messages.
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use holdfast_directory::NodeReport;
 use holdfast_proto::gateway::v1::{
     self as pb, AttachResponse, NodeAsk, attach_request, attach_response, node_answer, node_ask,
 };
-use holdfast_types::{NodeCommandState, NodeReply, NodeRequest};
+use holdfast_types::{NodeCommandState, NodeReply, NodeRequest, SignedCommand};
 
 /// Maximum length of a node's reason for a refusal, in characters.
 const MAX_REASON_CHARS: usize = 1_000;
@@ -44,6 +45,7 @@ pub(super) fn request_of(id: u64, wish: NodeRequest) -> Option<AttachResponse> {
             workdir: command.workdir,
             timeout_seconds: command.timeout_s,
             wait_ms,
+            signed: command.signed.and_then(signed_command),
         }),
         NodeRequest::Recall { key, wait_ms } => {
             node_ask::What::Recall(pb::NodeRecall { key, wait_ms })
@@ -51,6 +53,13 @@ pub(super) fn request_of(id: u64, wish: NodeRequest) -> Option<AttachResponse> {
     };
     let ask = NodeAsk { id, what: Some(what) };
     Some(AttachResponse { asked: Some(attach_response::Asked::Ask(ask)) })
+}
+
+/// Only the node reads and verifies it.
+fn signed_command(signed: SignedCommand) -> Option<pb::SignedNodeCommand> {
+    let command = BASE64_STANDARD.decode(signed.command).ok()?;
+    let signature = BASE64_STANDARD.decode(signed.signature).ok()?;
+    Some(pb::SignedNodeCommand { command, signature })
 }
 
 /// Converts a node's answer, cut to the maximum length.

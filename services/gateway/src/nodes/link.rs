@@ -131,7 +131,12 @@ impl NodeLink {
         })?;
         // A newer connection may have replaced this one meanwhile.
         self.check_validity().await?;
-        let welcome = NodeWelcome { id: node.to_string(), name: self.known.name.clone() };
+        let welcome = NodeWelcome {
+            id: node.to_string(),
+            name: self.known.name.clone(),
+            tenant_id: tenant.to_string(),
+            command_key: self.state.node_command_key.to_vec(),
+        };
         let asked = Some(attach_response::Asked::Welcome(welcome));
         let sent = self.asks.send(Ok(AttachResponse { asked })).await;
         sent.map_err(|_| Status::cancelled("the node is gone"))?;

@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use holdfast_directory::{Actor, NewAgent, NewModelRoute, NewRule, TenantChanges, TenantState};
-use holdfast_grpc::{CONTEXT_HEADER, Signer};
+use holdfast_grpc::{CONTEXT_HEADER, CallTarget};
 use holdfast_proto::gateway::v1::{
     AcceptRequest, AcceptResponse, GetHistoryRequest, MessageAttachment, SendRequest,
     ingest_client::IngestClient, sessions_client::SessionsClient,
@@ -12,7 +12,10 @@ use holdfast_types::{AccountId, AgentName, Entry, ModelRoute, RouteScope, Tenant
 use holdfast_workspace::Workspaces;
 use tonic::{Code, Request, Status};
 
-use crate::world::{MESH, World, done, message};
+use crate::world::{MESH, World, done, message, signer};
+
+const ACCEPT: CallTarget<'_> =
+    CallTarget { audience: "gateway", method: "/holdfast.gateway.v1.Ingest/Accept" };
 
 fn arrival(text: &str) -> AcceptRequest {
     AcceptRequest {
@@ -42,7 +45,10 @@ fn signed_at(
     behind: u64,
 ) -> Request<AcceptRequest> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() - behind;
-    let context = Signer::new(&secret.into()).unwrap().sign(tenant, "channel-bridge", now);
+    with_context(&signer(secret).unwrap().sign(tenant, "channel-bridge", ACCEPT, now), request)
+}
+
+fn with_context(context: &str, request: AcceptRequest) -> Request<AcceptRequest> {
     let mut request = Request::new(request);
     request.metadata_mut().insert(CONTEXT_HEADER, context.parse().unwrap());
     request
@@ -73,6 +79,35 @@ async fn a_bridge_whose_clock_is_minutes_off_is_believed_up_to_the_set_tolerance
     assert_eq!(refused.code(), Code::Unauthenticated);
     let told = refused.message();
     assert!(told.contains("s behind this one's, and `mesh.clock_tolerance` is 120 s"), "{told}");
+}
+
+#[tokio::test]
+async fn a_context_is_accepted_once_from_the_bridge_for_this_call_and_no_other() {
+    let world = World::start().await.unwrap();
+    let mut client = IngestClient::new(world.channel().await.unwrap());
+    let (mesh, anna) = (signer(MESH).unwrap(), world.anna.id);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let once = mesh.sign(anna, "channel-bridge", ACCEPT, now);
+    let other_tenant = mesh.sign(anna, "channel-bridge", ACCEPT, now).replace(
+        &anna.as_uuid().simple().to_string(),
+        &world.ben.id.as_uuid().simple().to_string(),
+    );
+    let search = CallTarget { method: "/holdfast.memory.v1.Memory/Search", ..ACCEPT };
+
+    client.accept(with_context(&once, arrival("first"))).await.unwrap();
+    for (context, code) in [
+        (once.clone(), Code::Unauthenticated),
+        (other_tenant, Code::Unauthenticated),
+        (mesh.sign(anna, "channel-bridge", search, now), Code::Unauthenticated),
+        (
+            mesh.sign(anna, "channel-bridge", CallTarget { audience: "memory-service", ..ACCEPT }, now),
+            Code::Unauthenticated,
+        ),
+        (mesh.sign(anna, "agent-runner", ACCEPT, now), Code::PermissionDenied),
+    ] {
+        let refused = client.accept(with_context(&context, arrival("again"))).await.unwrap_err();
+        assert_eq!(refused.code(), code, "{context}: {refused}");
+    }
 }
 
 #[tokio::test]

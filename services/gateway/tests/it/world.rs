@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use futures::StreamExt as _;
 use gateway::{App, Config};
 use holdfast_bus::Bus;
-use holdfast_directory::{Actor, AgentSettings, Directory, NewAgent, NewKey, Seal};
+use holdfast_directory::{Actor, AgentSettings, Directory, NewAgent, NewKey};
 use holdfast_pg::Pools;
 use holdfast_proto::gateway::v1::{
     self as pb, RunEvent, SendRequest, messages_client::MessagesClient, run_event::Event,
@@ -57,6 +57,15 @@ pub struct Tenant {
     pub key: String,
 }
 
+/// Signer of a mesh with this secret.
+pub fn signer(secret: &str) -> anyhow::Result<holdfast_grpc::Signer> {
+    let mesh = holdfast_kit::config::Mesh {
+        secret: secret.into(),
+        ..holdfast_kit::config::Mesh::default()
+    };
+    Ok(holdfast_grpc::Signer::new(&mesh)?)
+}
+
 impl World {
     pub async fn start() -> anyhow::Result<Self> {
         Self::start_with(|_| {}).await
@@ -87,8 +96,7 @@ impl World {
 
     /// The memory service, as the services reach it.
     pub fn memory(&self) -> anyhow::Result<holdfast_grpc::MemoryClient> {
-        let signer = holdfast_grpc::Signer::new(&MESH.into())?;
-        let mesh = holdfast_grpc::Mesh::new(signer, "test");
+        let mesh = holdfast_grpc::Mesh::new(signer(MESH)?, "gateway");
         Ok(holdfast_grpc::MemoryClient::new(&self.memory_url, mesh)?)
     }
 
@@ -138,8 +146,7 @@ impl World {
         change(&mut config);
 
         let pools = Pools::lazy(&config.database, "test")?;
-        let seal = Seal::new(&KEK.into())?;
-        let directory = Directory::new(pools.clone(), seal, PEPPER.into());
+        let directory = Directory::new(pools.clone(), &config.secrets)?;
         let sessions = Sessions::new(pools.clone());
         let anna = tenant(&directory, "anna").await?;
         let ben = tenant(&directory, "ben").await?;

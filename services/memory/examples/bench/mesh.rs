@@ -40,11 +40,12 @@ pub fn config(database: &Database) -> anyhow::Result<Config> {
 }
 
 pub async fn serve(config: Config) -> anyhow::Result<Served> {
+    let mesh = config.mesh.clone();
     let app = App::connect(config).await?;
     let url = format!("http://{}", app.address()?);
     let stop = CancellationToken::new();
     tokio::spawn(app.run(stop.clone()));
-    let memory = MemoryClient::new(&url, Mesh::new(Signer::new(&SECRET.into())?, "bench"))?;
+    let memory = MemoryClient::new(&url, Mesh::new(Signer::new(&mesh)?, "agent-runner"))?;
     Ok(Served { memory, _stop: stop.drop_guard() })
 }
 

@@ -6,7 +6,7 @@ use holdfast_grpc::MemoryCallError;
 use holdfast_proto::memory::v1::{self as pb, forget_request::What};
 use holdfast_types::{Kind, TenantId};
 
-use crate::world::{Person, World, fact, from};
+use crate::world::{Person, World, client_of, fact, from};
 
 /// Response to a foreign caller: not found, or no hits.
 fn nothing<T>(answer: Result<T, MemoryCallError>, is_empty: impl Fn(&T) -> bool, call: &str) {
@@ -261,11 +261,7 @@ async fn the_system_role_reads_nothing_that_was_said() -> anyhow::Result<()> {
 async fn nobody_is_let_in_without_the_meshs_word() -> anyhow::Result<()> {
     let (_world, served) = World::start().await?;
     let ann = served.somebody();
-    let mesh = holdfast_grpc::Mesh::new(
-        holdfast_grpc::Signer::new(&"another-secret-of-16".into())?,
-        "gateway",
-    );
-    let stranger = holdfast_grpc::MemoryClient::new(&served.url, mesh)?;
+    let stranger = client_of(&served.url, "another-secret-of-16")?;
 
     let refused =
         stranger.status(ann.tenant, pb::GetStatusRequest { who: ann.me() }).await.unwrap_err();

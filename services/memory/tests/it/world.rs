@@ -112,8 +112,17 @@ pub fn person(memory: MemoryClient) -> Person {
     Person { tenant: TenantId::generate(), who, memory }
 }
 
+/// Client of a service that knows this secret of a mesh.
+pub fn client_of(url: &str, secret: &str) -> anyhow::Result<MemoryClient> {
+    let mesh = holdfast_kit::config::Mesh {
+        secret: secret.into(),
+        ..holdfast_kit::config::Mesh::default()
+    };
+    Ok(MemoryClient::new(url, Mesh::new(Signer::new(&mesh)?, "gateway"))?)
+}
+
 pub fn client(url: &str) -> anyhow::Result<MemoryClient> {
-    Ok(MemoryClient::new(url, Mesh::new(Signer::new(&SECRET.into())?, "test"))?)
+    client_of(url, SECRET)
 }
 
 impl Person {

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use anyhow::Context as _;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use holdfast_bus::Bus;
-use holdfast_directory::{Actor, Agent, Directory, Seal};
+use holdfast_directory::{Actor, Agent, Directory};
 use holdfast_kit::config::Secrets;
 use holdfast_pg::Pools;
 use holdfast_schedule::store::{
@@ -72,7 +72,7 @@ impl World {
         let config =
             holdfast_pg::Config { url: database.url().into(), ..holdfast_pg::Config::default() };
         let pools = Pools::lazy(&config, "test")?;
-        let directory = Directory::new(pools.clone(), Seal::new(&kek())?, "pepper".into());
+        let directory = Directory::new(pools.clone(), &secrets())?;
         let (tenant, _) = directory.tenants().create(Actor::Operator, "acme").await?;
         let agent = directory.agents().default_agent(tenant.id).await?;
         let bus = Bus::connect(&bus_config(&nats), "test").await?;
@@ -102,7 +102,6 @@ impl World {
                 ..holdfast_pg::Config::default()
             },
             nats: bus_config(&self.nats),
-            secrets: Secrets { kek: kek(), ..Secrets::default() },
             ..Config::default()
         };
         let app = App::connect(config).await?;
@@ -118,7 +117,7 @@ impl World {
             ..holdfast_pg::Config::default()
         };
         let pools = Pools::lazy(&config, "test")?;
-        let directory = Directory::new(pools, Seal::new(&kek())?, "pepper".into());
+        let directory = Directory::new(pools, &secrets())?;
         let (tenant, _) = directory.tenants().create(Actor::Operator, "neighbour").await?;
         let agent = directory.agents().default_agent(tenant.id).await?;
         Ok((tenant.id, agent))
@@ -338,8 +337,9 @@ pub fn soon(millis: i64) -> anyhow::Result<Schedule> {
     Ok(Schedule::at(Timestamp::now().as_millisecond() + millis)?)
 }
 
-fn kek() -> secrecy::SecretString {
-    STANDARD.encode([7; 32]).into()
+fn secrets() -> Secrets {
+    let kek = STANDARD.encode([7; 32]).into();
+    Secrets { kek, pepper: "pepper of the tests".into(), ..Secrets::default() }
 }
 
 fn bus_config(nats: &nats::Namespace) -> holdfast_bus::Config {

@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context as _, ensure};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use holdfast_directory::{
-    Actor, AgentSettings, Directory, NewAgent, NewProvider, ProviderKind, Seal, TenantChanges,
+    Actor, AgentSettings, Directory, NewAgent, NewProvider, ProviderKind, TenantChanges,
 };
 use holdfast_pg::Pools;
 use holdfast_session::{Sessions, ShareChanges};
@@ -110,8 +110,12 @@ impl Mesh {
 
         let secrets = Secrets::generate();
         let pools = pools(&database)?;
-        let seal = Seal::new(&secrets.kek.as_str().into())?;
-        let directory = Directory::new(pools.clone(), seal, secrets.pepper.as_str().into());
+        let of_directory = holdfast_kit::config::Secrets {
+            kek: secrets.kek.as_str().into(),
+            pepper: secrets.pepper.as_str().into(),
+            ..holdfast_kit::config::Secrets::default()
+        };
+        let directory = Directory::new(pools.clone(), &of_directory)?;
         let models = Models::start().await?;
         let tenant = make_tenant(&directory, &models, "measured").await?;
         let share = ShareChanges { cap: Some(setup.cap), ..ShareChanges::default() };

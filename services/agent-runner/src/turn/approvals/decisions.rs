@@ -2,7 +2,7 @@
 //!
 //! | decision from | may decide |
 //! |---|---|
-//! | a message with an API key | yes: the key has the scope `chat` |
+//! | a message with an API key | a key that has the scope `approve`, when the decision is executed |
 //! | a direct conversation on a channel | its own user, unless a guest |
 //! | a group, or a conversation that several share | whom the account's `allow` names; `*` names nobody |
 //! | the mesh itself: a schedule, another agent, a tool | no: no model approves its own calls |
@@ -137,7 +137,11 @@ async fn execute_decision(
         (_, None) => return Ok(Err(request::ambiguous_reply(&found))),
     };
     if !may_decide(turn, &person, &approval).await? {
-        return Ok(Err(request::NOT_PERMITTED_REPLY.to_owned()));
+        let reply = match person {
+            Decider::Key(_) => request::KEY_NOT_PERMITTED_REPLY,
+            Decider::Sender { .. } => request::NOT_PERMITTED_REPLY,
+        };
+        return Ok(Err(reply.to_owned()));
     }
     let resolved =
         sessions.approvals().resolve(claim.tenant, approval.id, verdict, &person.name()).await;
@@ -170,7 +174,10 @@ async fn may_decide(
     person: &Decider,
     approval: &Approval,
 ) -> Result<bool, Error> {
-    let Decider::Sender { channel, account, id, author } = person else { return Ok(true) };
+    let (channel, account, id, author) = match person {
+        Decider::Key(key) => return key_may_decide(turn, *key).await,
+        Decider::Sender { channel, account, id, author } => (channel, account, id, author),
+    };
     let is_guest = || turn.policy.turn_authors(author).is_guest();
     match turn.kind {
         SessionKind::Dm if !is_guest() => return Ok(true),
@@ -193,6 +200,15 @@ async fn may_decide(
     let accounts = accounts.map_err(Error::directory)?;
     let own = accounts.iter().find(|one| one.id == *account);
     Ok(own.is_some_and(|own| own.allow_list().names_id(id)))
+}
+
+/// Whether the key has the scope `approve` now: it may have been revoked since it sent the message.
+async fn key_may_decide(turn: &TurnState<'_>, key: KeyId) -> Result<bool, Error> {
+    match turn.worker.directory.keys().get(turn.lease.claim.tenant, key).await {
+        Ok(key) => Ok(key.may_approve()),
+        Err(error) if error.kind() == Kind::NotFound => Ok(false),
+        Err(error) => Err(Error::directory(error)),
+    }
 }
 
 /// Whether the call is made for this person's own message.

@@ -31,6 +31,10 @@ pub(super) const NO_APPROVAL_REPLY: &str = "Nothing waits for approval here.";
 pub(super) const NOT_PERMITTED_REPLY: &str = "You may not decide about this: only those whom the owner of \
      this assistant has named may.";
 
+/// Reply to a decision of an API key without the scope `approve`.
+pub(super) const KEY_NOT_PERMITTED_REPLY: &str =
+    "This key may not decide about tool calls: it needs the scope `approve`.";
+
 /// Reply to a decision that comes from the mesh.
 pub(super) const NOT_A_PERSON_REPLY: &str = "Only a person can decide about this.";
 

@@ -266,9 +266,7 @@ async fn author(
         return Ok(Author { id: user, roles });
     };
     let id = key.parse()?;
-    let keys = of.0.directory.keys().list(tenant).await?;
-    let missing = || holdfast_directory::Error::NotFound { what: "key", name: key.to_owned() };
-    let found = keys.into_iter().find(|known| known.id == id).ok_or_else(missing)?;
+    let found = of.0.directory.keys().get(tenant, id).await?;
     let mut author = of_key(id, found.scopes.iter().any(|scope| scope == "admin"));
     author.roles.extend(roles);
     Ok(author)

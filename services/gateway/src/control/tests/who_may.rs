@@ -2,7 +2,8 @@
 
 use holdfast_grpc::{Scope, Scopes};
 use holdfast_proto::gateway::v1::{
-    self as pb, agents_server::Agents as _, budgets_server::Budgets as _,
+    self as pb, agents_server::Agents as _, approvals_server::Approvals as _,
+    budgets_server::Budgets as _,
     channels_server::Channels as _, connections_server::Connections as _,
     credentials_server::Credentials as _, keys_server::Keys as _,
     mcp_servers_server::McpServers as _, models_server::Models as _,
@@ -14,7 +15,7 @@ use tonic::{Code, Request};
 
 use super::{World, admin, code, request};
 use crate::control::{
-    accounts::Channels, agents::Agents, budgets::Budgets, connections::Connections,
+    accounts::Channels, agents::Agents, approvals::Approvals, budgets::Budgets, connections::Connections,
     credentials::Credentials, keys::Keys, mcp_servers::McpServers, models::Models, operations,
     providers::Providers, routing::Routing, sessions, tenants::Tenants,
 };
@@ -53,6 +54,10 @@ async fn every_call_needs_its_own_scope_and_no_other_will_do() {
         Read: Models(state()) => list_models(ListModelsRequest);
         Admin: Models(state()) => put_model(PutModelRequest), delete_model(DeleteModelRequest),
             put_alias(PutAliasRequest), delete_alias(DeleteAliasRequest);
+        Read: Approvals(state()) => list_approvals(ListApprovalsRequest),
+            get_approval(GetApprovalRequest), list_approval_rules(ListApprovalRulesRequest);
+        Approve: Approvals(state()) => resolve_approval(ResolveApprovalRequest);
+        Admin: Approvals(state()) => forget_approval_rule(ForgetApprovalRuleRequest);
         Read: Budgets(state()) => list_budgets(ListBudgetsRequest), get_usage(GetUsageRequest);
         Admin: Budgets(state()) => set_budget(SetBudgetRequest),
             unset_budget(UnsetBudgetRequest);
