@@ -19,6 +19,7 @@ mod id;
 mod media;
 mod message;
 mod name;
+mod newer;
 mod node;
 mod queue;
 mod session_key;
@@ -56,6 +57,7 @@ pub use message::{
     ReplyTo, RouteScope, SCHEDULE_SOURCE, Sender, Source, Target,
 };
 pub use name::{AgentName, account_name};
+pub use newer::known_or_default;
 pub use node::{
     MAX_NODE_COMMAND_BYTES, MAX_NODE_OUTPUT_BYTES, NodeCommand, NodeCommandState, NodeReply,
     NodeRequest, NodeRequestOutcome,

@@ -219,6 +219,9 @@ impl DeliveryWorker {
                 delivery.act = Some(ChannelAction::Close { approval, message: Some(asked) });
                 Ok(None)
             }
+            Some(ChannelAction::Unknown) => {
+                Err(Outcome::not_sent("this version of the bridge does not know the action"))
+            }
             Some(_) | None => Ok(None),
         }
     }
