@@ -5,4 +5,5 @@
 mod core;
 mod events;
 mod outage;
+mod tenants;
 mod world;
