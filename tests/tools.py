@@ -35,10 +35,6 @@ def has_mounts():
     return os.geteuid() == 0 and succeeds(mount)
 
 
-def has_namespaces():
-    return os.geteuid() == 0 and shutil.which("ip") is not None and succeeds(["unshare", "-n", "ip", "link"])
-
-
 def has_io_limits():
     # Version 1 of control groups; in version 2 the limit holds for file systems that support it only.
     return os.access("/sys/fs/cgroup/blkio/blkio.throttle.write_iops_device", os.W_OK)
@@ -56,7 +52,6 @@ GROUPS = {
     "needs_faketime": (has_faketime, "install faketime (Debian: `apt-get install faketime`)"),
     "needs_packages": (has_packages, "install Node.js with npm, and /usr/bin/python3 (Debian: `apt-get install npm`)"),
     "needs_mounts": (has_mounts, "run the tests as root, where file systems can be mounted"),
-    "needs_namespaces": (has_namespaces, "install iproute2 (Debian: `apt-get install iproute2`) and run the tests as root"),
     "needs_io_limits": (has_io_limits, "run the tests as root with control groups that limit block devices"),
     "needs_embedder": (lambda: (ROOT / ".holdfast/embedder").is_dir(), "install the embedding model (`make embedder`)"),
 }

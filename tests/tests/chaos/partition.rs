@@ -45,7 +45,7 @@ async fn a_black_hole_on_any_edge_loses_no_message_and_passes_by_itself() -> any
     let (duration, losses): (_, &[Loss]) = match form() {
         Form::Short => (Duration::from_millis(1500), &[Loss::Both]),
         Form::Long => (
-            Duration::from_secs(30),
+            Duration::from_secs(60),
             &[
                 Loss::Both,
                 Loss::OneWay(Direction::ToServer),

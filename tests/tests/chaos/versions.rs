@@ -2,7 +2,8 @@
 //! after this one writes stops nothing.
 
 use std::borrow::Cow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -16,6 +17,7 @@ use holdfast_testkit::{Backends, Database};
 use holdfast_tests::checks::check;
 use holdfast_tests::load::{Conversation, SentMessage, Senders, TestChannel};
 use holdfast_tests::mesh::{Fakes, Mesh, MeshConfig};
+use holdfast_tests::node::{Node, NodeSpec, Role};
 use holdfast_tests::person::{GrpcClient, until};
 use holdfast_tests::script::MessageKind;
 use holdfast_tests::tenant::Tenant;
@@ -23,9 +25,13 @@ use holdfast_tests::turnstile;
 use holdfast_types::QueueMode;
 use sqlx::migrate::Migrator;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
+use tokio::process::Command;
+use tokio::time::sleep;
 use uuid::Uuid;
 
 use crate::RUNNER;
+use crate::faults::finish;
+use crate::report::Report;
 
 /// Rows of the version that `tests/compat/PREVIOUS` names; tests/compat/README.md tells how they
 /// were made.
@@ -301,5 +307,141 @@ async fn judge(mesh: &Mesh, said: &[SentMessage]) -> anyhow::Result<()> {
     };
     let broken: Vec<_> = findings.broken.iter().filter(|line| !future(line)).collect();
     ensure!(broken.is_empty(), "promises were broken: {broken:#?}");
+    Ok(())
+}
+
+/// Gateways, runners, bridges, a scheduler and a memory service of both versions take turns under
+/// load: from the version before to this one, back, and forth again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "builds the version before: `make chaos`"]
+async fn two_versions_over_one_database_lose_nothing_whichever_is_rolled_out() -> anyhow::Result<()>
+{
+    let _turn = turnstile::lock_exclusive().await?;
+    let program = previous_program().await?;
+    let plan = MeshConfig {
+        gateways: 2,
+        runners: 2,
+        bridges: 2,
+        schedulers: 1,
+        memories: 1,
+        tenants: vec![QueueMode::Steer, QueueMode::Followup, QueueMode::Collect],
+        ..MeshConfig::small(RUNNER)
+    };
+    // The schema is this version's: migrations run before anything is rolled out.
+    let mesh = Mesh::prepare(&plan, Backends::get().await?).await?;
+    let this = mesh.nodes();
+    let before: Vec<Node> =
+        this.iter().map(|node| twin(node, &program)).collect::<anyhow::Result<_>>()?;
+    for node in &before {
+        node.start().await?;
+    }
+    for node in &before {
+        node.ready(UP).await.context("the version before does not start on the new schema")?;
+    }
+    let load = Senders::on(&mesh)?;
+    let is_over = AtomicBool::new(false);
+    let doors = [TestChannel::Grpc, TestChannel::Webhook, TestChannel::Telegram];
+    let talking = (0..9).map(|number| {
+        let (load, is_over) = (&load, &is_over);
+        let conversation = Conversation { tenant: number / 3, number, door: doors[number % 3] };
+        async move {
+            let words = [MessageKind::Say, MessageKind::Status, MessageKind::Note];
+            for turn in 0.. {
+                if is_over.load(Ordering::Relaxed) {
+                    break;
+                }
+                load.say(&conversation, words[turn % 3], 1 + turn % 2).await?;
+                sleep(Duration::from_millis(300)).await;
+            }
+            anyhow::Ok(())
+        }
+    });
+    let rolling = async {
+        for (old, new) in before.iter().zip(&this) {
+            roll(old, new).await.context("to this version")?;
+        }
+        for (old, new) in before.iter().zip(&this) {
+            roll(new, old).await.context("back to the version before")?;
+        }
+        for (old, new) in before.iter().zip(&this) {
+            roll(old, new).await.context("to this version again")?;
+        }
+        is_over.store(true, Ordering::Relaxed);
+        anyhow::Ok(())
+    };
+    let (talked, rolled) = tokio::join!(futures::future::try_join_all(talking), rolling);
+    rolled?;
+    talked?;
+
+    let mut report = Report::of("two versions");
+    report.line("processes replaced", 3 * this.len());
+    report.line("messages", load.said().len());
+    report.line("calls made again by senders", load.retries.load(Ordering::Relaxed));
+    report.show()?;
+    for node in &before {
+        let panics = node.complaints().await;
+        let panics: Vec<_> = panics.iter().filter(|line| line.contains("panicked")).collect();
+        ensure!(panics.is_empty(), "{} of before panicked: {panics:?}", node.spec().name);
+    }
+    finish(&mesh, &load).await
+}
+
+/// How long a process may take to start or to stop while all others are busy.
+const UP: Duration = Duration::from_secs(45);
+
+/// Stops one and starts the other at its address.
+async fn roll(from: &Node, to: &Node) -> anyhow::Result<()> {
+    from.stop(UP).await?;
+    to.start().await?;
+    to.ready(UP).await
+}
+
+/// The same process in the version before.
+fn twin(node: &Node, program: &Path) -> anyhow::Result<Node> {
+    // Settings that the version before refuses because it does not know them.
+    const UNKNOWN: [&str; 1] = ["HOLDFAST_EGRESS__ALLOW"];
+    let spec = node.spec();
+    let args = match spec.role {
+        // The runner of these tests has tools that the product lacks.
+        Role::Runner => vec!["agent-runner".to_owned()],
+        Role::Gateway | Role::Bridge | Role::Scheduler | Role::Memory => spec.args.clone(),
+    };
+    let env = spec.env.iter().filter(|(name, _)| !UNKNOWN.contains(&name.as_str()));
+    let env = env.cloned().collect();
+    Node::new(NodeSpec { program: program.to_owned(), args, env, ..spec.clone() })
+}
+
+/// The `holdfast` binary of the commit in `tests/compat/PREVIOUS`: the one that
+/// `HOLDFAST_PREVIOUS` names, else built here.
+async fn previous_program() -> anyhow::Result<PathBuf> {
+    if let Some(given) = std::env::var_os("HOLDFAST_PREVIOUS") {
+        return Ok(given.into());
+    }
+    let exe = std::env::current_exe()?;
+    let target = exe.ancestors().nth(3).context("this program is not in a target directory")?;
+    let (source, built) = (target.join("previous/source"), target.join("previous/target"));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let commit = include_str!("../../compat/PREVIOUS").trim();
+    let git = |args: &[&str]| {
+        let mut command = Command::new("git");
+        command.arg("-C").arg(&root).args(args);
+        command
+    };
+    let source = source.display().to_string();
+    // Left by a run that was stopped, if it is there.
+    drop(git(&["worktree", "remove", "--force", &source]).output().await);
+    run(git(&["worktree", "add", "--detach", &source, commit])).await?;
+    let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    build.args(["build", "-p", "holdfast", "--target-dir"]).arg(&built).current_dir(&source);
+    let built_well = run(build).await;
+    run(git(&["worktree", "remove", "--force", &source])).await?;
+    built_well?;
+    Ok(built.join("debug/holdfast"))
+}
+
+async fn run(mut command: Command) -> anyhow::Result<()> {
+    let output = command.output().await.with_context(|| format!("{command:?}"))?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command:?}: {errors}");
     Ok(())
 }
