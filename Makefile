@@ -68,7 +68,7 @@ test-down: ## stop the backends that tests use
 
 chaos: ## the long storm: processes are killed, nothing may be lost; HOLDFAST_CHAOS_MINUTES says how long
 	$(CARGO) build $(FLAGS) --profile $(BENCH_PROFILE) --workspace --bins
-	HOLDFAST_CHAOS=long $(CARGO) test $(FLAGS) --profile $(BENCH_PROFILE) -p holdfast-tests --test chaos -- --nocapture --test-threads 1 $(ARGS)
+	HOLDFAST_CHAOS=long $(CARGO) test $(FLAGS) --profile $(BENCH_PROFILE) -p holdfast-tests --test chaos -- --nocapture --test-threads 1 --include-ignored $(ARGS)
 
 bench: ## measure turns, memory and starts: ARGS="--help" lists the parts
 	$(CARGO) build $(FLAGS) --profile $(BENCH_PROFILE) -p holdfast

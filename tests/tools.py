@@ -7,6 +7,7 @@ with CI=true a missing tool is an error.
 import os
 import pathlib
 import shutil
+import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -41,22 +42,42 @@ def has_cgroups():
     )
 
 
-# Needs a kernel and a container that not every machine for tests has.
-OPTIONAL = {"needs_cgroups"}
+def has_mounts():
+    """Whether a file system can be mounted here: in a mount namespace, so that nothing is left behind."""
+    mount = ["unshare", "-m", "mount", "-t", "tmpfs", "holdfast-test", "/mnt"]
+    return os.geteuid() == 0 and succeeds(mount)
+
+
+def has_io_limits():
+    # Version 1 of control groups; in version 2 the limit holds for file systems that support it only.
+    return os.access("/sys/fs/cgroup/blkio/blkio.throttle.write_iops_device", os.W_OK)
+
+
+def succeeds(argv):
+    try:
+        return subprocess.run(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+# Need a kernel and a container that not every machine for tests has.
+OPTIONAL = {"needs_cgroups", "needs_mounts", "needs_io_limits"}
 
 GROUPS = {
-    "needs_cgroups": (has_cgroups, "a writable cgroup v2 with the controllers cpu, memory and pids"),
-    "needs_chromium": (has_chromium, "Chromium (Debian: `apt-get install chromium`)"),
-    "needs_faketime": (has_faketime, "faketime (Debian: `apt-get install faketime`)"),
-    "needs_packages": (has_packages, "Node.js with npm, and /usr/bin/python3 (Debian: `apt-get install npm`)"),
-    "needs_embedder": (lambda: (ROOT / ".holdfast/embedder").is_dir(), "the embedding model (`make embedder`)"),
+    "needs_cgroups": (has_cgroups, "use a machine with a writable cgroup v2 with the controllers cpu, memory and pids"),
+    "needs_chromium": (has_chromium, "install Chromium (Debian: `apt-get install chromium`)"),
+    "needs_faketime": (has_faketime, "install faketime (Debian: `apt-get install faketime`)"),
+    "needs_packages": (has_packages, "install Node.js with npm, and /usr/bin/python3 (Debian: `apt-get install npm`)"),
+    "needs_mounts": (has_mounts, "run the tests as root, where file systems can be mounted"),
+    "needs_io_limits": (has_io_limits, "run the tests as root with control groups that limit block devices"),
+    "needs_embedder": (lambda: (ROOT / ".holdfast/embedder").is_dir(), "install the embedding model (`make embedder`)"),
 }
 
 
 def main():
     missing = [group for group, (is_there, _) in GROUPS.items() if not is_there()]
     for group in missing:
-        print(f"tests: not run: `{group}`: it needs {GROUPS[group][1]}", file=sys.stderr)
+        print(f"tests: not run: `{group}`: {GROUPS[group][1]}", file=sys.stderr)
         print(group)
     sys.exit(bool(set(missing) - OPTIONAL) and os.environ.get("CI") == "true")
 

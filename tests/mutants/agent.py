@@ -1641,4 +1641,25 @@ MUTANTS = {
             ("holdfast-tools", "lib", "files::patch::tests::a_header_without_a_space_names_its_file_to_the_policy_too"),
         ],
     ),
+    # A call whose effect only a newer version knows is repeated after a crash.
+    "newer-effect": Mutant(
+        [("crates/types/src/effect.rs", "    #[serde(other)]\n    Acts,", "    Acts,")],
+        [("holdfast-types", "lib", "entry::tests::a_call_with_an_effect_of_a_newer_version_acts")],
+    ),
+    # People share a session because a newer version separates them in a way that is not known.
+    "newer-scope": Mutant(
+        [
+            (
+                "crates/types/src/session_key.rs",
+                "    PerChannelPeer,\n    /// One session for each person, channel and account. A scope",
+                "    #[serde(alias = \"per-mood\")]\n    PerChannelPeer,\n    /// One session for each person, channel and account. A scope",
+            ),
+        ],
+        [("holdfast-directory", "lib", "agent::tests::a_word_of_a_newer_version_shares_no_session_and_allows_no_tool")],
+    ),
+    # One reply that is an action of a newer version stops all replies of its tenant and channel.
+    "newer-action": Mutant(
+        [("crates/types/src/act.rs", "    #[serde(other)]\n    Unknown,", "    Unknown,")],
+        [("holdfast-types", "lib", "act::tests::an_action_of_a_newer_version_is_unknown_and_not_another")],
+    ),
 }

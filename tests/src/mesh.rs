@@ -1,6 +1,7 @@
 //! A whole mesh: processes of the product, over real backends behind proxies, with fakes of what
 //! is not ours.
 
+mod edges;
 pub(crate) mod specs;
 
 use std::net::SocketAddr;
@@ -18,10 +19,12 @@ use holdfast_pg::Pools;
 use holdfast_session::Sessions;
 use holdfast_kit::config::Secrets;
 use holdfast_testkit::{
-    Backends, Database, FakeModel, FakeReceiver, FakeTelegram, Proxy, nats, redis,
+    Backends, Database, FakeModel, FakeReceiver, FakeTelegram, nats, redis,
 };
 use holdfast_types::QueueMode;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
+
+pub use edges::Proxies;
 
 use crate::node::Node;
 use crate::script::{self, RequestViolations};
@@ -84,22 +87,12 @@ pub struct Fakes {
     pub world: FakeReceiver,
 }
 
-/// What stands between processes and backends.
-#[derive(Debug)]
-pub struct Proxies {
-    pub gateway_database: Proxy,
-    pub runner_database: Proxy,
-    pub bridge_database: Proxy,
-    pub nats: Proxy,
-    pub redis: Proxy,
-}
-
 /// A mesh; its processes end with the value.
 #[derive(Debug)]
 pub struct Mesh {
     // In the order in which they are dropped: processes before what they stand on.
     pub gateways: Vec<Arc<Node>>,
-    /// The addresses where they speak gRPC.
+    /// The addresses where clients reach their gRPC.
     pub grpc: Vec<SocketAddr>,
     pub runners: Vec<Arc<Node>>,
     pub bridges: Vec<Arc<Node>>,
@@ -119,18 +112,35 @@ pub struct Mesh {
 impl Mesh {
     /// Prepares a mesh over these backends; no process runs yet.
     pub async fn prepare(plan: &MeshConfig, backends: &Backends) -> anyhow::Result<Self> {
-        let holdfast = crate::program::holdfast().await?.to_owned();
         let database = Database::create_on(backends).await?;
         holdfast_pg::migrate(&database.admin_url()).await?;
+        let url = database.url();
+        Self::over(database, plan, backends, async |fakes: &Fakes| {
+            let config =
+                holdfast_pg::Config { url: url.into(), ..holdfast_pg::Config::default() };
+            let kek = STANDARD.encode([7; 32]).into();
+            let secrets = Secrets { kek, pepper: PEPPER.into(), ..Secrets::default() };
+            let directory = Directory::new(Pools::lazy(&config, "test")?, &secrets)?;
+            let mut tenants = Vec::new();
+            for (number, mode) in plan.tenants.iter().enumerate() {
+                tenants.push(Tenant::create(&directory, number, *mode, fakes).await?);
+            }
+            Ok(tenants)
+        })
+        .await
+    }
+
+    /// Prepares a mesh over a migrated database, with the tenants that `tenants` creates or finds
+    /// there; no process runs yet.
+    pub async fn over(
+        database: Database,
+        plan: &MeshConfig,
+        backends: &Backends,
+        tenants: impl AsyncFnOnce(&Fakes) -> anyhow::Result<Vec<Tenant>>,
+    ) -> anyhow::Result<Self> {
         let nats = nats::Namespace::create_on(backends);
         let redis = redis::Namespace::create_on(backends);
-        let proxies = Proxies {
-            gateway_database: Proxy::in_front_of(&database.url()).await?,
-            runner_database: Proxy::in_front_of(&database.url()).await?,
-            bridge_database: Proxy::in_front_of(&database.url()).await?,
-            nats: Proxy::in_front_of(nats.url()).await?,
-            redis: Proxy::in_front_of(redis.url()).await?,
-        };
+        let proxies = Proxies::start(&database.url(), nats.url(), redis.url()).await?;
         let model = FakeModel::start().await?;
         let complaints = script::teach(&model);
         let fakes = Fakes {
@@ -143,16 +153,8 @@ impl Mesh {
 
         let config =
             holdfast_pg::Config { url: database.url().into(), ..holdfast_pg::Config::default() };
-        let pools = Pools::lazy(&config, "test")?;
-        let kek = STANDARD.encode([7; 32]).into();
-        let secrets = Secrets { kek, pepper: PEPPER.into(), ..Secrets::default() };
-        let directory = Directory::new(pools.clone(), &secrets)?;
-        let sessions = Sessions::new(pools).with_lease(plan.lease);
-        let mut tenants = Vec::new();
-        for (number, mode) in plan.tenants.iter().enumerate() {
-            tenants.push(Tenant::create(&directory, number, *mode, &fakes).await?);
-        }
-
+        let sessions = Sessions::new(Pools::lazy(&config, "test")?).with_lease(plan.lease);
+        let tenants = tenants(&fakes).await?;
         let mut mesh = Self {
             gateways: Vec::new(),
             grpc: Vec::new(),
@@ -168,29 +170,38 @@ impl Mesh {
             redis,
             database,
         };
-        // The others are told where it is.
+        mesh.add_nodes(plan).await?;
+        Ok(mesh)
+    }
+
+    async fn add_nodes(&mut self, plan: &MeshConfig) -> anyhow::Result<()> {
+        let holdfast = crate::program::holdfast().await?;
         for number in 0..plan.memories {
-            let memory = mesh.memory(number, holdfast.clone())?;
-            mesh.memories.push(Arc::new(memory));
+            let memory = self.memory(number, holdfast.into())?;
+            // The others are told where the first one is.
+            if number == 0 {
+                self.proxies.add_memory(memory.spec().http).await?;
+            }
+            self.memories.push(Arc::new(memory));
         }
         for number in 0..plan.gateways {
-            let (gateway, grpc) = mesh.gateway(number, holdfast.clone())?;
-            mesh.gateways.push(Arc::new(gateway));
-            mesh.grpc.push(grpc);
+            let (gateway, grpc) = self.gateway(number, holdfast.into())?;
+            self.gateways.push(Arc::new(gateway));
+            self.grpc.push(self.proxies.add_gateway(grpc).await?);
         }
         for number in 0..plan.runners {
-            let runner = mesh.runner(number, plan)?;
-            mesh.runners.push(Arc::new(runner));
+            let runner = self.runner(number, plan)?;
+            self.runners.push(Arc::new(runner));
         }
         for number in 0..plan.bridges {
-            let bridge = mesh.bridge(number, holdfast.clone())?;
-            mesh.bridges.push(Arc::new(bridge));
+            let bridge = self.bridge(number, holdfast.into())?;
+            self.bridges.push(Arc::new(bridge));
         }
         for number in 0..plan.schedulers {
-            let scheduler = mesh.scheduler(number, holdfast.clone())?;
-            mesh.schedulers.push(Arc::new(scheduler));
+            let scheduler = self.scheduler(number, holdfast.into())?;
+            self.schedulers.push(Arc::new(scheduler));
         }
-        Ok(mesh)
+        Ok(())
     }
 
     /// Prepares a mesh and starts all of it.

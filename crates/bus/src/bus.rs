@@ -113,6 +113,9 @@ impl Bus {
                 what: "write 1 or more",
             });
         }
+        if ![1, 3, 5].contains(&config.events_replicas) {
+            return Err(Error::Config { setting: "events_replicas", what: "write 1, 3 or 5" });
+        }
         let what = "write `nats://host:4222`, several separated by commas";
         let url = |_| Error::Config { setting: "url", what };
         let servers = config.url.expose_secret().split(',').map(|url| url.trim().parse());

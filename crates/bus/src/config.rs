@@ -36,6 +36,10 @@ pub struct Config {
     /// Time after which an event is deleted.
     #[serde(with = "humantime_serde")]
     pub events_max_age: Duration,
+
+    /// Number of NATS servers that keep each event: 1 to 5, odd, and at most as many as the cluster
+    /// has. With 3, events survive the loss of any one server.
+    pub events_replicas: usize,
 }
 
 impl Default for Config {
@@ -47,6 +51,7 @@ impl Default for Config {
             subscription_capacity: 4096,
             events_max_bytes: 256 * 1024 * 1024,
             events_max_age: Duration::from_secs(7 * 24 * 3600),
+            events_replicas: 1,
         }
     }
 }

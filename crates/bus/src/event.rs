@@ -130,6 +130,7 @@ impl Bus {
             max_bytes: i64::try_from(self.config.events_max_bytes).unwrap_or(i64::MAX),
             max_age: self.config.events_max_age,
             max_messages_per_subject: MAX_EVENTS_PER_SUBJECT,
+            num_replicas: self.config.events_replicas,
             // JetStream counts the headers, which we add.
             max_message_size: i32::try_from(MAX_EVENT_BYTES + 4096).unwrap_or(i32::MAX),
             duplicate_window: DUPLICATE_WINDOW.min(self.config.events_max_age),

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use holdfast_schedule::heartbeat::HeartbeatConfig;
 use holdfast_types::{
     AgentId, AgentKind, AgentName, ContextOptions, DmScope, GroupScope, ModelId, QueueMode,
-    Reactions, RecommendSkills, SessionKey,
+    Reactions, RecommendSkills, SessionKey, known_or_default,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -41,8 +41,10 @@ it is essential, ask one short question.
 #[serde(default)]
 pub struct AgentSettings {
     /// What the agent's prompt is made of.
+    #[serde(deserialize_with = "known_or_default")]
     pub kind: AgentKind,
     /// Treatment of messages that arrive while a turn runs.
+    #[serde(deserialize_with = "known_or_default")]
     pub queue_mode: QueueMode,
     /// Set of direct messages that share one session.
     pub dm_scope: DmScope,
@@ -62,6 +64,7 @@ pub struct AgentSettings {
     pub fallbacks: Vec<String>,
     pub context: ContextOptions,
     /// How often it reacts to messages, on channels with reactions.
+    #[serde(deserialize_with = "known_or_default")]
     pub reactions: Reactions,
     /// Tool bundles for subagents by name, in addition to the built-in ones.
     pub bundles: BTreeMap<String, Vec<String>>,
@@ -305,6 +308,24 @@ mod tests {
         assert_eq!(settings.queue_mode, QueueMode::Followup);
         assert_eq!(settings.time_zone, "UTC");
         assert_eq!(settings.tools, None);
+    }
+
+    #[test]
+    fn a_word_of_a_newer_version_shares_no_session_and_allows_no_tool() {
+        let read = |text: &str| serde_json::from_str::<AgentSettings>(text);
+        let settings = read(
+            r#"{"kind": "swarm", "queue_mode": "braid", "dm_scope": "per-mood",
+                "group_scope": "per-table", "reactions": "loud", "tools": ["files"],
+                "context": {"strategy": "dense"}}"#,
+        )
+        .unwrap();
+
+        assert_eq!(settings.queue_mode, QueueMode::default());
+        assert_eq!(settings.dm_scope, DmScope::PerAccountChannelPeer);
+        assert_eq!(settings.group_scope, GroupScope::GroupUser);
+        assert_eq!(settings.tools, Some(vec!["files".to_owned()]));
+        // A list of tools that cannot be read is not "all".
+        assert!(read(r#"{"tools": {"allow": ["files"]}}"#).is_err());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Server settings on which the promises about acknowledged messages depend.
 
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::Pools;
 
@@ -20,19 +20,78 @@ pub async fn log_durability(pools: &Pools) -> sqlx::Result<()> {
     for problem in durability_problems(pools).await? {
         warn!("{problem}");
     }
-    const STANDBYS: &str =
-        "select setting from pg_settings where name = 'synchronous_standby_names'";
-    let mut once = pools.system_connection().await?;
-    let standbys: Option<String> =
-        crate::query_scalar(STANDBYS).fetch_optional(once.conn()).await?;
-    once.done();
-    if standbys.is_none_or(|names| names.is_empty()) {
-        info!(
-            "the database has no synchronous standby: if its disk is lost, so is what was \
-             acknowledged since the last backup (see docs/operating.md)"
-        );
+    let standbys = standbys(pools).await?;
+    match standbys.problem() {
+        Some(problem) => warn!("{problem}"),
+        None => info!(?standbys, "the database's standbys"),
     }
     Ok(())
+}
+
+/// Replication of the database server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Standbys {
+    /// The server is reached over loopback: an installation on one machine, such as `holdfast up`.
+    is_local: bool,
+    /// A commit waits for a standby (`synchronous_standby_names` is not empty).
+    is_awaited: bool,
+    /// Standbys that are connected and for which commits wait.
+    connected: i64,
+}
+
+impl Standbys {
+    /// Returns what may be lost or will hang; `None` if nothing is wrong.
+    const fn problem(self) -> Option<&'static str> {
+        match self {
+            Self { is_awaited: true, connected: 0, .. } => Some(
+                "`synchronous_standby_names` of the database is set and no such standby is \
+                 connected: each commit waits until one is (see docs/operating.md)",
+            ),
+            Self { is_awaited: false, is_local: false, .. } => Some(
+                "the database has no synchronous standby: if its disk is lost, so is what was \
+                 acknowledged since the last backup, and a standby that takes its place may lack \
+                 the last moments (see docs/operating.md)",
+            ),
+            Self { .. } => None,
+        }
+    }
+}
+
+async fn standbys(pools: &Pools) -> sqlx::Result<Standbys> {
+    const SQL: &str = "
+        select coalesce(inet_server_addr() << '127.0.0.0/8' or inet_server_addr() = '::1', true),
+               current_setting('synchronous_standby_names') <> '',
+               (select count(*) from pg_stat_replication where sync_state in ('sync', 'quorum'))";
+    let mut once = pools.system_connection().await?;
+    let (is_local, is_awaited, connected) =
+        crate::query_as(SQL).fetch_one(once.conn()).await?;
+    once.done();
+    Ok(Standbys { is_local, is_awaited, connected })
+}
+
+/// Checks whether a standby has taken the place of the database since `known` was returned, or a
+/// backup was restored: logs and counts it. Returns the server's timeline, whose number each of
+/// both increases.
+///
+/// # Errors
+///
+/// If the database does not answer, or is a standby.
+pub async fn detect_failover(pools: &Pools, known: Option<i64>) -> sqlx::Result<i64> {
+    const SQL: &str = "
+        select ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::bigint";
+    let mut once = pools.system_connection().await?;
+    let timeline: i64 = crate::query_scalar(SQL).fetch_one(once.conn()).await?;
+    once.done();
+    if let Some(before) = known.filter(|before| *before != timeline) {
+        metrics::counter!("holdfast_database_failovers_total").increment(1);
+        error!(
+            before,
+            timeline,
+            "another server took the place of the database: where replication is asynchronous, \
+             what was acknowledged in the moments before may be lost (see docs/operating.md)"
+        );
+    }
+    Ok(timeline)
 }
 
 /// Returns the unsafe settings of the server, each with its consequence.
@@ -55,4 +114,22 @@ pub async fn durability_problems(pools: &Pools) -> sqlx::Result<Vec<String>> {
             format!("`{name}` of the database is `{value}`: {consequence}; set it to `on`")
         })
         .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_standby_is_warned_of_unless_the_database_is_on_this_machine() {
+        let problem = |is_local, is_awaited, connected| {
+            Standbys { is_local, is_awaited, connected }.problem().unwrap_or_default()
+        };
+
+        assert!(problem(false, false, 0).contains("no synchronous standby"));
+        assert!(problem(false, true, 0).contains("each commit waits"));
+        assert!(problem(true, true, 0).contains("each commit waits"));
+        assert_eq!(problem(true, false, 0), "");
+        assert_eq!(problem(false, true, 1), "");
+    }
 }

@@ -18,7 +18,7 @@ mod tenant_tx;
 
 pub use config::Config;
 pub use connection::Connection;
-pub use durability::{durability_problems, log_durability};
+pub use durability::{detect_failover, durability_problems, log_durability};
 pub use error::{is_lock_timeout, is_rolled_back, kind, on_constraint};
 pub use migrate::{MigrateError, fingerprint, migrate, pending};
 pub use pool::Pools;

@@ -45,10 +45,10 @@ enum ListenState {
 
 #[derive(Debug)]
 struct Shared {
-    upstream: SocketAddr,
+    upstream: Mutex<SocketAddr>,
     rules: Mutex<Vec<Arc<Rule>>>,
     delay: watch::Sender<Duration>,
-    stalled: watch::Sender<bool>,
+    stalled: watch::Sender<Stalled>,
     /// Cancelled and replaced by each cut.
     connections: Mutex<CancellationToken>,
     accepted: AtomicU64,
@@ -60,10 +60,10 @@ impl Proxy {
         let reserved = socket("127.0.0.1:0".parse()?)?;
         let addr = reserved.local_addr()?;
         let shared = Arc::new(Shared {
-            upstream,
+            upstream: Mutex::new(upstream),
             rules: Mutex::default(),
             delay: watch::Sender::new(Duration::ZERO),
-            stalled: watch::Sender::new(false),
+            stalled: watch::Sender::default(),
             connections: Mutex::new(CancellationToken::new()),
             accepted: AtomicU64::new(0),
         });
@@ -103,6 +103,12 @@ impl Proxy {
         self.addr
     }
 
+    /// Carries what comes from now on to another server, as an address that moves in a failover;
+    /// open connections stay where they are. Combine with [`Self::cut`].
+    pub fn redirect(&self, upstream: SocketAddr) {
+        *lock(&self.shared.upstream) = upstream;
+    }
+
     /// How many connections were taken so far.
     #[must_use]
     pub fn accepted(&self) -> u64 {
@@ -135,12 +141,20 @@ impl Proxy {
     /// Carries nothing and closes nothing, as a network that loses packets, until
     /// [`Self::resume`].
     pub fn stall(&self) {
-        self.shared.stalled.send_replace(true);
+        self.shared.stalled.send_replace(Stalled { to_server: true, to_client: true });
+    }
+
+    /// As [`Self::stall`], in one direction only: what goes the other way arrives.
+    pub fn stall_towards(&self, direction: Direction) {
+        self.shared.stalled.send_modify(|stalled| match direction {
+            Direction::ToServer => stalled.to_server = true,
+            Direction::ToClient => stalled.to_client = true,
+        });
     }
 
     /// Carries on, with what was held back first.
     pub fn resume(&self) {
-        self.shared.stalled.send_replace(false);
+        self.shared.stalled.send_replace(Stalled::default());
     }
 
     /// Loses the answer to a request: once the client has sent a chunk for which `request` is
@@ -188,6 +202,29 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.cut();
+    }
+}
+
+/// Direction in which a connection carries data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    ToServer,
+    ToClient,
+}
+
+/// Directions in which nothing is carried.
+#[derive(Debug, Clone, Copy, Default)]
+struct Stalled {
+    to_server: bool,
+    to_client: bool,
+}
+
+impl Stalled {
+    const fn holds(self, direction: Direction) -> bool {
+        match direction {
+            Direction::ToServer => self.to_server,
+            Direction::ToClient => self.to_client,
+        }
     }
 }
 
@@ -323,7 +360,8 @@ async fn take_connections(listener: &TcpListener, shared: &Arc<Shared>) {
 
 /// Carries one connection until both sides have ended, or an answer is lost.
 async fn carry(client: TcpStream, shared: &Shared) -> io::Result<()> {
-    let upstream = TcpStream::connect(shared.upstream).await?;
+    let server = *lock(&shared.upstream);
+    let upstream = TcpStream::connect(server).await?;
     client.set_nodelay(true)?;
     upstream.set_nodelay(true)?;
     let (from_client, to_client) = client.into_split();
@@ -350,7 +388,7 @@ async fn carry_requests(
             return to.shutdown().await;
         }
         let chunk = &buffer[..n];
-        hold_back(shared).await;
+        hold_back(shared, Direction::ToServer).await;
         {
             let rules = lock(&shared.rules);
             if let Some(rule) = rules.iter().find(|rule| rule.applies(chunk)) {
@@ -375,7 +413,7 @@ async fn carry_answers(
             return to.shutdown().await;
         }
         let chunk = &buffer[..n];
-        hold_back(shared).await;
+        hold_back(shared, Direction::ToClient).await;
         let rule = lock(losing).clone().filter(|rule| (rule.answer)(chunk));
         if let Some(rule) = rule {
             to.write_all(&chunk[..rule.let_through.min(n)]).await?;
@@ -386,14 +424,14 @@ async fn carry_answers(
     }
 }
 
-async fn hold_back(shared: &Shared) {
+async fn hold_back(shared: &Shared, direction: Direction) {
     let delay = *shared.delay.borrow();
     if !delay.is_zero() {
         tokio::time::sleep(delay).await;
     }
-    if *shared.stalled.borrow() {
+    if shared.stalled.borrow().holds(direction) {
         // The sender lives as long as `shared`.
-        drop(shared.stalled.subscribe().wait_for(|stalled| !stalled).await);
+        drop(shared.stalled.subscribe().wait_for(|stalled| !stalled.holds(direction)).await);
     }
 }
 
@@ -591,5 +629,25 @@ mod tests {
         let mut answer = String::new();
         client.0.read_line(&mut answer).await.unwrap();
         assert_eq!(answer, "ok two\n");
+    }
+
+    #[tokio::test]
+    async fn a_proxy_that_stalls_one_way_carries_the_other() {
+        for (direction, arrived) in [(Direction::ToServer, 1), (Direction::ToClient, 2)] {
+            let (upstream, seen) = server().await;
+            let proxy = Proxy::start(upstream).await.unwrap();
+            let mut client = Client::connect(&proxy).await.unwrap();
+            client.ask("one").await.unwrap();
+
+            proxy.stall_towards(direction);
+            let patience = Duration::from_millis(100);
+            assert!(tokio::time::timeout(patience, client.ask("two")).await.is_err());
+            assert_eq!(lock(&seen).len(), arrived, "{direction:?}");
+            proxy.resume();
+
+            let mut answer = String::new();
+            client.0.read_line(&mut answer).await.unwrap();
+            assert_eq!(answer, "ok two\n");
+        }
     }
 }

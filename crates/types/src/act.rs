@@ -54,6 +54,10 @@ pub enum ChannelAction {
         /// In the channel's own format.
         embed: Value,
     },
+    /// An action that only a newer version knows. It is not sent: it waits for a bridge of that
+    /// version, as long as a platform that cannot be reached.
+    #[serde(other)]
+    Unknown,
 }
 
 impl ChannelAction {
@@ -68,7 +72,8 @@ impl ChannelAction {
             | Self::Thread { .. }
             | Self::Event
             | Self::Media { .. }
-            | Self::Embed { .. } => false,
+            | Self::Embed { .. }
+            | Self::Unknown => false,
         }
     }
 
@@ -86,6 +91,7 @@ impl ChannelAction {
             Self::Media { .. } => "media",
             Self::Close { .. } => "close",
             Self::Embed { .. } => "embed",
+            Self::Unknown => "unknown",
         }
     }
 }
@@ -108,5 +114,15 @@ mod tests {
             assert_eq!(stored["act"], act.name());
             assert_eq!(serde_json::from_value::<ChannelAction>(stored).unwrap(), act);
         }
+    }
+
+    #[test]
+    fn an_action_of_a_newer_version_is_unknown_and_not_another() {
+        let newer = serde_json::json!({"act": "hologram", "message": "7", "beam": {"x": 1}});
+
+        assert_eq!(
+            serde_json::from_value::<ChannelAction>(newer).unwrap(),
+            ChannelAction::Unknown
+        );
     }
 }

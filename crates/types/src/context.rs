@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::known_or_default;
+
 /// Set of sections that a prompt has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -60,6 +62,7 @@ pub enum Reactions {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ContextOptions {
+    #[serde(deserialize_with = "known_or_default")]
     pub strategy: PromptStrategy,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub include_tools: Option<Vec<String>>,

@@ -11,6 +11,8 @@ pub enum Effect {
     Reads,
     /// Changes only the agent's own data. Runs alone, and again after a crash with the same key.
     Writes,
-    /// Changes the world outside the mesh. Runs alone and at most once.
+    /// Changes the world outside the mesh. Runs alone and at most once. An effect that only a newer
+    /// version knows counts as this one.
+    #[serde(other)]
     Acts,
 }

@@ -20,6 +20,7 @@ mod id;
 mod media;
 mod message;
 mod name;
+mod newer;
 mod node;
 mod queue;
 mod session_key;
@@ -58,6 +59,7 @@ pub use message::{
     ReplyTo, RouteScope, SCHEDULE_SOURCE, Sender, Source, Target,
 };
 pub use name::{AgentName, account_name};
+pub use newer::known_or_default;
 pub use node::{
     MAX_NODE_COMMAND_BYTES, MAX_NODE_OUTPUT_BYTES, NodeCommand, NodeCommandState, NodeReply,
     NodeRequest, NodeRequestOutcome, SignedCommand,

@@ -75,7 +75,9 @@ pub enum DmScope {
     /// One session for each person and channel.
     #[default]
     PerChannelPeer,
-    /// One session for each person, channel and account.
+    /// One session for each person, channel and account. A scope that only a newer version knows
+    /// counts as this one, in which the fewest people share.
+    #[serde(other)]
     PerAccountChannelPeer,
 }
 
@@ -86,7 +88,9 @@ pub enum GroupScope {
     /// All members share one session.
     #[default]
     Group,
-    /// Each member has a separate session.
+    /// Each member has a separate session. A scope that only a newer version knows counts as this
+    /// one, in which the fewest people share.
+    #[serde(other)]
     GroupUser,
 }
 

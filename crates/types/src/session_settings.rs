@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AgentId, Directives, Elevated, Reasoning, Thinking, Verbose};
+use crate::{AgentId, Directives, Elevated, Reasoning, Thinking, Verbose, known_or_default};
 
 /// Settings of one session that override its agent's. Stored as JSON: fields are only ever added,
 /// with a default.
@@ -13,16 +13,16 @@ pub struct SessionSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// `None` is the default level.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "known_or_default")]
     pub thinking: Option<Thinking>,
     /// `None` is [`Verbose::Off`].
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "known_or_default")]
     pub verbose: Option<Verbose>,
     /// `None` is [`Reasoning::Off`].
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "known_or_default")]
     pub reasoning: Option<Reasoning>,
     /// `None` is [`Elevated::Ask`].
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "known_or_default")]
     pub elevated: Option<Elevated>,
     /// Provider key that was used last, as `provider/key`, where there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -72,6 +72,9 @@ mod tests {
         assert_eq!(read("{}"), SessionSettings::default());
         assert_eq!(read(r#"{"model":"a:b","of_tomorrow":1}"#).model.as_deref(), Some("a:b"));
         assert_eq!(serde_json::to_string(&SessionSettings::default()).unwrap(), "{}");
+        let newer = read(r#"{"model":"a:b","thinking":"galactic","elevated":{"by":7}}"#);
+        assert_eq!((newer.model.as_deref(), newer.thinking), (Some("a:b"), None));
+        assert_eq!(newer.elevated, None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Only [`wakes`] decides. Ingest, complete and resume call it under the session's row lock, so
 //! they cannot disagree.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{Body, Command};
 
@@ -72,8 +72,11 @@ pub struct MessageFilter {
 }
 
 /// Condition under which an idle session continues.
+///
+/// A wait that only a newer version knows is read as [`Self::Anything`]: this version cannot tell
+/// what ends it, and a session that goes on too early only asks again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "for", rename_all = "snake_case")]
+#[serde(tag = "for", rename_all = "snake_case", remote = "Self")]
 pub enum Wait {
     Anything,
     Message {
@@ -94,6 +97,19 @@ pub enum Wait {
         #[serde(default, skip_serializing_if = "String::is_empty")]
         note: String,
     },
+}
+
+impl<'de> Deserialize<'de> for Wait {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let stored = serde_json::Value::deserialize(deserializer)?;
+        Ok(Self::deserialize(stored).unwrap_or(Self::Anything))
+    }
+}
+
+impl Serialize for Wait {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Self::serialize(self, serializer)
+    }
 }
 
 impl Wait {
@@ -272,5 +288,15 @@ mod tests {
         let stored = serde_json::to_string(&wait).unwrap();
 
         assert_eq!(serde_json::from_str::<Wait>(&stored).unwrap(), wait);
+    }
+
+    #[test]
+    fn a_wait_of_a_newer_version_ends_with_any_message() {
+        for newer in [
+            r#"{"for": "tide", "level": 3}"#,
+            r#"{"for": "message", "filter": {"mood": "calm"}}"#,
+        ] {
+            assert_eq!(serde_json::from_str::<Wait>(newer).unwrap(), Wait::Anything);
+        }
     }
 }

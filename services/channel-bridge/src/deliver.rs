@@ -33,6 +33,10 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum duration of one send: below the lease of a delivery, with time left to settle it.
 pub const SEND_TIMEOUT: Duration = Duration::from_secs(45);
 
+/// Number of attempts, over about a minute and a half, in which a bridge of a newer version may take
+/// an action that this one does not know. Later replies of the session wait for it.
+const UNKNOWN_ACTION_TRIES: i32 = 9;
+
 /// Delays while the database does not answer.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
 
@@ -218,6 +222,13 @@ impl DeliveryWorker {
                 };
                 delivery.act = Some(ChannelAction::Close { approval, message: Some(asked) });
                 Ok(None)
+            }
+            Some(ChannelAction::Unknown) => {
+                let why = "this version of the bridge does not know the action";
+                Err(match delivery.tries {
+                    ..UNKNOWN_ACTION_TRIES => Outcome::not_sent(why),
+                    _ => Outcome::refused(why),
+                })
             }
             Some(_) | None => Ok(None),
         }

@@ -178,6 +178,7 @@ async fn watch_database(pools: Pools, check: Check, stop: CancellationToken) -> 
     if let Err(error) = holdfast_pg::log_durability(&pools).await {
         warn!(%error, "the database's settings cannot be read");
     }
+    let mut timeline = holdfast_pg::detect_failover(&pools, None).await.ok();
     loop {
         tokio::select! {
             () = stop.cancelled() => return Ok(()),
@@ -187,6 +188,7 @@ async fn watch_database(pools: Pools, check: Check, stop: CancellationToken) -> 
             Ok(()) => check.pass(),
             Err(_) => check.fail(),
         }
+        timeline = holdfast_pg::detect_failover(&pools, timeline).await.ok().or(timeline);
     }
 }
 

@@ -4,24 +4,24 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use holdfast_testkit::Proxy;
 
 use super::{MESH_SECRET, Mesh, MeshConfig, PEPPER};
 use crate::node::{Node, NodeSpec, Role};
 
 impl Mesh {
-    fn shared(&self, database: &Proxy) -> Vec<(String, String)> {
+    fn shared(&self, role: Role) -> anyhow::Result<Vec<(String, String)>> {
         let set = |name: &str, value: String| (format!("HOLDFAST_{name}"), value);
-        let memory = self.memories.first().map(|memory| format!("http://{}", memory.spec().http));
+        let database = self.proxies.database(role);
+        let (nats, redis, memory) = self.proxies.ways(role)?;
         let mut env = vec![
             set("FAILPOINTS", String::new()),
             set("DATABASE__URL", database.through(&self.database.url())),
-            set("NATS__URL", self.proxies.nats.through(self.nats.url())),
+            set("NATS__URL", nats.through(self.nats.url())),
             set("NATS__PREFIX", self.nats.prefix().to_owned()),
-            set("REDIS__URL", self.proxies.redis.through(self.redis.url())),
+            set("REDIS__URL", redis.through(self.redis.url())),
             set("REDIS__PREFIX", self.redis.prefix().to_owned()),
             set("MESH__SECRET", MESH_SECRET.to_owned()),
             set("SECRETS__KEK", STANDARD.encode([7; 32])),
@@ -30,8 +30,8 @@ impl Mesh {
             set("EGRESS__ALLOW", r#"["127.0.0.1"]"#.to_owned()),
             set("TELEMETRY__LOG", log_level()),
         ];
-        env.extend(memory.map(|url| set("MESH__MEMORY_URL", url)));
-        env
+        env.extend(memory.map(|memory| set("MESH__MEMORY_URL", format!("http://{}", memory.addr()))));
+        Ok(env)
     }
 
     pub(super) fn gateway(
@@ -40,7 +40,7 @@ impl Mesh {
         program: PathBuf,
     ) -> anyhow::Result<(Node, SocketAddr)> {
         let (http, grpc) = (port()?, port()?);
-        let mut env = self.shared(&self.proxies.gateway_database);
+        let mut env = self.shared(Role::Gateway)?;
         env.push(("HOLDFAST_GATEWAY__HTTP".to_owned(), http.to_string()));
         env.push(("HOLDFAST_GATEWAY__GRPC".to_owned(), grpc.to_string()));
         env.push(("HOLDFAST_GATEWAY__SHUTDOWN_GRACE".to_owned(), "5s".to_owned()));
@@ -51,7 +51,7 @@ impl Mesh {
 
     pub(super) fn runner(&self, number: usize, plan: &MeshConfig) -> anyhow::Result<Node> {
         let http = port()?;
-        let mut env = self.shared(&self.proxies.runner_database);
+        let mut env = self.shared(Role::Runner)?;
         let sweep = (plan.lease / 3).min(Duration::from_secs(1)).as_millis();
         env.extend([
             ("HOLDFAST_RUNNER__LISTEN".to_owned(), http.to_string()),
@@ -69,7 +69,7 @@ impl Mesh {
 
     pub(super) fn scheduler(&self, number: usize, program: PathBuf) -> anyhow::Result<Node> {
         let http = port()?;
-        let mut env = self.shared(&self.proxies.gateway_database);
+        let mut env = self.shared(Role::Scheduler)?;
         env.push(("HOLDFAST_SCHEDULER__LISTEN".to_owned(), http.to_string()));
         env.push(("HOLDFAST_SCHEDULER__HANDOVER".to_owned(), "3s".to_owned()));
         let name = format!("scheduler-{number}");
@@ -79,7 +79,7 @@ impl Mesh {
 
     pub(super) fn memory(&self, number: usize, program: PathBuf) -> anyhow::Result<Node> {
         let http = port()?;
-        let mut env = self.shared(&self.proxies.gateway_database);
+        let mut env = self.shared(Role::Memory)?;
         env.push(("HOLDFAST_MEMORY__LISTEN".to_owned(), http.to_string()));
         env.push(("HOLDFAST_MEMORY__EMBEDDING__ENGINE".to_owned(), "hashed".to_owned()));
         let name = format!("memory-{number}");
@@ -89,8 +89,8 @@ impl Mesh {
 
     pub(super) fn bridge(&self, number: usize, program: PathBuf) -> anyhow::Result<Node> {
         let http = port()?;
-        let gateway = self.grpc.get(number % self.grpc.len().max(1)).context("no gateway")?;
-        let mut env = self.shared(&self.proxies.bridge_database);
+        let gateway = self.proxies.gateway_of_bridge(number)?;
+        let mut env = self.shared(Role::Bridge)?;
         env.extend([
             ("HOLDFAST_BRIDGE__LISTEN".to_owned(), http.to_string()),
             ("HOLDFAST_BRIDGE__TELEGRAM__API_BASE".to_owned(), self.fakes.telegram.url()),

@@ -4,16 +4,21 @@
 //! `make test` runs the short form. `HOLDFAST_CHAOS=long` runs the long one, whose storm lasts
 //! `HOLDFAST_CHAOS_MINUTES`.
 
+mod disk;
+mod failover;
 mod fair;
 mod faults;
 mod idle;
+mod jetstream;
 mod learns;
+mod partition;
 mod remembers;
 mod report;
 mod restore;
 mod storm;
 mod talk;
 mod time;
+mod versions;
 mod wakes;
 mod weather;
 mod work;

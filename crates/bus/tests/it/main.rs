@@ -6,4 +6,5 @@ mod core;
 mod events;
 mod login;
 mod outage;
+mod tenants;
 mod world;

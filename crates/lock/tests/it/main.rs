@@ -8,4 +8,5 @@ mod marks;
 mod outage;
 mod rate;
 mod session;
+mod tenants;
 mod world;

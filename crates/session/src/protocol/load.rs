@@ -1,7 +1,9 @@
 //! Loading a claimed session.
 
 use holdfast_pg::Pools;
-use holdfast_types::{Body, Entry, QueueMode, SessionSettings, SystemEvent, Target, Wait};
+use holdfast_types::{
+    Body, Entry, QueueMode, SessionSettings, SystemEvent, Target, Wait, known_or_default,
+};
 use jiff::Timestamp;
 use serde::Deserialize;
 use sqlx::types::Json;
@@ -33,6 +35,7 @@ struct InboxRow {
     message: Uuid,
     body: Body,
     seen: bool,
+    #[serde(deserialize_with = "known_or_default")]
     mode: QueueMode,
     source: String,
     target: Option<Target>,

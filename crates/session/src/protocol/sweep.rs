@@ -457,17 +457,20 @@ async fn unknown_results(tx: &mut TenantTx, session: SessionId) -> Result<Vec<En
             where tenant_id = $1 and session_id = $2 and kind = 'thought')
         order by seq";
     let tenant = tx.tenant();
-    let tail: Vec<Json<Entry>> = holdfast_pg::query_scalar(SQL)
+    let tail: Vec<Json<serde_json::Value>> = holdfast_pg::query_scalar(SQL)
         .bind(tenant.as_uuid())
         .bind(session.as_uuid())
         .fetch_all(tx.conn())
         .await?;
 
-    let Some(Entry::Thought { calls, .. }) = tail.first().map(|entry| &entry.0) else {
+    // An entry that cannot be read must not keep its session from ever being freed.
+    let tail: Vec<Entry> =
+        tail.into_iter().filter_map(|entry| serde_json::from_value(entry.0).ok()).collect();
+    let Some(Entry::Thought { calls, .. }) = tail.first() else {
         return Ok(Vec::new());
     };
     let returned = |id: &str| {
-        tail.iter().any(|entry| matches!(&entry.0, Entry::Returned { call, .. } if call == id))
+        tail.iter().any(|entry| matches!(entry, Entry::Returned { call, .. } if call == id))
     };
     Ok(calls
         .iter()

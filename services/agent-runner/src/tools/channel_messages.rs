@@ -132,7 +132,8 @@ impl SessionTools {
             | ChannelAction::Event
             | ChannelAction::Media { .. }
             | ChannelAction::Close { .. }
-            | ChannelAction::Embed { .. }) => Ok(other),
+            | ChannelAction::Embed { .. }
+            | ChannelAction::Unknown) => Ok(other),
         })
     }
 

@@ -132,7 +132,7 @@ impl Telegram {
                     done => done,
                 }
             }
-            ChannelAction::Event | ChannelAction::Embed { .. } => {
+            ChannelAction::Event | ChannelAction::Embed { .. } | ChannelAction::Unknown => {
                 Err(ActionFailure::Refused("telegram has nothing like it"))
             }
         }

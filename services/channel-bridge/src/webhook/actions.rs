@@ -22,6 +22,7 @@ pub(super) fn action_fields(act: &ChannelAction, file: Option<&[u8]>) -> Result<
             json!({"approval": approval, "message_id": message})
         }
         ChannelAction::Embed { embed } => json!({"embed": embed}),
+        ChannelAction::Unknown => return Err("the action is not known".to_owned()),
         ChannelAction::Media { file: stored, voice } => {
             let content = file.ok_or("its file is gone")?;
             if content.len() > MAX_FILE_BYTES {

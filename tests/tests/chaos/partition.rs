@@ -1,0 +1,137 @@
+//! Black holes on each network edge, one after another: what is sent is neither delivered nor
+//! refused, in one direction or both.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use holdfast_testkit::proxy::Direction;
+use holdfast_testkit::{Backends, Proxy};
+use holdfast_tests::load::{Conversation, Senders, TestChannel};
+use holdfast_tests::mesh::{Mesh, MeshConfig};
+use holdfast_tests::node::Role;
+use holdfast_tests::script::MessageKind;
+use holdfast_tests::turnstile;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::faults::finish;
+use crate::report::Report;
+use crate::{Form, RUNNER, form};
+
+const ALL: [Role; 5] =
+    [Role::Gateway, Role::Runner, Role::Bridge, Role::Scheduler, Role::Memory];
+
+/// How soon after the end of a black hole a new message must be answered: the longest timeout on
+/// the way, and a turn.
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// How long an answer may take while a backend is unreachable that only saves time.
+const WITHOUT_HINTS: Duration = Duration::from_secs(8);
+
+#[derive(Debug, Clone, Copy)]
+enum Loss {
+    Both,
+    OneWay(Direction),
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_black_hole_on_any_edge_loses_no_message_and_passes_by_itself() -> anyhow::Result<()> {
+    let _turn = turnstile::lock_exclusive().await?;
+    let plan = MeshConfig { schedulers: 1, memories: 1, ..MeshConfig::small(RUNNER) };
+    let mesh = Mesh::start(&plan, Backends::get().await?).await?;
+    let load = Senders::on(&mesh)?;
+    let mut report = Report::of("black holes");
+    // The short form makes one on each edge, the long one in each direction and for as long as a
+    // router needs to find another way.
+    let (duration, losses): (_, &[Loss]) = match form() {
+        Form::Short => (Duration::from_millis(1500), &[Loss::Both]),
+        Form::Long => (
+            Duration::from_secs(60),
+            &[
+                Loss::Both,
+                Loss::OneWay(Direction::ToServer),
+                Loss::OneWay(Direction::ToClient),
+            ],
+        ),
+    };
+
+    for (number, (name, edge)) in mesh.proxies.edges(&ALL).into_iter().enumerate() {
+        for loss in losses {
+            let took = black_hole(&load, edge, *loss, duration, number)
+                .await
+                .with_context(|| format!("{name}, {loss:?}"))?;
+            report.line(&format!("{name}, {loss:?}: answered again after, ms"), took.as_millis());
+        }
+    }
+
+    report.show()?;
+    finish(&mesh, &load).await
+}
+
+/// Makes a black hole while people talk on each channel. Returns how long after its end a new
+/// message was answered.
+async fn black_hole(
+    load: &Senders<'_>,
+    edge: &Proxy,
+    loss: Loss,
+    duration: Duration,
+    number: usize,
+) -> anyhow::Result<Duration> {
+    match loss {
+        Loss::Both => edge.stall(),
+        Loss::OneWay(direction) => edge.stall_towards(direction),
+    }
+    let during = async {
+        let doors = [TestChannel::Webhook, TestChannel::Telegram, TestChannel::Grpc];
+        let said = doors.into_iter().enumerate().map(|(place, door)| async move {
+            let conversation = Conversation { tenant: 0, number: 3 * number + place, door };
+            load.say(&conversation, MessageKind::Say, 1).await
+        });
+        futures::future::try_join_all(said).await
+    };
+    let hole = async {
+        sleep(duration).await;
+        edge.resume();
+        Instant::now()
+    };
+    let (said, ended) = tokio::join!(during, hole);
+    said?;
+    let conversation = Conversation { tenant: 0, number: 1000, door: TestChannel::Grpc };
+    timeout(RECOVERY_TIMEOUT, load.ask(&conversation, MessageKind::Status))
+        .await
+        .context("nothing is answered after the black hole")??;
+    Ok(ended.elapsed())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn black_holes_at_nats_redis_and_memory_hold_up_no_answer() -> anyhow::Result<()> {
+    let _turn = turnstile::lock_exclusive().await?;
+    let plan = MeshConfig { memories: 1, ..MeshConfig::small(RUNNER) };
+    let mesh = Mesh::start(&plan, Backends::get().await?).await?;
+    let load = Senders::on(&mesh)?;
+    let talk = Conversation { tenant: 0, number: 0, door: TestChannel::Grpc };
+    load.ask(&talk, MessageKind::Say).await?;
+    let edges = mesh.proxies.edges(&[Role::Gateway, Role::Runner]);
+    let optional = |name: &str| ["nats", "redis", "memory"].iter().any(|to| name.ends_with(to));
+    let optional: Vec<_> = edges.into_iter().filter(|(name, _)| optional(name)).collect();
+
+    for (_, edge) in &optional {
+        edge.stall();
+    }
+    let mut report = Report::of("black holes at NATS, Redis and memory");
+    let mut slowest = Duration::ZERO;
+    for _ in 0..4 {
+        let begun = Instant::now();
+        load.ask(&talk, MessageKind::Status).await?;
+        slowest = slowest.max(begun.elapsed());
+    }
+    for (_, edge) in &optional {
+        edge.resume();
+    }
+
+    report.line("edges", optional.len());
+    report.line("slowest of four answers, ms", slowest.as_millis());
+    report.show()?;
+    ensure!(optional.len() == 6, "{} edges, and not 6", optional.len());
+    ensure!(slowest <= WITHOUT_HINTS, "an answer took {slowest:?}");
+    finish(&mesh, &load).await
+}
