@@ -22,6 +22,7 @@ use holdfast_testkit::{
 use holdfast_types::QueueMode;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 
+use crate::history::History;
 use crate::node::Node;
 use crate::script::{self, RequestViolations};
 use crate::tenant::Tenant;
@@ -76,6 +77,8 @@ pub struct Fakes {
     pub model: FakeModel,
     /// What was wrong with what it was asked.
     pub complaints: RequestViolations,
+    /// What clients and fakes saw.
+    pub history: History,
     pub telegram: FakeTelegram,
     /// The receiver of signed webhooks, which takes each key once.
     pub receiver: FakeReceiver,
@@ -131,9 +134,11 @@ impl Mesh {
             redis: Proxy::in_front_of(redis.url()).await?,
         };
         let model = FakeModel::start().await?;
-        let complaints = script::teach(&model);
+        let history = History::default();
+        let complaints = script::teach(&model, &history);
         let fakes = Fakes {
             complaints,
+            history,
             model,
             telegram: FakeTelegram::start().await?,
             receiver: FakeReceiver::start().await?,

@@ -4,6 +4,7 @@
 //! `make test` runs the short form. `HOLDFAST_CHAOS=long` runs the long one, whose storm lasts
 //! `HOLDFAST_CHAOS_MINUTES`.
 
+mod actors;
 mod fair;
 mod faults;
 mod idle;
