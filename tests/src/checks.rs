@@ -103,10 +103,7 @@ fn accepted(findings: &mut Findings, said: &[SentMessage], inbox: &Inbox) {
             let same = *message == format!("msg_{}", row.message);
             findings.ensure(same, "I2 every sender is told of the same message", &said.id);
         }
-        let ok = matches!(
-            row.outcome.as_str(),
-            "completed" | "interrupted" | "cancelled" | "dead"
-        );
+        let ok = matches!(row.outcome.as_str(), "completed" | "interrupted" | "cancelled" | "dead");
         let how = format!("{} is {}: {}", said.id, row.outcome, row.reason);
         findings.ensure(ok, "no message fails, since its model never does", how);
     }

@@ -12,6 +12,7 @@
 //! | [`person`] | a client in Telegram or by gRPC that waits for replies |
 //! | [`clockwork`] | schedulers as processes, and jobs whose every slot is checked |
 //! | [`checks`] | the guarantees I1 to I8, checked in the tables and the platforms' logs |
+//! | [`growth`] | slope of measured values, for the soak |
 //! | [`turnstile`] | lock that runs one heavy test at a time |
 //!
 //! docs/chaos.md lists the faults that the tests inject.
@@ -19,6 +20,7 @@
 pub mod checks;
 pub mod clockwork;
 pub mod dice;
+pub mod growth;
 pub mod history;
 pub mod load;
 pub mod mesh;

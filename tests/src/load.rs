@@ -165,7 +165,7 @@ impl<'m> Senders<'m> {
         let text = format!("{id} {}", word.as_str());
         self.record_sending(conversation, id, word);
         let sent = async {
-            Ok(match conversation.door {
+            anyhow::Ok(match conversation.door {
                 TestChannel::Grpc => Some(self.by_grpc(conversation, id, &text, copies).await?),
                 TestChannel::Webhook => {
                     Some(self.by_webhook(conversation, id, &text, copies).await?)

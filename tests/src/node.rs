@@ -204,10 +204,16 @@ impl Node {
         self.fenced.load(Ordering::Relaxed) + self.fenced_now.load(Ordering::Relaxed)
     }
 
+    /// Id of its process.
+    pub async fn pid(&self) -> anyhow::Result<u32> {
+        let process = self.process.lock().await;
+        let process = process.as_ref().with_context(|| format!("{} is down", self.spec.name))?;
+        Ok(process.pid())
+    }
+
     /// CPU time that it has used, in hundredths of a second.
     pub async fn cpu_ticks(&self) -> anyhow::Result<u64> {
-        let process = self.process.lock().await;
-        let pid = process.as_ref().with_context(|| format!("{} is down", self.spec.name))?.pid();
+        let pid = self.pid().await?;
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
         // The name may have spaces in it; what follows its bracket has none.
         let (_, rest) = stat.rsplit_once(')').context("a stat without a name")?;
@@ -241,8 +247,8 @@ impl Node {
         let start = self.starts.fetch_add(1, Ordering::Relaxed);
         // With one seed for all its processes each would die at the same passage.
         let seed: u64 = dice::stream(&format!("{} {start}", self.spec.name)).random();
-        let mut builder = Process::builder(&self.spec.program)
-            .env("HOLDFAST_FAILPOINTS_SEED", seed.to_string());
+        let mut builder =
+            Process::builder(&self.spec.program).env("HOLDFAST_FAILPOINTS_SEED", seed.to_string());
         for arg in &self.spec.args {
             builder = builder.arg(arg);
         }

@@ -107,7 +107,8 @@ impl RequestViolations {
 /// Specification of the chain of the messages with `chain`: two stages with one subagent each.
 #[must_use]
 pub fn relay() -> String {
-    let stage = |name: &str| json!({"steps": [{"name": name, "prompt": format!("{TASK} {{{{input}}}}")}]});
+    let stage =
+        |name: &str| json!({"steps": [{"name": name, "prompt": format!("{TASK} {{{{input}}}}")}]});
     json!({"description": "Two look into it.", "stages": [stage("one"), stage("two")]}).to_string()
 }
 
@@ -222,10 +223,9 @@ fn call_for(word: MessageKind, id: &str) -> Option<(&'static str, Value)> {
         MessageKind::Note => ("message", json!({"text": format!("note {id}")})),
         MessageKind::Act => ("act", json!({"id": id})),
         MessageKind::ActIfAllowed => ("act_if_allowed", json!({"id": id})),
-        MessageKind::Remind => (
-            "scheduler_add",
-            json!({"time": "in 2 seconds", "content": id, "auto_continue": true}),
-        ),
+        MessageKind::Remind => {
+            ("scheduler_add", json!({"time": "in 2 seconds", "content": id, "auto_continue": true}))
+        }
         MessageKind::Spawn => {
             ("sessions_spawn", json!({"task": format!("{TASK} {id}"), "label": id}))
         }

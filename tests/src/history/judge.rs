@@ -220,7 +220,7 @@ impl<'e> Facts<'e> {
             }
             EventKind::Ended { message, end, text } => {
                 let Some(known) = self.known(*message) else { return };
-                known.ends.push((*end, text));
+                known.ends.push((*end, text.as_str()));
             }
             EventKind::ConsequenceDead { message } => {
                 let Some(known) = self.known(*message) else { return };
@@ -289,8 +289,7 @@ fn acceptance(facts: &Facts<'_>, verdict: &mut Verdict) {
     for id in &facts.strange {
         verdict.ensure(false, "nothing is accepted that nobody sent", id);
     }
-    let shown: BTreeSet<_> =
-        facts.shown.values().flatten().flat_map(|(_, ids)| ids).collect();
+    let shown: BTreeSet<_> = facts.shown.values().flatten().flat_map(|(_, ids)| ids).collect();
     for (id, message) in &facts.messages {
         let is_one = message.names.len() <= 1;
         verdict.ensure(is_one, "copies of a message are one message", format!("{id} {message:?}"));
@@ -349,8 +348,8 @@ fn answers(facts: &Facts<'_>, verdict: &mut Verdict) {
                 && !facts.is_deleted(message);
             // Without a name a client cannot ask for the end: it sees only what it hears.
             let is_replaced = facts.replaced_by_notes.contains(&(Verb::Re, *id));
-            let is_settled = client.link == Link::Plain
-                && (is_replaced || facts.may_be_interrupted(message));
+            let is_settled =
+                client.link == Link::Plain && (is_replaced || facts.may_be_interrupted(message));
             if is_open && !is_settled && !facts.heard.contains_key(&(Verb::Re, *id)) {
                 missing.push(*id);
             }

@@ -6,9 +6,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context as _, bail};
 use futures::future::join_all;
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use rand::RngExt as _;
 use serde_json::{Value, json};
 use sha2::Sha256;
-use rand::RngExt as _;
 use tokio::time::{sleep, timeout};
 use tonic::Status;
 

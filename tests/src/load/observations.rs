@@ -13,7 +13,7 @@ use holdfast_types::QueueMode;
 use tonic::Status;
 
 use super::channels::conversation_of;
-use super::{CALL_TIMEOUT, Conversation, MessageRetention, SentMessage, Senders, TestChannel};
+use super::{CALL_TIMEOUT, Conversation, MessageRetention, Senders, SentMessage, TestChannel};
 use crate::history::{Client, End, EventKind, Link, MessageId, WitnessKind};
 use crate::script::MessageKind;
 
@@ -142,7 +142,7 @@ impl Senders<'_> {
             let request = ListDeadLettersRequest { limit: PAGE };
             let request = self.authorized(tenant, request, CALL_TIMEOUT)?;
             let mut client = OperationsClient::new(self.gateways[gateway].clone());
-            Ok(client.list_dead_letters(request).await?.into_inner().letters)
+            Ok::<_, Status>(client.list_dead_letters(request).await?.into_inner().letters)
         };
         let letters = self.retry_call("dead letters", 0, list).await?;
         let said = self.said();
@@ -170,7 +170,7 @@ impl Senders<'_> {
             let request = ListDeliveriesRequest { state: "unknown".to_owned(), limit: PAGE };
             let request = self.authorized(tenant, request, CALL_TIMEOUT)?;
             let mut client = OperationsClient::new(self.gateways[gateway].clone());
-            Ok(client.list_deliveries(request).await?.into_inner().deliveries)
+            Ok::<_, Status>(client.list_deliveries(request).await?.into_inner().deliveries)
         };
         for delivery in self.retry_call("unknown replies", 0, list).await? {
             let chat = delivery.chat.parse().ok().and_then(conversation_of);
@@ -190,7 +190,8 @@ impl Senders<'_> {
         };
         for post in fakes.receiver.unique() {
             let body = post.json();
-            let number = body["conversation"].as_str().and_then(|name| name.strip_prefix("person-"));
+            let number =
+                body["conversation"].as_str().and_then(|name| name.strip_prefix("person-"));
             let number = number.and_then(|number| number.parse().ok()).unwrap_or(u32::MAX);
             let tenant = post.path.rsplit("/t").next().and_then(|number| number.parse().ok());
             let client = Client { tenant: tenant.unwrap_or(u16::MAX), number, link: Link::Keyed };

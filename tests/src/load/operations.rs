@@ -59,9 +59,11 @@ impl Senders<'_> {
         self.mesh.fakes.history.client(client, EventKind::Deleting);
         self.expect_removed(conversation);
         let deleted = self
-            .call(conversation.tenant, DeleteSessionRequest { session }, async |channel, request| {
-                SessionsClient::new(channel).delete_session(request).await
-            })
+            .call(
+                conversation.tenant,
+                DeleteSessionRequest { session },
+                async |channel, request| SessionsClient::new(channel).delete_session(request).await,
+            )
             .await;
         // An earlier try may have deleted it, and its answer was lost.
         let is_gone = |error: &anyhow::Error| {
@@ -132,7 +134,7 @@ impl Senders<'_> {
         self.retry_call(std::any::type_name::<T>(), 0, |gateway| {
             let request = self.authorized(tenant, message.clone(), CALL_TIMEOUT);
             let channel = self.gateways[gateway].clone();
-            async move { Ok(call(channel, request?).await?.into_inner()) }
+            async move { Ok::<_, Status>(call(channel, request?).await?.into_inner()) }
         })
         .await
     }

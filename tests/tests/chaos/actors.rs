@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use futures::future::{BoxFuture, FutureExt as _, join_all};
+use futures::future::{FutureExt as _, LocalBoxFuture, join_all};
 use holdfast_proto::gateway::v1 as pb;
 use holdfast_proto::gateway::v1::chains_client::ChainsClient;
 use holdfast_proto::gateway::v1::policies_client::PoliciesClient;
@@ -45,18 +45,18 @@ pub(crate) async fn act(
     enough: &CancellationToken,
 ) -> Vec<anyhow::Result<()>> {
     let at = |tenant, number, door| Conversation { tenant, number, door };
-    let mut actors: Vec<BoxFuture<'_, anyhow::Result<()>>> = Vec::new();
+    let mut actors: Vec<LocalBoxFuture<'_, anyhow::Result<()>>> = Vec::new();
     for tenant in 0..3 {
         let errands = at(tenant, 80, TestChannel::Webhook);
-        actors.push(run_errands(mesh, load, errands, enough).boxed());
+        actors.push(run_errands(mesh, load, errands, enough).boxed_local());
     }
-    actors.push(run_errands(mesh, load, at(1, 81, TestChannel::Telegram), enough).boxed());
-    actors.push(decide(load, at(0, 82, TestChannel::Grpc), enough).boxed());
-    actors.push(decide(load, at(2, 82, TestChannel::Grpc), enough).boxed());
-    actors.push(cancel(load, at(2, 83, TestChannel::Grpc), enough).boxed());
-    actors.push(pause(load, at(1, 84, TestChannel::Grpc), enough).boxed());
-    actors.push(delete(load, at(0, 85, TestChannel::Grpc), enough).boxed());
-    actors.push(prune(mesh, load, at(1, 86, TestChannel::Grpc), enough).boxed());
+    actors.push(run_errands(mesh, load, at(1, 81, TestChannel::Telegram), enough).boxed_local());
+    actors.push(decide(load, at(0, 82, TestChannel::Grpc), enough).boxed_local());
+    actors.push(decide(load, at(2, 82, TestChannel::Grpc), enough).boxed_local());
+    actors.push(cancel(load, at(2, 83, TestChannel::Grpc), enough).boxed_local());
+    actors.push(pause(load, at(1, 84, TestChannel::Grpc), enough).boxed_local());
+    actors.push(delete(load, at(0, 85, TestChannel::Grpc), enough).boxed_local());
+    actors.push(prune(mesh, load, at(1, 86, TestChannel::Grpc), enough).boxed_local());
     join_all(actors).await
 }
 

@@ -12,6 +12,7 @@ mod learns;
 mod remembers;
 mod report;
 mod restore;
+mod soak;
 mod storm;
 mod talk;
 mod time;

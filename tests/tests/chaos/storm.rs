@@ -23,8 +23,8 @@ use crate::actors::set_up;
 use crate::report::Report;
 use crate::talk::talk;
 use crate::weather::{
-    Weather, crash_postgres, crash_redis, flush_redis, freeze, kill, lose_answers, pause, pause_one,
-    wipe_nats,
+    Weather, crash_postgres, crash_redis, flush_redis, freeze, kill, lose_answers, pause,
+    pause_one, wipe_nats,
 };
 use crate::{POINTS, RUNNER, storm_time};
 
@@ -288,14 +288,12 @@ async fn not_vacuous(mesh: &Mesh, weather: &Weather, findings: &Findings) -> any
         let role: Role = nodes[0].spec().role;
         ensure!(sum(nodes, |node| &node.counts.kills) > 0, "no {role:?} was killed");
     }
-    for (what, count) in
-        [
-            ("Postgres", &weather.postgres),
-            ("NATS", &weather.nats),
-            ("Redis", &weather.flushes),
-            ("a transaction of a stopped process", &weather.open_transactions),
-        ]
-    {
+    for (what, count) in [
+        ("Postgres", &weather.postgres),
+        ("NATS", &weather.nats),
+        ("Redis", &weather.flushes),
+        ("a transaction of a stopped process", &weather.open_transactions),
+    ] {
         ensure!(count.load(Ordering::Relaxed) > 0, "{what} was left alone");
     }
     for what in [

@@ -51,7 +51,10 @@ pub(crate) fn lose_answers(mesh: &Mesh) -> Vec<(&'static str, LostAnswers)> {
         }
     }
     vec![
-        ("answers lost after COMMIT, gateways", commits("gateways", &mesh.proxies.gateway_database)),
+        (
+            "answers lost after COMMIT, gateways",
+            commits("gateways", &mesh.proxies.gateway_database),
+        ),
         ("answers lost after COMMIT, runners", commits("runners", &mesh.proxies.runner_database)),
         ("answers lost after COMMIT, bridges", commits("bridges", &mesh.proxies.bridge_database)),
         (

@@ -28,8 +28,11 @@ impl Told {
 
     fn sent(self, client: Client, number: u32, wish: MessageKind) -> Self {
         let (message, may_be_interrupted) = (id(number), false);
-        self.client(client, EventKind::Sent { message, wish, may_be_interrupted })
-            .acknowledged(client, number, &format!("msg_{number}"))
+        self.client(client, EventKind::Sent { message, wish, may_be_interrupted }).acknowledged(
+            client,
+            number,
+            &format!("msg_{number}"),
+        )
     }
 
     fn acknowledged(self, client: Client, number: u32, name: &str) -> Self {
@@ -128,9 +131,7 @@ fn copies_that_become_two_messages_are_found() {
         .acknowledged(GRPC, 1, "another")
         .completed(GRPC, 1)
         .breaks("copies of a message are one message");
-    Told::default()
-        .acknowledged(GRPC, 1, "msg_1")
-        .breaks("nothing is accepted that nobody sent");
+    Told::default().acknowledged(GRPC, 1, "msg_1").breaks("nothing is accepted that nobody sent");
 }
 
 #[test]
@@ -217,9 +218,7 @@ fn words_of_another_tenant_or_client_are_found() {
     said().heard(PLAIN, "somebody said t0m000001", None).breaks(own);
     said().heard(PLAIN, "somebody said t0m000009", None).breaks(own);
     let foreign = WitnessKind::Shown { tenant: 1, messages: vec![id(1)] };
-    said()
-        .event(Observation::OfWitness(foreign))
-        .breaks("a model sees its tenant's messages only");
+    said().event(Observation::OfWitness(foreign)).breaks("a model sees its tenant's messages only");
 }
 
 #[test]
