@@ -16,7 +16,7 @@ HOLDFAST = $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/holdfast
 BACKENDS = $(PYTHON) deploy/dev/backends.py
 
 .DEFAULT_GOAL := help
-.PHONY: help up down build embedder test test-down chaos bench bench-memory lint deny fmt fmt-check doc
+.PHONY: help up down build embedder test test-down chaos soak bench bench-memory lint deny fmt fmt-check doc
 
 help: ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1#/p' $(MAKEFILE_LIST) | column -t -s '#'
@@ -69,6 +69,10 @@ test-down: ## stop the backends that tests use
 chaos: ## the long storm: processes are killed, nothing may be lost; HOLDFAST_CHAOS_MINUTES says how long
 	$(CARGO) build $(FLAGS) --profile $(BENCH_PROFILE) --workspace --bins
 	HOLDFAST_CHAOS=long $(CARGO) test $(FLAGS) --profile $(BENCH_PROFILE) -p holdfast-tests --test chaos -- --nocapture --test-threads 1 --include-ignored $(ARGS)
+
+soak: ## an hour of steady load, after which nothing may have grown; HOLDFAST_CHAOS_MINUTES=5 is the short form
+	$(CARGO) build $(FLAGS) --profile $(BENCH_PROFILE) --workspace --bins
+	HOLDFAST_CHAOS_MINUTES=$${HOLDFAST_CHAOS_MINUTES:-60} $(CARGO) test $(FLAGS) --profile $(BENCH_PROFILE) -p holdfast-tests --test chaos -- --nocapture --ignored soak::
 
 bench: ## measure turns, memory and starts: ARGS="--help" lists the parts
 	$(CARGO) build $(FLAGS) --profile $(BENCH_PROFILE) -p holdfast

@@ -6,16 +6,22 @@
 //! | [`node`], [`program`] | one process that can be killed, paused, drained and restarted; its binary |
 //! | [`tenant`] | test tenants with keys, a bot, a webhook and a model |
 //! | [`script`] | the fake model's behaviour |
+//! | [`history`] | what clients, models and receivers saw, and the judge of it |
+//! | [`dice`] | random choices from one seed |
 //! | [`load`] | senders on every channel; each message is sent one to three times |
 //! | [`person`] | a client in Telegram or by gRPC that waits for replies |
 //! | [`clockwork`] | schedulers as processes, and jobs whose every slot is checked |
 //! | [`checks`] | the guarantees I1 to I8, checked in the tables and the platforms' logs |
+//! | [`growth`] | slope of measured values, for the soak |
 //! | [`turnstile`] | lock that runs one heavy test at a time |
 //!
 //! docs/chaos.md lists the faults that the tests inject.
 
 pub mod checks;
 pub mod clockwork;
+pub mod dice;
+pub mod growth;
+pub mod history;
 pub mod load;
 pub mod mesh;
 pub mod node;

@@ -5,7 +5,10 @@
 //! messages were accepted; the ledger lists them.
 
 mod channels;
+mod observations;
+mod operations;
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,10 +18,13 @@ use futures::future::join_all;
 use holdfast_proto::gateway::v1::messages_client::MessagesClient;
 use holdfast_proto::gateway::v1::run_event::Event;
 use holdfast_proto::gateway::v1::{Done, SendRequest};
+use rand::RngExt as _;
 use tokio::time::{sleep, timeout};
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 
+use crate::dice;
+use crate::history::{Client, EventKind};
 use crate::mesh::Mesh;
 use crate::script::MessageKind;
 
@@ -56,23 +62,44 @@ pub struct SentMessage {
     /// Its id, which its text begins with.
     pub id: String,
     pub tenant: usize,
+    /// Number of its conversation.
+    pub conversation: usize,
     pub door: TestChannel,
     pub word: MessageKind,
     /// How often it was sent, besides what was sent again because nobody answered.
     pub copies: usize,
     /// What the mesh calls it; Telegram is not told.
     pub message: Option<String>,
+    pub retention: MessageRetention,
+}
+
+impl SentMessage {
+    /// The conversation that it belongs to.
+    #[must_use]
+    pub const fn conversation(&self) -> Conversation {
+        Conversation { tenant: self.tenant, number: self.conversation, door: self.door }
+    }
+}
+
+/// What the sender had done to a message after it was accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MessageRetention {
+    Kept,
+    /// It was pruned, or its session was deleted.
+    Removed,
 }
 
 /// All who talk to a mesh.
 #[derive(Debug)]
 pub struct Senders<'m> {
     mesh: &'m Mesh,
-    clients: Vec<MessagesClient<Channel>>,
+    gateways: Vec<Channel>,
     http: reqwest::Client,
     next: Vec<AtomicU64>,
     next_platform_id: AtomicI64,
     said: Mutex<Vec<SentMessage>>,
+    /// The sessions of conversations by gRPC.
+    sessions: Mutex<BTreeMap<Client, String>>,
     /// Calls that were made again.
     pub retries: AtomicU64,
     /// Answers that were followed to their end.
@@ -82,20 +109,21 @@ pub struct Senders<'m> {
 impl<'m> Senders<'m> {
     pub fn on(mesh: &'m Mesh) -> anyhow::Result<Self> {
         holdfast_kit::tls::install_crypto();
-        let mut clients = Vec::new();
+        let mut gateways = Vec::new();
         for addr in &mesh.grpc {
             let channel = holdfast_grpc::channel(&format!("http://{addr}"), CALL_TIMEOUT)?;
-            clients.push(MessagesClient::new(channel));
+            gateways.push(channel);
         }
         let http =
             reqwest::Client::builder().timeout(CALL_TIMEOUT).pool_max_idle_per_host(0).build()?;
         Ok(Self {
             mesh,
-            clients,
+            gateways,
             http,
             next: mesh.tenants.iter().map(|_| AtomicU64::new(1)).collect(),
             next_platform_id: AtomicI64::new(1_000_000),
             said: Mutex::default(),
+            sessions: Mutex::default(),
             retries: AtomicU64::new(0),
             followed: AtomicU64::new(0),
         })
@@ -118,27 +146,55 @@ impl<'m> Senders<'m> {
         word: MessageKind,
         copies: usize,
     ) -> anyhow::Result<SentMessage> {
-        let tenant = &self.mesh.tenants[conversation.tenant];
-        let number = self.next[conversation.tenant].fetch_add(1, Ordering::Relaxed);
-        let id = format!("{}m{number:06}", tenant.name);
+        let id = self.next_id(conversation);
+        self.send_copies(conversation, &id, word, copies).await
+    }
+
+    /// Sends a message under this id. Under an id that was used before it is the same message.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::say`].
+    pub async fn send_copies(
+        &self,
+        conversation: &Conversation,
+        id: &str,
+        word: MessageKind,
+        copies: usize,
+    ) -> anyhow::Result<SentMessage> {
         let text = format!("{id} {}", word.as_str());
-        let message = match conversation.door {
-            TestChannel::Grpc => Some(self.by_grpc(conversation, &id, &text, copies).await?),
-            TestChannel::Webhook => Some(self.by_webhook(conversation, &id, &text, copies).await?),
-            TestChannel::Telegram => {
-                self.by_telegram(conversation, &text, copies).await?;
-                None
-            }
+        self.record_sending(conversation, id, word);
+        let sent = async {
+            anyhow::Ok(match conversation.door {
+                TestChannel::Grpc => Some(self.by_grpc(conversation, id, &text, copies).await?),
+                TestChannel::Webhook => {
+                    Some(self.by_webhook(conversation, id, &text, copies).await?)
+                }
+                TestChannel::Telegram => {
+                    self.by_telegram(conversation, id, &text, copies).await?;
+                    None
+                }
+            })
         };
+        let message = sent.await.inspect_err(|error: &anyhow::Error| {
+            if error.downcast_ref::<Status>().is_some() {
+                self.record(conversation, id, |message| EventKind::Refused { message });
+            }
+        })?;
         let said = SentMessage {
-            id,
+            id: id.to_owned(),
             tenant: conversation.tenant,
+            conversation: conversation.number,
             door: conversation.door,
             word,
             copies,
             message,
+            retention: MessageRetention::Kept,
         };
-        self.ledger().push(said.clone());
+        let mut ledger = self.ledger();
+        if !ledger.iter().any(|before| before.id == said.id) {
+            ledger.push(said.clone());
+        }
         Ok(said)
     }
 
@@ -152,22 +208,26 @@ impl<'m> Senders<'m> {
         conversation: &Conversation,
         word: MessageKind,
     ) -> anyhow::Result<Done> {
-        let tenant = &self.mesh.tenants[conversation.tenant];
-        let number = self.next[conversation.tenant].fetch_add(1, Ordering::Relaxed);
-        let id = format!("{}m{number:06}", tenant.name);
+        let id = self.next_id(conversation);
         let text = format!("{id} {}", word.as_str());
-        let asking = self.retry_call(0, |gateway| self.stream(gateway, conversation, &id, &text));
+        self.record_sending(conversation, &id, word);
+        let asking =
+            self.retry_call(&id, 0, |gateway| self.stream(gateway, conversation, &id, &text));
         let (message, done) = timeout(SEND_TIMEOUT, asking)
             .await
             .with_context(|| format!("`{id}` had no answer for {SEND_TIMEOUT:?}"))??;
         self.followed.fetch_add(1, Ordering::Relaxed);
+        self.record_acknowledgement(conversation, &id, Some(&message));
+        self.record_end(conversation, &id, &done);
         self.ledger().push(SentMessage {
             id: id.clone(),
             tenant: conversation.tenant,
+            conversation: conversation.number,
             door: TestChannel::Grpc,
             word,
             copies: 1,
             message: Some(message),
+            retention: MessageRetention::Kept,
         });
         let answered = done.text.contains(&id) || done.outcome != 1;
         ensure!(answered, "`{id}` was answered with `{}`", done.text);
@@ -182,10 +242,16 @@ impl<'m> Senders<'m> {
         copies: usize,
     ) -> anyhow::Result<String> {
         let sent = (0..copies).map(|copy| {
-            self.retry_call(copy, move |gateway| async move {
+            self.retry_call(id, copy, move |gateway| async move {
                 let request = self.request(conversation, id, text, CALL_TIMEOUT)?;
-                let answer = self.clients[gateway].clone().send(request).await?;
-                Ok(answer.into_inner().message_id)
+                let sent = MessagesClient::new(self.gateways[gateway].clone()).send(request).await;
+                let sent = sent.inspect_err(|_| {
+                    self.record(conversation, id, |message| EventKind::Unanswered { message });
+                })?;
+                let sent = sent.into_inner();
+                self.record_acknowledgement(conversation, id, Some(&sent.message_id));
+                self.remember_session(conversation, sent.session_id);
+                Ok(sent.message_id)
             })
         });
         self.one_message(id, timeout(SEND_TIMEOUT, join_all(sent)).await)
@@ -199,7 +265,8 @@ impl<'m> Senders<'m> {
         text: &str,
     ) -> Result<(String, Done), Status> {
         let request = self.request(conversation, id, text, SEND_TIMEOUT)?;
-        let mut events = self.clients[gateway].clone().stream(request).await?.into_inner();
+        let mut client = MessagesClient::new(self.gateways[gateway].clone());
+        let mut events = client.stream(request).await?.into_inner();
         let mut message = String::new();
         loop {
             let event = timeout(STREAM_IDLE_TIMEOUT, events.message())
@@ -210,6 +277,9 @@ impl<'m> Senders<'m> {
             };
             if !event.message_id.is_empty() {
                 message.clone_from(&event.message_id);
+            }
+            if !event.session_id.is_empty() {
+                self.remember_session(conversation, event.session_id);
             }
             if let Some(Event::Done(done)) = event.event {
                 return Ok((message, done));
@@ -224,15 +294,24 @@ impl<'m> Senders<'m> {
         text: &str,
         patience: Duration,
     ) -> Result<Request<SendRequest>, Status> {
-        let tenant = &self.mesh.tenants[conversation.tenant];
-        let mut request = Request::new(SendRequest {
+        let send = SendRequest {
             request_id: id.to_owned(),
             text: text.to_owned(),
-            agent: String::new(),
             session: format!("talk-{}", conversation.number),
             ..SendRequest::default()
-        });
-        let bearer = format!("Bearer {}", tenant.key);
+        };
+        self.authorized(conversation.tenant, send, patience)
+    }
+
+    /// A request of a tenant.
+    fn authorized<T>(
+        &self,
+        tenant: usize,
+        message: T,
+        patience: Duration,
+    ) -> Result<Request<T>, Status> {
+        let mut request = Request::new(message);
+        let bearer = format!("Bearer {}", self.mesh.tenants[tenant].key);
         let bearer = bearer.parse().map_err(|_| Status::internal("the key is no header"))?;
         request.metadata_mut().insert("authorization", bearer);
         request.set_timeout(patience);
@@ -240,12 +319,19 @@ impl<'m> Senders<'m> {
     }
 
     /// Makes a call until it is answered, each time to the next gateway.
-    async fn retry_call<T, F>(&self, first: usize, call: impl Fn(usize) -> F) -> anyhow::Result<T>
+    /// `name` is of the stream that its delays are drawn from.
+    async fn retry_call<T, F>(
+        &self,
+        name: &str,
+        first: usize,
+        call: impl Fn(usize) -> F,
+    ) -> anyhow::Result<T>
     where
         F: Future<Output = Result<T, Status>>,
     {
+        let mut draws = dice::stream(name);
         for attempt in 0.. {
-            match call((first + attempt) % self.clients.len()).await {
+            match call((first + attempt) % self.gateways.len()).await {
                 Ok(answer) => return Ok(answer),
                 Err(status) => match status.code() {
                     Code::Unavailable
@@ -255,11 +341,11 @@ impl<'m> Senders<'m> {
                     | Code::Unknown => {}
                     // A connection that ended during the call, not an answer of the gateway.
                     Code::Internal if std::error::Error::source(&status).is_some() => {}
-                    _ => bail!("a call was refused: {status}"),
+                    _ => return Err(anyhow::Error::new(status).context("a call was refused")),
                 },
             }
             self.retries.fetch_add(1, Ordering::Relaxed);
-            sleep(Duration::from_millis(rand::random_range(50..250))).await;
+            sleep(Duration::from_millis(draws.random_range(50..250))).await;
         }
         bail!("there is no end of numbers")
     }
@@ -274,6 +360,11 @@ impl<'m> Senders<'m> {
         messages.dedup();
         ensure!(messages.len() == 1, "copies of `{id}` became {messages:?}");
         messages.pop().context("it was not sent")
+    }
+
+    fn next_id(&self, conversation: &Conversation) -> String {
+        let number = self.next[conversation.tenant].fetch_add(1, Ordering::Relaxed);
+        format!("{}m{number:06}", self.mesh.tenants[conversation.tenant].name)
     }
 
     fn ledger(&self) -> MutexGuard<'_, Vec<SentMessage>> {

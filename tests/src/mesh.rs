@@ -26,6 +26,7 @@ use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 
 pub use edges::Proxies;
 
+use crate::history::History;
 use crate::node::Node;
 use crate::script::{self, RequestViolations};
 use crate::tenant::Tenant;
@@ -80,6 +81,8 @@ pub struct Fakes {
     pub model: FakeModel,
     /// What was wrong with what it was asked.
     pub complaints: RequestViolations,
+    /// What clients and fakes saw.
+    pub history: History,
     pub telegram: FakeTelegram,
     /// The receiver of signed webhooks, which takes each key once.
     pub receiver: FakeReceiver,
@@ -142,9 +145,11 @@ impl Mesh {
         let redis = redis::Namespace::create_on(backends);
         let proxies = Proxies::start(&database.url(), nats.url(), redis.url()).await?;
         let model = FakeModel::start().await?;
-        let complaints = script::teach(&model);
+        let history = History::default();
+        let complaints = script::teach(&model, &history);
         let fakes = Fakes {
             complaints,
+            history,
             model,
             telegram: FakeTelegram::start().await?,
             receiver: FakeReceiver::start().await?,

@@ -11,8 +11,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use holdfast_testkit::Process;
+use rand::RngExt as _;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
+
+use crate::dice;
 
 /// The counter of writes that the fence refused.
 const FENCED_WRITES_METRIC: &str = "holdfast_session_fenced_writes_total";
@@ -56,6 +59,8 @@ pub struct Node {
     spec: NodeSpec,
     process: Mutex<Option<Process>>,
     http: reqwest::Client,
+    /// How often it was started.
+    starts: AtomicU64,
     /// Fenced writes of processes that are gone.
     fenced: AtomicU64,
     /// Those of the process that runs, when it was last asked: what it counts dies with it.
@@ -75,6 +80,7 @@ impl Node {
             spec,
             process: Mutex::new(None),
             http,
+            starts: AtomicU64::new(0),
             fenced: AtomicU64::new(0),
             fenced_now: AtomicU64::new(0),
             log_errors: Lock::default(),
@@ -198,10 +204,16 @@ impl Node {
         self.fenced.load(Ordering::Relaxed) + self.fenced_now.load(Ordering::Relaxed)
     }
 
+    /// Id of its process.
+    pub async fn pid(&self) -> anyhow::Result<u32> {
+        let process = self.process.lock().await;
+        let process = process.as_ref().with_context(|| format!("{} is down", self.spec.name))?;
+        Ok(process.pid())
+    }
+
     /// CPU time that it has used, in hundredths of a second.
     pub async fn cpu_ticks(&self) -> anyhow::Result<u64> {
-        let process = self.process.lock().await;
-        let pid = process.as_ref().with_context(|| format!("{} is down", self.spec.name))?.pid();
+        let pid = self.pid().await?;
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
         // The name may have spaces in it; what follows its bracket has none.
         let (_, rest) = stat.rsplit_once(')').context("a stat without a name")?;
@@ -232,7 +244,11 @@ impl Node {
     fn spawn(&self, env: &[(&str, &str)]) -> anyhow::Result<Process> {
         let counted = self.fenced_now.swap(0, Ordering::Relaxed);
         self.fenced.fetch_add(counted, Ordering::Relaxed);
-        let mut builder = Process::builder(&self.spec.program);
+        let start = self.starts.fetch_add(1, Ordering::Relaxed);
+        // With one seed for all its processes each would die at the same passage.
+        let seed: u64 = dice::stream(&format!("{} {start}", self.spec.name)).random();
+        let mut builder =
+            Process::builder(&self.spec.program).env("HOLDFAST_FAILPOINTS_SEED", seed.to_string());
         for arg in &self.spec.args {
             builder = builder.arg(arg);
         }

@@ -75,7 +75,7 @@ impl Tenant {
         };
         let webhook = account(
             "webhook",
-            json!({"url": fakes.receiver.url(), "allow": ["*"]}),
+            json!({"url": format!("{}/{name}", fakes.receiver.url()), "allow": ["*"]}),
             json!({"secret": secret}),
         );
         let webhook = directory.accounts().create(made.id, by, webhook).await?;

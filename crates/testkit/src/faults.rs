@@ -4,6 +4,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+
 use crate::scratch::lock;
 
 /// One way in which a request goes wrong.
@@ -31,7 +34,7 @@ pub struct Faults(Arc<Mutex<FaultPlan>>);
 #[derive(Debug, Default)]
 struct FaultPlan {
     next: VecDeque<Fault>,
-    chance: Vec<(f64, Fault)>,
+    chance: Vec<(f64, Fault, StdRng)>,
     fired: u64,
 }
 
@@ -42,9 +45,14 @@ impl Faults {
     }
 
     /// Any request goes wrong like this with a probability between 0 and 1, unless something is
-    /// planned for it.
-    pub fn sometimes(&self, probability: f64, fault: Fault) {
-        lock(&self.0).chance.push((probability, fault));
+    /// planned for it. Whether it does is drawn from `draws`.
+    pub fn sometimes(&self, probability: f64, fault: Fault, draws: StdRng) {
+        lock(&self.0).chance.push((probability, fault, draws));
+    }
+
+    /// Every request goes wrong like this, unless something is planned for it.
+    pub fn always(&self, fault: Fault) {
+        self.sometimes(1.0, fault, StdRng::seed_from_u64(0));
     }
 
     /// Nothing goes wrong from now on.
@@ -64,8 +72,9 @@ impl Faults {
     pub(crate) fn take(&self) -> Option<Fault> {
         let mut plan = lock(&self.0);
         let fault = plan.next.pop_front().or_else(|| {
-            let hit = plan.chance.iter().find(|(chance, _)| rand::random::<f64>() < *chance);
-            hit.map(|(_, fault)| fault.clone())
+            plan.chance.iter_mut().find_map(|(chance, fault, draws)| {
+                (draws.random::<f64>() < *chance).then(|| fault.clone())
+            })
         })?;
         plan.fired += 1;
         Some(fault)
@@ -97,8 +106,8 @@ mod tests {
     #[test]
     fn a_chance_of_one_always_fires_and_of_zero_never() {
         let faults = Faults::default();
-        faults.sometimes(0.0, Fault::CutBefore);
-        faults.sometimes(1.0, Fault::CutAfter);
+        faults.sometimes(0.0, Fault::CutBefore, StdRng::seed_from_u64(1));
+        faults.always(Fault::CutAfter);
 
         assert!((0..100).all(|_| faults.take() == Some(Fault::CutAfter)));
         faults.clear();

@@ -16,6 +16,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use rand::RngExt as _;
+use rand::rngs::StdRng;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -229,15 +231,15 @@ impl Stalled {
 }
 
 /// How often a rule fires.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, PartialEq)]
 pub enum When {
     /// The first time that its request is seen.
     Once,
     /// The first so many times.
     Times(u64),
     Always,
-    /// With this probability, between 0 and 1, each time.
-    Chance(f64),
+    /// With this probability, between 0 and 1, each time, as drawn from these numbers.
+    Chance(f64, StdRng),
 }
 
 impl When {
@@ -253,7 +255,7 @@ impl When {
                 true
             }
             Self::Always => true,
-            Self::Chance(chance) => rand::random::<f64>() < *chance,
+            Self::Chance(chance, draws) => draws.random::<f64>() < *chance,
         }
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{ConnectInfo, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -38,6 +38,8 @@ struct Shared {
 #[derive(Debug, Clone)]
 pub struct Post {
     pub at: Instant,
+    /// The path it was posted to.
+    pub path: String,
     /// The headers, their names in lower case.
     pub headers: HashMap<String, String>,
     /// The body as it was signed.
@@ -101,6 +103,13 @@ impl FakeReceiver {
         lock(&self.shared.taken).clone()
     }
 
+    /// Whether something with these bytes in its body was taken.
+    #[must_use]
+    pub fn has_taken(&self, bytes: &[u8]) -> bool {
+        let is_in = |post: &Post| post.body.windows(bytes.len().max(1)).any(|part| part == bytes);
+        lock(&self.shared.taken).iter().rev().any(is_in)
+    }
+
     /// Waits until so many posts came; says whether they did.
     pub async fn wait_for(&self, count: usize, limit: Duration) -> bool {
         let mut seen = self.shared.count.subscribe();
@@ -111,10 +120,12 @@ impl FakeReceiver {
 async fn receive(
     State(shared): State<Arc<Shared>>,
     ConnectInfo(cut): ConnectInfo<Cut>,
+    uri: Uri,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    let post = Post { at: Instant::now(), headers: plain(&headers), body: body.to_vec() };
+    let path = uri.path().to_owned();
+    let post = Post { at: Instant::now(), path, headers: plain(&headers), body: body.to_vec() };
     let fault = shared.faults.take();
     let refused = fault.as_ref().and_then(|fault| before(fault, &cut));
     if refused.is_none() {

@@ -4,7 +4,8 @@
 //! `HOLDFAST_FAILPOINTS="name=kill:0.1,second=die:3,third=pause:40"` aborts the process at the
 //! point `name` with a probability of 0.1, at `second` when points with `die` are reached for the
 //! third time, and delays every caller at `third` for 40 s. Points are on both sides of each commit
-//! and each external call.
+//! and each external call. With `HOLDFAST_FAILPOINTS_SEED=7` the n-th draw of the process is the same
+//! in each run.
 
 /// Does nothing without the feature.
 #[cfg(not(feature = "failpoints"))]
@@ -22,12 +23,13 @@ mod armed {
         collections::HashMap,
         process,
         sync::{
-            LazyLock,
+            LazyLock, Mutex, PoisonError,
             atomic::{AtomicU64, Ordering},
         },
         time::Duration,
     };
 
+    use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
     use tracing::error;
 
     #[derive(Debug, Clone, Copy, PartialEq)]
@@ -43,10 +45,20 @@ mod armed {
     static PLAN: LazyLock<HashMap<String, Failure>> =
         LazyLock::new(|| plan(&std::env::var("HOLDFAST_FAILPOINTS").unwrap_or_default()));
 
+    static DRAWS: LazyLock<Mutex<StdRng>> = LazyLock::new(|| {
+        let given = std::env::var("HOLDFAST_FAILPOINTS_SEED").ok().and_then(|s| s.parse().ok());
+        Mutex::new(StdRng::seed_from_u64(given.unwrap_or_else(rand::random)))
+    });
+
+    /// Whether something with this probability happens now.
+    fn happens(probability: f64) -> bool {
+        DRAWS.lock().unwrap_or_else(PoisonError::into_inner).random::<f64>() < probability
+    }
+
     /// Fails here if the plan says so.
     pub(crate) async fn point(name: &'static str) {
         match PLAN.get(name) {
-            Some(Failure::Kill(chance)) if rand::random::<f64>() < *chance => {
+            Some(Failure::Kill(chance)) if happens(*chance) => {
                 error!(name, "ending at a failpoint");
                 process::abort();
             }

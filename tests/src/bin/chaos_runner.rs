@@ -1,5 +1,5 @@
-//! The product's runner, put together by its own `App`, with two tools that tests need:
-//! one that acts on the world, and one that ends the process that makes the call.
+//! The product's runner, put together by its own `App`, with the tools that tests
+//! need: two that act on the world, and one that ends the process that makes the call.
 //!
 //! Its settings are the runner's; `CHAOS_WORLD_URL` says where the world is.
 
@@ -20,6 +20,7 @@ struct Deed {
 }
 
 /// Posts to the world, which takes every post for a deed of its own.
+#[derive(Clone)]
 struct Act {
     http: reqwest::Client,
     world: String,
@@ -38,6 +39,19 @@ impl Tool for Act {
             Ok(answer) => Err(ToolError::Tell(format!("the world answered {}", answer.status()))),
             Err(error) => Err(ToolError::Tell(format!("the outcome is unknown: {error}"))),
         }
+    }
+}
+
+/// Does the same, where the tenant's policy has the call approved first.
+struct ActIfAllowed(Act);
+
+impl Tool for ActIfAllowed {
+    const NAME: &'static str = "act_if_allowed";
+    const EFFECT: Effect = Effect::Acts;
+    type Input = Deed;
+
+    async fn call(&self, call: Call, input: Deed) -> Result<String, ToolError> {
+        self.0.call(call, input).await
     }
 }
 
@@ -62,6 +76,7 @@ async fn main() -> anyhow::Result<()> {
     let stop = shutdown::on_signal()?;
     let world = std::env::var("CHAOS_WORLD_URL").context("`CHAOS_WORLD_URL` is not set")?;
     let act = Act { http: reqwest::Client::new(), world };
-    let app = Box::pin(App::connect(settings)).await?.with_tool(act).with_tool(Explode);
+    let app = Box::pin(App::connect(settings)).await?;
+    let app = app.with_tool(act.clone()).with_tool(ActIfAllowed(act)).with_tool(Explode);
     app.run(stop).await
 }

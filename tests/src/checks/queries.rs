@@ -1,7 +1,8 @@
 //! The queries: each finds what breaks a promise.
 //!
 //! They return a text that says what and where. A word on what they lean on: the text of each
-//! message begins with its id, and the answer to it names that id.
+//! message of a client begins with its id, and the answer to it names that id. Other messages are the
+//! product's own: reminders that fired, and ends of subagents and chains.
 
 /// What must find nothing: the promise, and the query.
 pub(super) const BROKEN: [(&str, &str); 17] = [
@@ -18,6 +19,7 @@ pub(super) const BROKEN: [(&str, &str); 17] = [
     (
         "I2 a message is stored once",
         "select split_part(body->>'text', ' ', 1) from session.inbox
+         where body->>'text' ~ '^t[0-9]+m[0-9]{6} '
          group by tenant_id, split_part(body->>'text', ' ', 1) having count(*) > 1",
     ),
     (
@@ -37,9 +39,9 @@ pub(super) const BROKEN: [(&str, &str); 17] = [
          group by e.session_id, e.body->>'seq' having count(*) > 1",
     ),
     (
-        "I3 no message is skipped: what is done was heard",
+        "I3 no message is skipped: what is done was heard, unless its client cancelled it",
         "select i.message_id::text from session.inbox i
-         where i.state = 'done' and not exists (
+         where i.state = 'done' and i.outcome is distinct from 'cancelled' and not exists (
              select from session.entries e where e.session_id = i.session_id and e.kind = 'heard'
                and (e.body->>'seq')::bigint = i.seq)",
     ),
@@ -69,7 +71,7 @@ pub(super) const BROKEN: [(&str, &str); 17] = [
         "select split_part(i.body->>'text', ' ', 1) || ' got `' || coalesce(e.body->>'text', '-') || '`'
          from session.inbox i join session.runs r on r.run_id = i.run_id
          left join session.entries e on e.session_id = r.session_id and e.seq = r.reply_seq
-         where i.outcome = 'completed'
+         where i.outcome = 'completed' and i.body->>'text' ~ '^t[0-9]+m[0-9]{6} '
            and coalesce(position(split_part(i.body->>'text', ' ', 1) in e.body->>'text'), 0) = 0",
     ),
     (
@@ -112,6 +114,7 @@ pub(super) const BROKEN: [(&str, &str); 17] = [
          from session.session_lease l
          where l.state <> 'WAIT' or l.done_in <> l.next_in - 1 or l.attempts <> 0 or l.owner is not null
             or l.next_in - 1 <> (select count(*) from session.inbox i where i.session_id = l.session_id)
+                + (select count(*) from session.tombstones p where p.session_id = l.session_id)
             or l.next_entry - 1 <> (select count(*) from session.entries e where e.session_id = l.session_id)",
     ),
     (
@@ -123,7 +126,8 @@ pub(super) const BROKEN: [(&str, &str); 17] = [
         "I10 what one tenant said is in no other's rows",
         "select t.name || ' has ' || (e.body->>'text') from session.entries e
          join control.tenants t using (tenant_id)
-         where e.kind = 'thought' and e.body->>'text' like 're %'
-           and e.body->>'text' !~ ('^re( ' || t.name || 'm[0-9]{6})*$')",
+         where e.kind = 'thought' and exists (
+             select from regexp_matches(e.body->>'text', 't[0-9]+m[0-9]{6}', 'g') id
+             where id[1] not like t.name || 'm%')",
     ),
 ];

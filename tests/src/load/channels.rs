@@ -6,12 +6,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context as _, bail};
 use futures::future::join_all;
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use rand::RngExt as _;
 use serde_json::{Value, json};
 use sha2::Sha256;
 use tokio::time::{sleep, timeout};
+use tonic::Status;
 
 use super::{Conversation, SEND_TIMEOUT, Senders};
-use crate::tenant::Tenant;
+use crate::dice;
+use crate::history::EventKind;
 
 /// How many updates of a bot may wait before its people do.
 const PENDING: usize = 6;
@@ -24,20 +27,24 @@ impl Senders<'_> {
         text: &str,
         copies: usize,
     ) -> anyhow::Result<String> {
-        let tenant = &self.mesh.tenants[conversation.tenant];
         let body = json!({"sender": format!("person-{}", conversation.number), "text": text});
-        let body = body.to_string();
-        let sent = (0..copies).map(|copy| self.post(tenant, id, &body, copy));
+        let body = &body.to_string();
+        let sent = (0..copies).map(|copy| async move {
+            let message = self.post(conversation, (id, body), copy).await?;
+            self.record_acknowledgement(conversation, id, Some(&message));
+            Ok(message)
+        });
         self.one_message(id, timeout(SEND_TIMEOUT, join_all(sent)).await)
     }
 
     async fn post(
         &self,
-        tenant: &Tenant,
-        id: &str,
-        body: &str,
+        conversation: &Conversation,
+        (id, body): (&str, &str),
         first: usize,
     ) -> anyhow::Result<String> {
+        let tenant = &self.mesh.tenants[conversation.tenant];
+        let mut draws = dice::stream(&format!("{id} {first}"));
         for attempt in 0.. {
             let bridge = &self.mesh.bridges[(first + attempt) % self.mesh.bridges.len()];
             let url = format!("http://{}/webhook/{}", bridge.spec().http, tenant.webhook);
@@ -62,11 +69,15 @@ impl Senders<'_> {
                     }
                     // A bridge that has just begun knows no account for a moment.
                     401 | 408 | 429 | 500..=599 => {}
-                    _ => bail!("`{id}` was refused with {status}"),
+                    _ => {
+                        let refusal = Status::failed_precondition(format!("status {status}"));
+                        return Err(anyhow::Error::new(refusal).context(format!("`{id}`")));
+                    }
                 }
             }
+            self.record(conversation, id, |message| EventKind::Unanswered { message });
             self.retries.fetch_add(1, Ordering::Relaxed);
-            sleep(Duration::from_millis(rand::random_range(50..250))).await;
+            sleep(Duration::from_millis(draws.random_range(50..250))).await;
         }
         bail!("there is no end of numbers")
     }
@@ -75,20 +86,22 @@ impl Senders<'_> {
     pub(super) async fn by_telegram(
         &self,
         conversation: &Conversation,
+        id: &str,
         text: &str,
         copies: usize,
     ) -> anyhow::Result<()> {
         let tenant = &self.mesh.tenants[conversation.tenant];
         let chat = chat_of(conversation);
-        let id = self.next_platform_id.fetch_add(1, Ordering::Relaxed);
+        let platform_id = self.next_platform_id.fetch_add(1, Ordering::Relaxed);
         let message = json!({
-            "message_id": id, "date": 1_800_000_000, "text": text,
+            "message_id": platform_id, "date": 1_800_000_000, "text": text,
             "chat": {"id": chat, "type": "private", "first_name": "Test"},
             "from": {"id": chat, "is_bot": false, "first_name": "Test"},
         });
         for _ in 0..copies {
             self.mesh.fakes.telegram.push_raw(&tenant.bot, json!({"message": message}));
         }
+        self.record_acknowledgement(conversation, id, None);
         let taken = async {
             while self.mesh.fakes.telegram.pending(&tenant.bot) > PENDING {
                 sleep(Duration::from_millis(50)).await;
@@ -102,6 +115,12 @@ impl Senders<'_> {
 fn chat_of(conversation: &Conversation) -> i64 {
     let number = conversation.tenant * 1000 + conversation.number + 1;
     i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// The tenant and the number of the conversation in a chat.
+pub(super) fn conversation_of(chat: i64) -> Option<(u16, u32)> {
+    let number = chat.checked_sub(1)?;
+    Some((u16::try_from(number / 1000).ok()?, u32::try_from(number % 1000).ok()?))
 }
 
 fn sign(secret: &str, now: &str, key: &str, body: &str) -> anyhow::Result<String> {

@@ -59,6 +59,8 @@ impl Mesh {
             ("HOLDFAST_RUNNER__SWEEP".to_owned(), format!("{sweep}ms")),
             ("HOLDFAST_RUNNER__SLOTS".to_owned(), plan.slots.to_string()),
             ("HOLDFAST_RUNNER__SHUTDOWN_GRACE".to_owned(), "10s".to_owned()),
+            // Reminders may follow each other as soon as in a test.
+            ("HOLDFAST_SCHEDULES__REMINDERS_APART".to_owned(), "1s".to_owned()),
             ("HOLDFAST_FAILPOINTS".to_owned(), plan.failpoints.clone()),
             ("CHAOS_WORLD_URL".to_owned(), self.fakes.world.url()),
         ]);

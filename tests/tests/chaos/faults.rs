@@ -263,8 +263,8 @@ fn lose_commit_after(proxy: &Proxy, text: &str) -> impl Fn() -> u64 + use<> {
 
 /// Platforms do what they are asked, and say so late.
 fn hang(mesh: &Mesh, time: Duration) {
-    mesh.fakes.receiver.faults().sometimes(1.0, Fault::Hang(time));
-    mesh.fakes.telegram.faults().sometimes(1.0, Fault::Hang(time));
+    mesh.fakes.receiver.faults().always(Fault::Hang(time));
+    mesh.fakes.telegram.faults().always(Fault::Hang(time));
 }
 
 fn calm(mesh: &Mesh) {

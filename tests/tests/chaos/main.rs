@@ -4,6 +4,7 @@
 //! `make test` runs the short form. `HOLDFAST_CHAOS=long` runs the long one, whose storm lasts
 //! `HOLDFAST_CHAOS_MINUTES`.
 
+mod actors;
 mod disk;
 mod failover;
 mod fair;
@@ -15,6 +16,7 @@ mod partition;
 mod remembers;
 mod report;
 mod restore;
+mod soak;
 mod storm;
 mod talk;
 mod time;

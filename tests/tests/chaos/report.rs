@@ -3,6 +3,8 @@
 use std::fmt::{Display, Write as _};
 use std::io::Write as _;
 
+use holdfast_tests::dice;
+
 /// Lines of a name and a number.
 #[derive(Debug)]
 pub struct Report {
@@ -12,7 +14,7 @@ pub struct Report {
 
 impl Report {
     pub fn of(name: &'static str) -> Self {
-        Self { name, text: format!("{name}\n") }
+        Self { name, text: format!("{name}, HOLDFAST_CHAOS_SEED={}\n", dice::seed()) }
     }
 
     pub fn line(&mut self, what: &str, number: impl Display) {

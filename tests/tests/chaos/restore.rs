@@ -9,8 +9,9 @@ use std::{
 };
 
 use anyhow::{Context as _, ensure};
-use holdfast_testkit::{OwnBackends, backends::Server};
+use holdfast_testkit::{Fault, OwnBackends, backends::Server};
 use holdfast_tests::{
+    history::judge,
     load::{Conversation, Senders, TestChannel},
     mesh::{Mesh, MeshConfig},
     script::MessageKind,
@@ -22,12 +23,12 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use crate::{RUNNER, faults::finish};
+use crate::{RUNNER, faults::finish, report::Report};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_acknowledged_is_there_after_a_restore_and_nothing_keyed_is_sent_twice()
+async fn what_was_acknowledged_is_there_after_a_restore_and_sends_in_flight_are_unknown()
 -> anyhow::Result<()> {
     let _turn = turnstile::lock_exclusive().await?;
     let own = OwnBackends::start().await?;
@@ -36,7 +37,7 @@ async fn what_was_acknowledged_is_there_after_a_restore_and_nothing_keyed_is_sen
     let load = Senders::on(&mesh)?;
     let is_over = AtomicBool::new(false);
 
-    let conversations = [TestChannel::Grpc, TestChannel::Webhook];
+    let conversations = [TestChannel::Grpc, TestChannel::Webhook, TestChannel::Telegram];
     let talking = conversations.into_iter().enumerate().map(|(number, door)| {
         let (load, is_over) = (&load, &is_over);
         async move {
@@ -51,7 +52,10 @@ async fn what_was_acknowledged_is_there_after_a_restore_and_nothing_keyed_is_sen
         sleep(Duration::from_secs(1)).await;
         backup.copy().await?;
         sleep(Duration::from_secs(2)).await;
-        // Under load: messages are accepted, turns run, and replies are being sent.
+        // Under load: messages are accepted, turns run, and replies are being sent. Telegram has
+        // them and does not say so any more.
+        mesh.fakes.telegram.faults().always(Fault::Hang(LIMIT));
+        sleep(Duration::from_millis(500)).await;
         for node in mesh.nodes() {
             node.kill().await?;
         }
@@ -60,10 +64,12 @@ async fn what_was_acknowledged_is_there_after_a_restore_and_nothing_keyed_is_sen
         backup.restore().await?;
         own.restart(Server::Postgres).await?;
         own.flush_redis().await?;
+        mesh.fakes.telegram.faults().clear();
         for node in mesh.nodes() {
             node.start().await?;
             node.ready(LIMIT).await?;
         }
+        mesh.expire_sends(Duration::ZERO).await?;
         sleep(Duration::from_secs(1)).await;
         is_over.store(true, Ordering::Relaxed);
         anyhow::Ok(acknowledged)
@@ -74,7 +80,19 @@ async fn what_was_acknowledged_is_there_after_a_restore_and_nothing_keyed_is_sen
 
     ensure!(acknowledged > 10, "only {acknowledged} messages before the disaster");
     ensure!(load.said().len() > acknowledged, "no message was accepted after the restore");
-    finish(&mesh, &load).await
+    finish(&mesh, &load).await?;
+    load.complete_history().await?;
+    let verdict = judge(&mesh.fakes.history.events());
+    ensure!(verdict.broken.is_empty(), "promises were broken:\n{}", verdict.broken.join("\n"));
+    let mut report = Report::of("restore");
+    report.line("messages acknowledged before the disaster", acknowledged);
+    for (name, number) in &verdict.counts {
+        report.line(&format!("history: {name}"), number);
+    }
+    report.show()?;
+    let unknown = verdict.counts["replies reported as unknown"];
+    ensure!(unknown > 0, "no reply to Telegram was being sent at the disaster");
+    Ok(())
 }
 
 /// A base backup, and a process that receives the WAL as it is written.

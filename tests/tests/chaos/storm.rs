@@ -10,6 +10,7 @@ use anyhow::ensure;
 use futures::future::{join_all, try_join_all};
 use holdfast_testkit::OwnBackends;
 use holdfast_tests::checks::{Findings, check};
+use holdfast_tests::history::{Verdict, judge};
 use holdfast_tests::load::Senders;
 use holdfast_tests::mesh::{Mesh, MeshConfig};
 use holdfast_tests::node::{Node, Role};
@@ -18,11 +19,12 @@ use holdfast_types::QueueMode;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::actors::set_up;
 use crate::report::Report;
 use crate::talk::talk;
 use crate::weather::{
-    Weather, crash_postgres, crash_redis, flush_redis, kill, lose_answers, pause, pause_one,
-    wipe_nats,
+    Weather, crash_postgres, crash_redis, flush_redis, freeze, kill, lose_answers, pause,
+    pause_one, wipe_nats,
 };
 use crate::{POINTS, RUNNER, storm_time};
 
@@ -51,6 +53,8 @@ async fn whatever_dies_no_message_is_lost_and_none_is_doubled() -> anyhow::Resul
         gateways: 2,
         runners: 3,
         bridges: 2,
+        schedulers: 2,
+        memories: 1,
         tenants: vec![
             QueueMode::Steer,
             QueueMode::Followup,
@@ -64,6 +68,7 @@ async fn whatever_dies_no_message_is_lost_and_none_is_doubled() -> anyhow::Resul
     };
     let mesh = Mesh::start(&plan, backends.urls()).await?;
     mesh.fakes.model.latency(Duration::from_millis(250));
+    set_up(&mesh).await?;
     let load = Senders::on(&mesh)?;
     let weather = Weather::default();
 
@@ -74,11 +79,23 @@ async fn whatever_dies_no_message_is_lost_and_none_is_doubled() -> anyhow::Resul
     };
     let complaints = played?;
     let mut findings = check(&mesh, &load.said()).await?;
+    load.complete_history().await?;
+    let events = mesh.fakes.history.events();
+    let verdict = judge(&events);
     findings.broken.extend(complaints);
+    findings.broken.extend(verdict.broken.iter().cloned());
     tell(&mut report, &mesh, &load, &weather, &findings).await;
+    report.line("events in the history", events.len());
+    for (name, number) in &verdict.counts {
+        report.line(&format!("history: {name}"), number);
+    }
+    for broken in &findings.broken {
+        report.line("broken", broken);
+    }
     report.show()?;
     ensure!(findings.broken.is_empty(), "promises were broken:\n{}", findings.broken.join("\n"));
-    not_vacuous(&mesh, &weather, &findings).await
+    not_vacuous(&mesh, &weather, &findings).await?;
+    did_act(&mesh, &verdict).await
 }
 
 /// The storm, then a rolling restart while people still talk, then calm. Says what the talkers
@@ -100,6 +117,7 @@ async fn play(
             crash_postgres(backends, weather, until),
             wipe_nats(backends, weather, until),
             flush_redis(backends, weather, until),
+            freeze(mesh, weather, until),
             crash_redis(backends, weather, until),
         )?;
         for (name, rule) in &lost {
@@ -111,9 +129,9 @@ async fn play(
         mesh.fakes.receiver.faults().clear();
         mesh.fakes.telegram.faults().clear();
         // Whether a stale owner writes is a matter of milliseconds; it must have been tried.
-        for _ in 0..5 {
+        for attempt in 0..6 {
             if fenced(mesh).await == 0 {
-                pause_one(mesh).await?;
+                pause_one(mesh, attempt % mesh.runners.len()).await?;
             }
         }
         let longest = roll(mesh).await?;
@@ -219,15 +237,23 @@ async fn tell(
     weather: &Weather,
     findings: &Findings,
 ) {
-    for (name, nodes) in
-        [("gateways", &mesh.gateways), ("runners", &mesh.runners), ("bridges", &mesh.bridges)]
-    {
+    for (name, nodes) in [
+        ("gateways", &mesh.gateways),
+        ("runners", &mesh.runners),
+        ("bridges", &mesh.bridges),
+        ("schedulers", &mesh.schedulers),
+        ("memory services", &mesh.memories),
+    ] {
         report.line(&format!("kill -9 of {name}"), sum(nodes, |node| &node.counts.kills));
         report.line(&format!("drains of {name}"), sum(nodes, |node| &node.counts.drains));
     }
     let deaths = sum(&mesh.runners, |node| &node.counts.deaths);
     report.line("runners that died at a failpoint or of poison", deaths);
     report.line("runners stopped past their lease", sum(&mesh.runners, |node| &node.counts.pauses));
+    report.line("gateways stopped for 6.5 s", sum(&mesh.gateways, |node| &node.counts.pauses));
+    report.line("bridges stopped for 6.5 s", sum(&mesh.bridges, |node| &node.counts.pauses));
+    let open = weather.open_transactions.load(Ordering::Relaxed);
+    report.line("  transactions that were open meanwhile", open);
     report.line("writes that the fence refused", fenced(mesh).await);
     report.line("Postgres crashes", weather.postgres.load(Ordering::Relaxed));
     report.line("NATS killed and wiped", weather.nats.load(Ordering::Relaxed));
@@ -262,9 +288,12 @@ async fn not_vacuous(mesh: &Mesh, weather: &Weather, findings: &Findings) -> any
         let role: Role = nodes[0].spec().role;
         ensure!(sum(nodes, |node| &node.counts.kills) > 0, "no {role:?} was killed");
     }
-    for (what, count) in
-        [("Postgres", &weather.postgres), ("NATS", &weather.nats), ("Redis", &weather.flushes)]
-    {
+    for (what, count) in [
+        ("Postgres", &weather.postgres),
+        ("NATS", &weather.nats),
+        ("Redis", &weather.flushes),
+        ("a transaction of a stopped process", &weather.open_transactions),
+    ] {
         ensure!(count.load(Ordering::Relaxed) > 0, "{what} was left alone");
     }
     for what in [
@@ -281,5 +310,29 @@ async fn not_vacuous(mesh: &Mesh, weather: &Weather, findings: &Findings) -> any
         let panics: Vec<_> = panics.iter().filter(|line| line.contains("panicked")).collect();
         ensure!(panics.is_empty(), "{} panicked: {panics:?}", node.spec().name);
     }
+    Ok(())
+}
+
+/// Nor does one in which clients only sent messages.
+async fn did_act(mesh: &Mesh, verdict: &Verdict) -> anyhow::Result<()> {
+    for what in [
+        "messages acknowledged",
+        "answers heard",
+        "reminders heard",
+        "ends of subagents heard",
+        "ends of chains heard",
+        "approvals granted",
+        "approvals denied",
+        "actions after an approval",
+        "messages cancelled",
+        "messages to a paused session",
+        "sessions deleted",
+    ] {
+        ensure!(verdict.counts.get(what).is_some_and(|n| *n > 0), "there were no {what}");
+    }
+    // Keys of messages of deleted sessions are kept for a week, those of pruned ones for a month.
+    let pruned = "
+        select count(*) from session.tombstones where until > now() + interval '20 days'";
+    ensure!(mesh.number(pruned).await? > 0, "no message was pruned");
     Ok(())
 }

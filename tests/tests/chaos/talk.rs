@@ -3,11 +3,15 @@
 use std::time::Duration;
 
 use futures::future::join_all;
+use holdfast_tests::dice;
 use holdfast_tests::load::{Conversation, Senders, TestChannel};
 use holdfast_tests::mesh::Mesh;
 use holdfast_tests::script::MessageKind;
+use rand::RngExt as _;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
+
+use crate::actors::act;
 
 /// How long nobody poisons a conversation again.
 const POISON_INTERVAL: Duration = Duration::from_secs(120);
@@ -39,8 +43,9 @@ pub(crate) async fn talk(
         let conversation = Conversation { tenant, number: 90, door };
         async move { poison(load, &conversation, enough).await }
     });
-    let (talked, poisoned) = tokio::join!(join_all(talking), join_all(poisoned));
-    let failed = talked.into_iter().chain(poisoned).filter_map(Result::err);
+    let (talked, poisoned, acted) =
+        tokio::join!(join_all(talking), join_all(poisoned), act(mesh, load, enough));
+    let failed = talked.into_iter().chain(poisoned).chain(acted).filter_map(Result::err);
     failed.map(|error| format!("{error:#}")).collect()
 }
 
@@ -49,19 +54,20 @@ async fn converse(
     conversation: &Conversation,
     enough: &CancellationToken,
 ) -> anyhow::Result<()> {
+    let mut draws = dice::stream(&format!("{conversation:?}"));
     while !enough.is_cancelled() {
-        let word = match rand::random_range(0..100) {
+        let word = match draws.random_range(0..100) {
             0..10 => MessageKind::Act,
             10..20 => MessageKind::Note,
             20..30 => MessageKind::Status,
             _ => MessageKind::Say,
         };
-        if conversation.door == TestChannel::Grpc && rand::random_range(0..6) == 0 {
+        if conversation.door == TestChannel::Grpc && draws.random_range(0..6) == 0 {
             load.ask(conversation, word).await?;
         } else {
-            load.say(conversation, word, rand::random_range(1..=3)).await?;
+            load.say(conversation, word, draws.random_range(1..=3)).await?;
         }
-        sleep(Duration::from_millis(rand::random_range(200..1200))).await;
+        sleep(Duration::from_millis(draws.random_range(200..1200))).await;
     }
     Ok(())
 }

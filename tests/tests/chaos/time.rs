@@ -9,7 +9,8 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use futures::future::try_join_all;
 use holdfast_tests::clockwork::SchedulerMesh;
-use holdfast_tests::turnstile;
+use holdfast_tests::{dice, turnstile};
+use rand::RngExt as _;
 use tokio::time::{Instant, sleep};
 
 use crate::report::Report;
@@ -34,10 +35,10 @@ async fn each_slot_comes_once_though_a_scheduler_is_killed_each_second() -> anyh
     clockwork.add_at_once(burst, Duration::from_secs(seconds / 2)).await?;
 
     let begun = Instant::now();
-    let mut kills = 0;
+    let (mut kills, mut draws) = (0, dice::stream("kill"));
     while begun.elapsed() < Duration::from_secs(seconds) {
-        sleep(Duration::from_millis(rand::random_range(700..1_300))).await;
-        let unlucky = rand::random_range(0..clockwork.replicas.len());
+        sleep(Duration::from_millis(draws.random_range(700..1_300))).await;
+        let unlucky = draws.random_range(0..clockwork.replicas.len());
         kills += u32::from(clockwork.replicas[unlucky].crash().await?);
     }
     let account = clockwork.finish(Duration::from_secs(120)).await;

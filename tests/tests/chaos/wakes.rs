@@ -21,9 +21,6 @@ use crate::RUNNER;
 /// Longer than the test: whoever waits for this answer is killed.
 const FOR_EVER: Duration = Duration::from_secs(600);
 
-/// Reminders may follow each other as soon as in this test.
-const QUICK: (&str, &str) = ("HOLDFAST_SCHEDULES__REMINDERS_APART", "1s");
-
 /// Two places at which a scheduler can be held up for as long as somebody has their locks: the
 /// first reminder is in the inbox and its firing is not known to be delivered; the second one is
 /// about to go into the inbox.
@@ -96,7 +93,7 @@ async fn a_reminder_that_the_agent_renews_comes_to_telegram_once_though_all_who_
     let ([one, other], [first, second]) = (&mesh.runners[..], &mesh.schedulers[..]) else {
         anyhow::bail!("not two of each");
     };
-    one.start_with(&[QUICK]).await?;
+    one.start().await?;
     let rest: Vec<_> = mesh.gateways.iter().chain(&mesh.bridges).chain([first]).collect();
     try_join_all(rest.iter().map(|node| node.start())).await?;
     try_join_all(rest.iter().chain(&[one]).map(|node| node.ready(REPLY_TIMEOUT))).await?;
@@ -118,11 +115,11 @@ async fn a_reminder_that_the_agent_renews_comes_to_telegram_once_though_all_who_
     coach.is_silent.store(false, Ordering::SeqCst);
     sqlx::query("select pg_advisory_unlock(711)").execute(&mut gates).await?;
     // The other runner dies when the next reminder is set and the journal does not know it yet.
-    other.start_with(&[QUICK, ("HOLDFAST_FAILPOINTS", "runner.after_call=die:1")]).await?;
+    other.start_with(&[("HOLDFAST_FAILPOINTS", "runner.after_call=die:1")]).await?;
     other.wait_for_death(REPLY_TIMEOUT).await?;
     let mut left: Vec<i64> = vec![mesh.number("select count(*) from schedule.jobs").await?];
     for node in [one, other] {
-        node.start_with(&[QUICK]).await?;
+        node.start().await?;
     }
     // The second scheduler is killed with the second reminder in hand.
     until("it is held up again", async || Ok(mesh.number(&held_up(712)).await? > 0)).await?;

@@ -3,12 +3,14 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::Context as _;
 use holdfast_testkit::backends::Server;
 use holdfast_testkit::proxy::{LostAnswers, When, contains};
 use holdfast_testkit::{Fault, OwnBackends};
+use holdfast_tests::dice;
 use holdfast_tests::mesh::Mesh;
-use tokio::io::AsyncWriteExt as _;
+use holdfast_tests::node::Role;
+use rand::RngExt as _;
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 use tokio::time::{Instant, sleep};
 
 use crate::storm::LEASE;
@@ -20,52 +22,117 @@ pub(crate) struct Weather {
     pub(crate) nats: AtomicU64,
     pub(crate) redis: AtomicU64,
     pub(crate) flushes: AtomicU64,
+    /// Connections of a stopped process whose transaction was open.
+    pub(crate) open_transactions: AtomicU64,
 }
 
+/// How long a gateway or a bridge is stopped: longer than Postgres waits for a client in a
+/// transaction, which is 5 s.
+const FREEZE: Duration = Duration::from_millis(6_500);
+
 pub(crate) fn lose_answers(mesh: &Mesh) -> Vec<(&'static str, LostAnswers)> {
-    let commits = |proxy: &holdfast_testkit::Proxy| {
-        proxy.lose_answer(When::Chance(0.004), contains("COMMIT"))
+    let commits = |name: &str, proxy: &holdfast_testkit::Proxy| {
+        let draws = dice::stream(&format!("lost answers after COMMIT, {name}"));
+        proxy.lose_answer(When::Chance(0.004, draws), contains("COMMIT"))
     };
     for (faults, plain) in
         [(mesh.fakes.receiver.faults(), false), (mesh.fakes.telegram.faults(), true)]
     {
-        faults.sometimes(0.03, Fault::CutAfter);
-        faults.sometimes(0.01, Fault::CutBefore);
-        faults.sometimes(0.01, Fault::Status(503));
-        if plain {
-            faults.sometimes(0.01, Fault::RateLimited { retry_after: Duration::from_secs(1) });
+        let limited = Fault::RateLimited { retry_after: Duration::from_secs(1) };
+        let all = [
+            (0.03, Fault::CutAfter),
+            (0.01, Fault::CutBefore),
+            (0.01, Fault::Status(503)),
+            (if plain { 0.01 } else { 0.0 }, limited),
+        ];
+        for (probability, fault) in all {
+            let draws = dice::stream(&format!("{fault:?}, plain: {plain}"));
+            faults.sometimes(probability, fault, draws);
         }
     }
     vec![
-        ("answers lost after COMMIT, gateways", commits(&mesh.proxies.gateway_database)),
-        ("answers lost after COMMIT, runners", commits(&mesh.proxies.runner_database)),
-        ("answers lost after COMMIT, bridges", commits(&mesh.proxies.bridge_database)),
+        (
+            "answers lost after COMMIT, gateways",
+            commits("gateways", &mesh.proxies.gateway_database),
+        ),
+        ("answers lost after COMMIT, runners", commits("runners", &mesh.proxies.runner_database)),
+        ("answers lost after COMMIT, bridges", commits("bridges", &mesh.proxies.bridge_database)),
         (
             "answers lost after PubAck",
-            mesh.proxies.nats.lose_answer(When::Chance(0.02), contains(".evt.")),
+            mesh.proxies.nats.lose_answer(
+                When::Chance(0.02, dice::stream("lost answers after PubAck")),
+                contains(".evt."),
+            ),
         ),
     ]
 }
 
 pub(crate) async fn kill(mesh: &Mesh, until: Instant) -> anyhow::Result<()> {
-    let nodes = mesh.nodes();
+    let (nodes, mut draws) = (mesh.nodes(), dice::stream("kill"));
     while Instant::now() < until {
-        sleep(Duration::from_millis(rand::random_range(700..1300))).await;
-        nodes[rand::random_range(0..nodes.len())].crash().await?;
+        sleep(Duration::from_millis(draws.random_range(700..1300))).await;
+        nodes[draws.random_range(0..nodes.len())].crash().await?;
     }
     Ok(())
 }
 
 pub(crate) async fn pause(mesh: &Mesh, until: Instant) -> anyhow::Result<()> {
+    let mut draws = dice::stream("pause");
     while Instant::now() < until {
         sleep(Duration::from_secs(4)).await;
-        pause_one(mesh).await?;
+        pause_one(mesh, draws.random_range(0..mesh.runners.len())).await?;
     }
     Ok(())
 }
 
-pub(crate) async fn pause_one(mesh: &Mesh) -> anyhow::Result<()> {
-    let runner = &mesh.runners[rand::random_range(0..mesh.runners.len())];
+/// Stops gateways and bridges in turn while they have a transaction open.
+pub(crate) async fn freeze(mesh: &Mesh, weather: &Weather, until: Instant) -> anyhow::Result<()> {
+    let mut draws = dice::stream("freeze");
+    for role in [Role::Gateway, Role::Bridge].into_iter().cycle() {
+        sleep(Duration::from_secs(3)).await;
+        if Instant::now() + FREEZE > until {
+            break;
+        }
+        let nodes = if role == Role::Gateway { &mesh.gateways } else { &mesh.bridges };
+        let node = &nodes[draws.random_range(0..nodes.len())];
+        // Postgres may be down, and the process may have died a moment ago.
+        if let Ok(locked) = lock_table(mesh, role).await {
+            let (frozen, open) = tokio::join!(node.pause(FREEZE), count_open(locked, role));
+            if frozen.is_ok() {
+                weather.open_transactions.fetch_add(open.unwrap_or_default(), Ordering::Relaxed);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Locks what processes of this kind write: after a moment each waits with a transaction open.
+async fn lock_table(mesh: &Mesh, role: Role) -> anyhow::Result<PgConnection> {
+    let table = if role == Role::Gateway { "session.inbox" } else { "session.deliveries" };
+    let mut admin = PgConnection::connect(&mesh.admin_url()).await?;
+    let lock = format!("set lock_timeout = '2s'; begin; lock table {table} in exclusive mode");
+    sqlx::raw_sql(AssertSqlSafe(lock)).execute(&mut admin).await?;
+    sleep(Duration::from_millis(300)).await;
+    Ok(admin)
+}
+
+/// Lets the others go on, and counts the transactions that stay open.
+async fn count_open(mut admin: PgConnection, role: Role) -> anyhow::Result<u64> {
+    const OPEN: &str = "
+        select count(*) from pg_stat_activity
+        where state = 'idle in transaction' and application_name = $1
+          and state_change < clock_timestamp() - interval '1 second'";
+    sleep(Duration::from_millis(300)).await;
+    sqlx::raw_sql("commit").execute(&mut admin).await?;
+    sleep(Duration::from_millis(2_500)).await;
+    let service = if role == Role::Gateway { "holdfast-gateway" } else { "holdfast-bridge" };
+    let open: i64 = sqlx::query_scalar(OPEN).bind(service).fetch_one(&mut admin).await?;
+    Ok(u64::try_from(open)?)
+}
+
+/// Stops a runner for longer than its lease.
+pub(crate) async fn pause_one(mesh: &Mesh, number: usize) -> anyhow::Result<()> {
+    let runner = &mesh.runners[number];
     // It may have died a moment ago.
     let _ = runner.pause(LEASE + Duration::from_millis(2500)).await;
     Ok(())
@@ -121,13 +188,9 @@ pub(crate) async fn flush_redis(
     weather: &Weather,
     until: Instant,
 ) -> anyhow::Result<()> {
-    let url = &backends.urls().redis_url;
-    let addr = url.strip_prefix("redis://").context("not a Redis URL")?.trim_end_matches('/');
     every(Duration::from_secs(1), until, async || {
         // It may be down just now.
-        if let Ok(mut redis) = tokio::net::TcpStream::connect(addr).await
-            && redis.write_all(b"FLUSHALL\r\n").await.is_ok()
-        {
+        if backends.flush_redis().await.is_ok() {
             weather.flushes.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
