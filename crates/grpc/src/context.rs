@@ -157,6 +157,8 @@ impl Signer {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const NOW: u64 = 1_800_000_000;
@@ -206,6 +208,26 @@ mod tests {
     fn nonsense_is_refused() {
         for value in ["", ".", "v1", "v1.x.y.z.AAAA", "\u{0}.é"] {
             assert!(signer("0123456789abcdef").verify(value, NOW).is_err(), "{value}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn only_an_unchanged_context_is_believed(
+            at in any::<proptest::sample::Index>(),
+            letter in any::<char>(),
+            other in "(v1[.])?[a-z0-9.-]{0,80}[.][A-Za-z0-9_-]{0,60}",
+        ) {
+            let signer = signer("0123456789abcdef");
+            let value = signer.sign(TenantId::generate(), "gateway", NOW);
+            let mut changed: Vec<char> = value.chars().collect();
+            let at = at.index(changed.len());
+            changed[at] = letter;
+            let changed: String = changed.into_iter().collect();
+
+            prop_assert!(signer.verify(&value, NOW).is_ok());
+            prop_assert!(changed == value || signer.verify(&changed, NOW).is_err());
+            prop_assert!(signer.verify(&other, NOW).is_err());
         }
     }
 }
