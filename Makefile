@@ -16,7 +16,7 @@ HOLDFAST = $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/holdfast
 BACKENDS = $(PYTHON) deploy/dev/backends.py
 
 .DEFAULT_GOAL := help
-.PHONY: help up down build embedder test test-down chaos soak bench bench-memory lint deny fmt fmt-check doc
+.PHONY: help up down build embedder test test-down chaos soak fuzz bench bench-memory lint deny fmt fmt-check doc
 
 help: ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1#/p' $(MAKEFILE_LIST) | column -t -s '#'
@@ -73,6 +73,9 @@ chaos: ## the long storm: processes are killed, nothing may be lost; HOLDFAST_CH
 soak: ## an hour of steady load, after which nothing may have grown; HOLDFAST_CHAOS_MINUTES=5 is the short form
 	$(CARGO) build $(FLAGS) --profile $(BENCH_PROFILE) --workspace --bins
 	HOLDFAST_CHAOS_MINUTES=$${HOLDFAST_CHAOS_MINUTES:-60} $(CARGO) test $(FLAGS) --profile $(BENCH_PROFILE) -p holdfast-tests --test chaos -- --nocapture --ignored soak::
+
+fuzz: ## give hostile inputs to every parser of untrusted input, a minute each; ARGS="5 cron ics" for 5 s and two parsers
+	@$(PYTHON) tests/fuzz.py $(ARGS)
 
 bench: ## measure turns, memory and starts: ARGS="--help" lists the parts
 	$(CARGO) build $(FLAGS) --profile $(BENCH_PROFILE) -p holdfast

@@ -3,17 +3,22 @@
 Each mutant is a list of (file, text, replacement). A text that is not found, or found twice, ends
 it with an error: a mutant that changes nothing would prove nothing.
 
-    mutate.py --list                 the protocol's mutants, then the agent's and the memory's
+    mutate.py --list                 the protocol's mutants, then those that name their tests, by crate
     mutate.py --files <mutant>       the files that it changes
-    mutate.py --tests <mutant>       of those two: a line for each package, target and test that
+    mutate.py --tests <mutant>       of the latter: a line for each package, target and test that
                                      must fail
+    mutate.py --sync <root> <copy>   makes the copy equal to the tracked and new files of the sources; a
+                                     file that is equal keeps its time, and with it what was compiled
     mutate.py --check <root>         whether each can still be applied, without changing anything
 """
 
 import pathlib
+import shutil
+import subprocess
 import sys
 
 import agent
+import hardening
 import memory
 
 SESSION = "crates/session/src/"
@@ -81,7 +86,7 @@ MUTANTS = {
 }
 
 # Those that name their tests themselves.
-NAMED = {**agent.MUTANTS, **memory.MUTANTS}
+NAMED = {**agent.MUTANTS, **memory.MUTANTS, **hardening.MUTANTS}
 
 CHANGES = {**MUTANTS, **{name: mutant.changes for name, mutant in NAMED.items()}}
 
@@ -99,10 +104,33 @@ def mutated(mutant: str, root: pathlib.Path) -> dict[pathlib.Path, str]:
     return sources
 
 
+def sync(root: pathlib.Path, copy: pathlib.Path) -> None:
+    """Copies what differs, and removes what the sources do not have."""
+    listed = subprocess.run(
+        ["git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        check=True, capture_output=True, text=True,
+    )
+    names = {name for name in listed.stdout.split("\0") if name and (root / name).is_file()}
+    for path in [path for path in copy.rglob("*") if path.is_file() and not path.is_symlink()]:
+        if str(path.relative_to(copy)) not in names:
+            path.unlink()
+    for name in names:
+        source, target = root / name, copy / name
+        if not target.is_file() or source.read_bytes() != target.read_bytes():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            # A new time, later than that of what was compiled.
+            shutil.copyfile(source, target)
+            target.chmod(source.stat().st_mode)
+
+
 def main() -> None:
     match sys.argv[1:]:
         case ["--list"]:
-            print("\n".join(CHANGES))
+            # By the changed files: what one mutant compiled is least different from what the next needs.
+            named = sorted(NAMED, key=lambda name: sorted(file for file, _, _ in CHANGES[name]))
+            print("\n".join([*MUTANTS, *named]))
+        case ["--sync", root, copy]:
+            sync(pathlib.Path(root), pathlib.Path(copy))
         case ["--files", mutant]:
             print("\n".join(sorted({name for name, _, _ in CHANGES[mutant]})))
         case ["--tests", mutant]:

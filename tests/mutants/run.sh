@@ -4,16 +4,21 @@
 #   tests/mutants/run.sh [mutant …]     all of them without arguments
 #
 # Of the session protocol's either its own tests or a scenario of the whole mesh must fail; of the
-# agent's (agent.py) and the memory's (memory.py) each test that is named there.
-# Takes some minutes for each: what depends on the session protocol is compiled anew.
+# others (agent.py, memory.py, hardening.py) each test that is named there.
+# Takes some minutes for each: what depends on the changed file is compiled anew.
+#
+# A run that was stopped goes on: results are kept in $MUTANTS_TABLE, and what is there is not run
+# again. Delete the file to begin anew.
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
 export CARGO_TARGET_DIR=${MUTANTS_TARGET_DIR:-$root/target/mutants}
+table=${MUTANTS_TABLE:-$CARGO_TARGET_DIR/mutants.txt}
+# Faster to compile and link; only a backtrace would need it.
+export CARGO_PROFILE_DEV_DEBUG=0
 # Always the same place: what was compiled for another one looks for its files there.
 work=$CARGO_TARGET_DIR/work
 copy=$work/source
-trap 'rm -rf "$work"' EXIT
 
 # Which tests must see which mutant: those of the protocol, and one scenario of the whole mesh.
 scenario() {
@@ -43,12 +48,21 @@ for name, url in [
 }
 
 prepare() {
-    rm -rf "$work"
-    mkdir -p "$copy"
-    # Newer than what was compiled before, which may have been a mutant.
-    tar -C "$root" --exclude=./target --exclude=./.git --exclude=./.holdfast -cf - . | tar -C "$copy" -xmf -
     mkdir -p "$copy/.holdfast/test"
-    ln -s "$root/.holdfast/test/pkg" "$copy/.holdfast/test/pkg"
+    python3 "$root/tests/mutants/mutate.py" --sync "$root" "$copy"
+    ln -sfn "$root/.holdfast/test/pkg" "$copy/.holdfast/test/pkg"
+}
+
+# Writes a result to the table, whose file is read again by a run that goes on.
+record() {
+    printf '%-22s %-8s %s\n' "$1" "$2" "$3" | tee -a "$table"
+}
+
+# The result that the table has for a mutant and a test.
+known() {
+    awk -v mutant="$1" -v test="$2" '
+        $1 == mutant { kept = $2; $1 = ""; $2 = ""; sub(/^ +/, ""); if ($0 == test) print kept }
+    ' "$table" | tail -n 1
 }
 
 # Says `seen` if the tests fail, `missed` if they pass; what does not compile proves nothing.
@@ -77,35 +91,61 @@ restore() {
     done
 }
 
-missed=0
-table=""
-for mutant in "${mutants[@]}"; do
-    tests=$(python3 "$root/tests/mutants/mutate.py" --tests "$mutant")
-    if [ -n "$tests" ]; then
-        python3 "$root/tests/mutants/mutate.py" "$mutant" "$copy"
-        while read -r package target test; do
+# A mutant that names its tests: each of them must fail.
+named() {
+    local mutant=$1 tests=$2 package target test where result is_applied=0
+    while read -r package target test; do
+        result=$(known "$mutant" "$package::$target $test")
+        if [ -z "$result" ]; then
+            if [ $is_applied = 0 ]; then
+                python3 "$root/tests/mutants/mutate.py" "$mutant" "$copy"
+                is_applied=1
+            fi
             case $target in lib) where=(--lib) ;; *) where=(--test "$target") ;; esac
             result=$(judge "$work/$mutant.log" -p "$package" "${where[@]}" "$test" </dev/null)
-            table+=$(printf '%-22s %-8s %s' "$mutant" "$result" "$package::$target $test")$'\n'
-            if [ "$result" = missed ]; then missed=1; fi
-        done <<<"$tests"
-        restore "$mutant"
-        continue
-    fi
+            record "$mutant" "$result" "$package::$target $test"
+        fi
+        if [ "$result" = missed ]; then missed=1; fi
+    done <<<"$tests"
+    if [ $is_applied = 1 ]; then restore "$mutant"; fi
+}
+
+# A mutant of the session protocol: its own tests or the scenario must fail.
+protocol() {
+    local mutant=$1 name own mesh log why
     name=$(scenario "$mutant")
-    python3 "$root/tests/mutants/mutate.py" "$mutant" "$copy"
-    # Older than the mutated sources, or the harness would take it for up to date.
-    (cd "$copy" && cargo build --quiet -p holdfast)
-    protocol=$(judge "$work/$mutant-session.log" -p holdfast-session --test it)
-    mesh=$(judge "$work/$mutant-chaos.log" -p holdfast-tests --test chaos "$name")
-    log=$work/$mutant-chaos.log
-    why=$(grep -m1 -E '^I[0-9]+ ' "$log" || grep -m1 -E '^Error:' "$log" || true)
-    restore "$mutant"
-    table+=$(printf '%-22s %-8s %s' "$mutant" "$protocol" "the session protocol's own tests")$'\n'
-    table+=$(printf '%-22s %-8s %s' "$mutant" "$mesh" "$name: ${why:0:110}")$'\n'
+    own=$(known "$mutant" "the session protocol's own tests")
+    mesh=$(awk -v mutant="$mutant" -v name="$name:" '$1 == mutant && $3 == name { print $2 }' "$table" | tail -n 1)
+    if [ -z "$own" ] || [ -z "$mesh" ]; then
+        python3 "$root/tests/mutants/mutate.py" "$mutant" "$copy"
+        # Older than the mutated sources, or the harness would take it for up to date.
+        (cd "$copy" && cargo build --quiet -p holdfast)
+        own=$(judge "$work/$mutant-session.log" -p holdfast-session --test it)
+        log=$work/$mutant-chaos.log
+        mesh=$(judge "$log" -p holdfast-tests --test chaos "$name")
+        why=$(grep -m1 -E '^I[0-9]+ ' "$log" || grep -m1 -E '^Error:' "$log" || true)
+        restore "$mutant"
+        record "$mutant" "$own" "the session protocol's own tests"
+        record "$mutant" "$mesh" "$name: ${why:0:110}"
+    fi
     # One of the two is enough to keep the guarantee; none is a hole.
-    if [ "$protocol" = missed ] && [ "$mesh" = missed ]; then missed=1; fi
+    if [ "$own" = missed ] && [ "$mesh" = missed ]; then missed=1; fi
+}
+
+eval "$(backends)"
+prepare
+touch "$table"
+mutants=("$@")
+if [ ${#mutants[@]} = 0 ]; then
+    mapfile -t mutants < <(python3 "$root/tests/mutants/mutate.py" --list)
+fi
+
+missed=0
+for mutant in "${mutants[@]}"; do
+    tests=$(python3 "$root/tests/mutants/mutate.py" --tests "$mutant")
+    if [ -n "$tests" ]; then named "$mutant" "$tests"; else protocol "$mutant"; fi
 done
 
-printf '%-22s %-8s %s\n%s' mutant result tests "$table"
+printf '\n%s: %s of %s results are `seen`\n' "$table" \
+    "$(awk '$2 == "seen"' "$table" | wc -l)" "$(wc -l <"$table")"
 exit $missed

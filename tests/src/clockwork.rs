@@ -424,6 +424,7 @@ async fn complete(sessions: &Sessions, claim: &Claim) -> anyhow::Result<()> {
     let completion = Completion {
         run: first.message.into(),
         at: None,
+        newest: None,
         entries: Vec::new(),
         done: loaded.waiting.iter().map(|waiting| waiting.seq).collect(),
         outcome: TurnOutcome::Completed,

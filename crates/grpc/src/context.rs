@@ -305,6 +305,8 @@ fn bound(key: Key, claim: &str, target: CallTarget<'_>) -> Key {
 mod tests {
     use std::time::Duration;
 
+    use proptest::prelude::*;
+
     use super::*;
 
     const NOW: u64 = 1_800_000_000;
@@ -432,6 +434,26 @@ mod tests {
     fn nonsense_is_refused() {
         for value in ["", ".", "v1", "v1.x.y.z.AAAA", "v2.x.y.z.n.AAAA", "\u{0}.é"] {
             assert!(signer("0123456789abcdef").verify(value, SEARCH, NOW).is_err(), "{value}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn only_an_unchanged_context_is_believed(
+            at in any::<proptest::sample::Index>(),
+            letter in any::<char>(),
+            other in "(v[12][.])?[a-z0-9.-]{0,80}[.][A-Za-z0-9_-]{0,60}",
+        ) {
+            let signer = signer("0123456789abcdef");
+            let value = signer.sign(TenantId::generate(), "gateway", SEARCH, NOW);
+            let mut changed: Vec<char> = value.chars().collect();
+            let at = at.index(changed.len());
+            changed[at] = letter;
+            let changed: String = changed.into_iter().collect();
+
+            prop_assert!(changed == value || signer.verify(&changed, SEARCH, NOW).is_err());
+            prop_assert!(signer.verify(&other, SEARCH, NOW).is_err());
+            prop_assert!(signer.verify(&value, SEARCH, NOW).is_ok());
         }
     }
 }

@@ -107,6 +107,9 @@ fn digest_name(plain: &str, server: &str, tool: &str) -> String {
 mod tests {
     use std::sync::Arc;
 
+    use holdfast_testkit::inputs::mutated_json;
+    use proptest::prelude::*;
+
     use super::*;
 
     fn tool(name: &str, schema: Value) -> rmcp::model::Tool {
@@ -159,6 +162,24 @@ mod tests {
         let huge = json!({ "description": "x".repeat(MAX_SCHEMA_BYTES) });
         for unfit in [tool("", json!({})), tool("a\nb", json!({})), tool("huge", huge)] {
             assert_eq!(Tool::read(unfit), None);
+        }
+    }
+
+    const TOOLS: [&str; 2] = [
+        r#"{"name": "echo", "title": "Echo", "description": "Says it again.", "inputSchema": {"$schema": "x", "type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}, "annotations": {"readOnlyHint": true}}"#,
+        r#"{"name": "a/b.c", "inputSchema": {"type": "object"}}"#,
+    ];
+
+    proptest! {
+        #[test]
+        fn any_tool_of_a_server_is_fit_for_a_model_or_left_out(tool in mutated_json(&TOOLS)) {
+            if let Ok(tool) = serde_json::from_str::<rmcp::model::Tool>(&tool)
+                && let Some(read) = Tool::read(tool)
+            {
+                prop_assert!(read.input["type"] == "object" && read.input["properties"] != json!(null));
+                let names = assign_tool_names([("s", read.name.as_str())]);
+                prop_assert!(names.keys().all(|name| name.is_ascii() && name.len() <= 64));
+            }
         }
     }
 }

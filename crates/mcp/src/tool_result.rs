@@ -136,6 +136,8 @@ impl Content {
 
 #[cfg(test)]
 mod tests {
+    use holdfast_testkit::inputs::mutated_json;
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
@@ -206,5 +208,20 @@ mod tests {
         let answer = ToolResult { content, failed: true };
 
         assert_eq!(ToolResult::read(answer.clone().write()), answer);
+    }
+
+    const RESULTS: [&str; 2] = [
+        r#"{"content": [{"type": "text", "text": "done", "annotations": {"audience": ["user"]}}, {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}, {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}], "isError": false}"#,
+        r#"{"content": [{"type": "resource", "resource": {"uri": "file:///a/b", "mimeType": "text/plain", "text": "x"}}, {"type": "resource", "resource": {"uri": "file:///c", "blob": "AAAA"}}, {"type": "resource_link", "uri": "x:y", "name": "n"}], "structuredContent": {"a": 1}}"#,
+    ];
+
+    proptest! {
+        #[test]
+        fn any_result_of_a_server_is_read(result in mutated_json(&RESULTS)) {
+            if let Ok(result) = serde_json::from_str::<CallToolResult>(&result) {
+                let failed = result.is_error.unwrap_or_default();
+                prop_assert_eq!(ToolResult::read(result).failed, failed);
+            }
+        }
     }
 }

@@ -28,7 +28,9 @@ mod settle;
 use std::time::Duration;
 
 use holdfast_pg::{Pools, TenantTx};
-use holdfast_types::{AgentId, ApprovalId, ApprovalState, Entry, RunId, SessionId, TenantId};
+use holdfast_types::{
+    AgentId, ApprovalId, ApprovalState, Entry, MessageId, RunId, SessionId, TenantId,
+};
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 use sqlx::FromRow;
@@ -46,6 +48,8 @@ pub struct ApprovalBatch {
     pub run: RunId,
     /// Next `seq` of the journal as the writer knows it. If it differs, nothing is written.
     pub at: i64,
+    /// Newest message of the inbox that the writer has read, as in [`StepWrite`](crate::StepWrite).
+    pub newest: Option<(i64, MessageId)>,
     /// Entries of the step, with an `Asked` note for each call.
     pub entries: Vec<Entry>,
     /// `seq` of the inbox messages that the turn has seen with this step.

@@ -46,9 +46,11 @@ pub enum Error {
         held: i64,
     },
 
-    /// The journal does not end where the writer expects. An earlier write of this claim, whose
-    /// response was lost, was made after all; [`load`](crate::Sessions::load) shows it.
-    #[error("the journal moved since it was read: read the session again")]
+    /// The journal does not end where the writer expects, or the inbox has another message in the
+    /// place of one that the writer has read. Either an earlier write of this claim, whose response was
+    /// lost, was made after all, or a failover of the database lost commits;
+    /// [`load`](crate::Sessions::load) shows it.
+    #[error("the journal or the inbox changed since it was read: read the session again")]
     JournalMoved,
 
     /// Another transaction has locked the session's lease.

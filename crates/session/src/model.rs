@@ -135,8 +135,12 @@ pub struct StepWrite {
     /// Run of the turn; without it the other fields are ignored, and only the signals are read.
     pub run: Option<RunId>,
     /// Next `seq` of the journal as the writer knows it. If it differs, nothing is written and
-    /// [`Error::Overtaken`](crate::Error::JournalMoved) is returned. `None` skips the check.
+    /// [`Error::JournalMoved`](crate::Error::JournalMoved) is returned. `None` skips the check.
     pub at: Option<i64>,
+    /// Newest message of the inbox that the writer has read, with its `seq`. If the inbox has another
+    /// message in its place, because a failover of the database lost it, nothing is written and
+    /// [`Error::JournalMoved`](crate::Error::JournalMoved) is returned. `None` skips the check.
+    pub newest: Option<(i64, MessageId)>,
     pub entries: Vec<Entry>,
     /// `seq` of the inbox messages that the turn has seen with this step.
     pub seen: Vec<i64>,
@@ -189,8 +193,12 @@ pub struct NewDelivery {
 pub struct Completion {
     pub run: RunId,
     /// Next `seq` of the journal as the writer knows it. If it differs, nothing is written and
-    /// [`Error::Overtaken`](crate::Error::JournalMoved) is returned. `None` skips the check.
+    /// [`Error::JournalMoved`](crate::Error::JournalMoved) is returned. `None` skips the check.
     pub at: Option<i64>,
+    /// Newest message of the inbox that the writer has read, with its `seq`. If the inbox has another
+    /// message in its place, because a failover of the database lost it, nothing is written and
+    /// [`Error::JournalMoved`](crate::Error::JournalMoved) is returned. `None` skips the check.
+    pub newest: Option<(i64, MessageId)>,
     pub entries: Vec<Entry>,
     /// `seq` of the messages that the turn finishes, whether or not they were marked as seen.
     pub done: Vec<i64>,

@@ -10,7 +10,7 @@ use std::{
 };
 
 use holdfast_pg::{Pools, TenantTx};
-use holdfast_types::{SessionId, SessionKind, SessionState, TenantId, Wait};
+use holdfast_types::{MessageId, SessionId, SessionKind, SessionState, TenantId, Wait};
 use sqlx::types::Json;
 use uuid::Uuid;
 
@@ -175,6 +175,30 @@ pub(crate) async fn lock_claimed(tx: &mut TenantTx, claim: &Claim) -> Result<Lea
         }
         _ => Err(fenced_error(claim)),
     }
+}
+
+/// Whether the inbox has this message in this place.
+///
+/// A message that a failover of the database lost may have left its place to another one. The places
+/// before it are the same if it is the same, because they were committed earlier.
+pub(crate) async fn has_message(
+    tx: &mut TenantTx,
+    session: SessionId,
+    message: Option<(i64, MessageId)>,
+) -> sqlx::Result<bool> {
+    const SQL: &str = "
+        select exists (select from session.inbox
+                       where tenant_id = $1 and session_id = $2 and seq = $3 and message_id = $4)";
+
+    let Some((seq, message)) = message else { return Ok(true) };
+    let tenant = tx.tenant();
+    holdfast_pg::query_scalar(SQL)
+        .bind(tenant.as_uuid())
+        .bind(session.as_uuid())
+        .bind(seq)
+        .bind(message.as_uuid())
+        .fetch_one(tx.conn())
+        .await
 }
 
 /// Checks that the tenant may create this many sessions. Two transactions at once may both be

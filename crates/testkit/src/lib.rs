@@ -9,11 +9,13 @@
 //! | [`model`] | a scripted model behind the Chat Completions API |
 //! | [`telegram`], [`webhook`] | fake platforms that send and receive messages |
 //! | [`faults`] | faults of those platforms, injected on request |
+//! | [`inputs`] | hostile inputs for parsers |
 //! | [`process`] | a service as a child process, to be killed or paused |
 
 pub mod backends;
 pub mod faults;
 mod http;
+pub mod inputs;
 pub mod model;
 pub mod nats;
 pub mod postgres;

@@ -128,6 +128,8 @@ impl From<MessageId> for RunId {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -150,5 +152,14 @@ mod tests {
         let error = "x".repeat(10_000).parse::<SessionId>().unwrap_err();
 
         assert!(error.to_string().len() < 200);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_an_id_or_refused(text in "(ses_)?[0-9a-fA-F{}:urnid-]{0,48}|\\PC{0,40}") {
+            if let Ok(id) = text.parse::<SessionId>() {
+                prop_assert_eq!(id.to_string().parse(), Ok(id));
+            }
+        }
     }
 }

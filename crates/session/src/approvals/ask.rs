@@ -15,7 +15,7 @@ use crate::{
         outside_text::mark_outside_text,
         sweep::append_entries,
     },
-    sessions::lock_claimed,
+    sessions::{has_message, lock_claimed},
     system_events::apply_system_events,
 };
 
@@ -25,8 +25,8 @@ impl Approvals<'_> {
     ///
     /// # Errors
     ///
-    /// [`Error::Fenced`] if the claim is not current, [`Error::JournalMoved`] if the journal does not
-    /// end where the caller expects. After any other error it is unknown whether the requests were
+    /// [`Error::Fenced`] if the claim is not current, [`Error::JournalMoved`] if the journal or the
+    /// inbox is not as the caller read it. After any other error it is unknown whether the requests were
     /// stored; [`load`](crate::Sessions::load) shows it.
     pub async fn ask(self, claim: &Claim, ask: ApprovalBatch) -> WaitResult {
         const MARK_SEEN: &str = "
@@ -36,7 +36,7 @@ impl Approvals<'_> {
         let count = |items: usize| i64::try_from(items).unwrap_or(i64::MAX);
         let mut tx = self.pools.tenant(claim.tenant).await?;
         let lease = lock_claimed(&mut tx, claim).await?;
-        if ask.at != lease.next_entry {
+        if ask.at != lease.next_entry || !has_message(&mut tx, claim.session, ask.newest).await? {
             tx.rollback().await?;
             return Err(Error::JournalMoved);
         }

@@ -17,7 +17,7 @@ impl Sessions {
     /// # Errors
     ///
     /// [`Error::Fenced`] if the claim is not current: stop, and write nothing more.
-    /// [`Error::JournalMoved`] if the journal does not end where the caller expects. After any other
+    /// [`Error::JournalMoved`] if the journal or the inbox is not as the caller read it. After any other
     /// error it is unknown whether the step was written; [`load`](Self::load) shows it.
     pub async fn append(&self, claim: &Claim, append: StepWrite) -> Result<StepSignals, Error> {
         self.append_with_cost(claim, append, &WriteCost::default()).await
@@ -43,6 +43,10 @@ impl Sessions {
                 where tenant_id = $1 and session_id = $2 and epoch = $3 and owner = $12
                   and state = 'RUNNING'
                   and next_entry = coalesce($11, next_entry)
+                  and ($13::bigint is null or exists (
+                      select from session.inbox i
+                      where i.tenant_id = $1 and i.session_id = $2 and i.seq = $13
+                        and i.message_id = $14))
                 for update),
             marked as (
                 update session.inbox i set state = 'seen', run_id = $4
@@ -62,7 +66,8 @@ impl Sessions {
 
         let count = |items: usize| i64::try_from(items).unwrap_or(i64::MAX);
         // Without a run no entries are written: only the cost is, and the signals are read.
-        let StepWrite { run, at, entries, seen, deliveries, no_progress } = match append.run {
+        let StepWrite { run, at, newest, entries, seen, deliveries, no_progress } = match append.run
+        {
             Some(_) => append,
             None => StepWrite::default(),
         };
@@ -83,6 +88,8 @@ impl Sessions {
             .bind(progress)
             .bind(at)
             .bind(claim.runner.as_uuid())
+            .bind(newest.map(|(seq, _)| seq))
+            .bind(newest.map(|(_, message)| message.as_uuid()))
             .fetch_optional(tx.conn())
             .await?;
         let Some((pause, cancel_upto, next_in, next_entry, next_out)) = row else {

@@ -7,7 +7,9 @@ use sqlx::types::Json;
 use super::{append::insert_deliveries, outside_text::mark_outside_text};
 use crate::{
     Claim, Completion, CompletionResult, Error, Sessions, WriteCost,
-    sessions::{CHOICES_PER_FAIR_ONE, FAIR_KEY_STEP, Lease, fenced_error, lock_claimed},
+    sessions::{
+        CHOICES_PER_FAIR_ONE, FAIR_KEY_STEP, Lease, fenced_error, has_message, lock_claimed,
+    },
     summary::copy_summary_to_session,
     system_events::apply_system_events,
 };
@@ -17,8 +19,8 @@ impl Sessions {
     ///
     /// # Errors
     ///
-    /// [`Error::Fenced`] if the claim is not current, [`Error::JournalMoved`] if the journal does not
-    /// end where the caller expects. After any other error it is unknown whether the turn was
+    /// [`Error::Fenced`] if the claim is not current, [`Error::JournalMoved`] if the journal or the
+    /// inbox is not as the caller read it. After any other error it is unknown whether the turn was
     /// ended; [`load`](Self::load) shows it.
     pub async fn complete(
         &self,
@@ -59,7 +61,9 @@ impl Sessions {
         tx.rollback().await?;
         let mut tx = self.pools.tenant(claim.tenant).await?;
         let lease = lock_claimed(&mut tx, claim).await?;
-        if completion.at.is_some_and(|at| at != lease.next_entry) {
+        if completion.at.is_some_and(|at| at != lease.next_entry)
+            || !has_message(&mut tx, claim.session, completion.newest).await?
+        {
             tx.rollback().await?;
             return Err(Error::JournalMoved);
         }
@@ -92,7 +96,7 @@ async fn commit_turn_end(
 }
 
 /// Common table expressions that append the entries, finish the messages, record the run with its
-/// cost, and emit `RunFinished`. They use the parameters `$1` to `$18`, `$28` and `$29`.
+/// cost, and emit `RunFinished`. They use the parameters `$1` to `$18` and `$28` to `$31`.
 ///
 /// The fence comes first, under the row's lock, and all writes depend on its row. `ingest` locks
 /// this row before it touches the inbox; the other order would deadlock with a repeated message
@@ -104,6 +108,10 @@ macro_rules! finish {
             where tenant_id = $1 and session_id = $2 and epoch = $12 and owner = $29
               and state = 'RUNNING'
               and next_entry = coalesce($18, next_entry)
+              and ($30::bigint is null or exists (
+                  select from session.inbox i
+                  where i.tenant_id = $1 and i.session_id = $2 and i.seq = $30
+                    and i.message_id = $31))
             for update),
         entries as (
             insert into session.entries (tenant_id, session_id, seq, epoch, run_id, kind, body)
@@ -326,6 +334,8 @@ async fn end_turn(
         .bind(next.is_read_under_lock)
         .bind(tokens(spent.run_micros))
         .bind(claim.runner.as_uuid())
+        .bind(end.newest.map(|(seq, _)| seq))
+        .bind(end.newest.map(|(_, message)| message.as_uuid()))
         .fetch_optional(tx.conn())
         .await?;
     let Some((promoted, next_out, finished)) = row else { return Ok(None) };

@@ -371,3 +371,25 @@ async fn a_person_gets_the_next_slot_of_a_tenant_whose_jobs_hold_all() -> anyhow
     assert_eq!(next.iter().map(|claim| claim.session).collect::<Vec<_>>(), [person.session]);
     Ok(())
 }
+
+#[tokio::test]
+async fn a_locked_session_keeps_no_other_from_being_claimed_or_swept() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    let locked = ada.say("locked", "k1", "hello").await?.session;
+    let free = ada.say("free", "k2", "hello").await?.session;
+
+    // A client is frozen in a transaction that has locked one of the sessions.
+    let mut frozen = world.hold_session(locked).await?;
+    let claim = world.sessions.claim(world.runner, 10);
+    let claimed = tokio::time::timeout(Duration::from_secs(5), claim).await??;
+    assert_eq!(claimed.iter().map(|claim| claim.session).collect::<Vec<_>>(), [free]);
+    sqlx::query("commit").execute(&mut frozen).await?;
+
+    assert_eq!(world.claim_one().await?.session, locked);
+    world.lapse().await?;
+    let _frozen = world.hold_session(locked).await?;
+    let swept = tokio::time::timeout(Duration::from_secs(5), world.sessions.sweep()).await??;
+    assert_eq!(swept.orphaned, 1);
+    Ok(())
+}

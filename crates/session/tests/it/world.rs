@@ -58,6 +58,11 @@ impl World {
         self.database.url()
     }
 
+    /// Connects as the owner.
+    pub async fn admin_connection(&self) -> anyhow::Result<PgConnection> {
+        Ok(PgConnection::connect(&self.database.admin_url()).await?)
+    }
+
     /// Runs a statement as the owner, to whom row-level security does not apply.
     pub async fn admin(&self, sql: &str) -> anyhow::Result<u64> {
         let mut connection = PgConnection::connect(&self.database.admin_url()).await?;
@@ -195,6 +200,7 @@ pub fn completion(run: RunId) -> Completion {
     Completion {
         run,
         at: None,
+        newest: None,
         entries: vec![],
         done: vec![],
         outcome: TurnOutcome::Completed,

@@ -2,8 +2,9 @@
 //! the next write.
 //!
 //! **What can go wrong.** If the database fails during a commit, its outcome is unknown. Nobody
-//! else writes under this claim, so the next `seq` of the journal tells: if it moved, the write was
-//! made.
+//! else writes under this claim, so the next `seq` of the journal tells: if it grew, the write was
+//! made. If it shrank, or a message that was read is gone, a failover lost commits: the turn ends, and
+//! the session is read again.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -13,10 +14,10 @@ use std::{
 use holdfast_agent::has_lost_call;
 use holdfast_kit::Backoff;
 use holdfast_session::{
-    ApprovalBatch, Charge, Completion, CompletionResult, LoadedSession, NewApproval, NewDelivery,
-    Sessions, StepSignals, StepWrite, WriteCost,
+    ApprovalBatch, Charge, Completion, CompletionResult, InboxMessage, LoadedSession, NewApproval,
+    NewDelivery, Sessions, StepSignals, StepWrite, WriteCost,
 };
-use holdfast_types::{Entry, Fault as _, RunId, Usage};
+use holdfast_types::{Entry, Fault as _, MessageId, RunId, Usage};
 use tracing::warn;
 
 use crate::{
@@ -39,6 +40,8 @@ pub(crate) struct Journal {
     /// Index of the turn's first entry.
     turn: usize,
     next_entry: i64,
+    /// Newest message of the inbox that the turn has read, with its `seq`.
+    newest: Option<(i64, MessageId)>,
     /// Prices and budgets; without them nothing is priced.
     ledger: Option<Arc<Ledger>>,
     /// Charges for usage that is in no thought: those not stored yet, and the total of the turn.
@@ -68,6 +71,7 @@ impl Journal {
             stored,
             turn,
             next_entry,
+            newest: None,
             ledger: None,
             other_charges: besides,
             outbox: Vec::new(),
@@ -99,6 +103,15 @@ impl Journal {
     /// Sets the prices and budgets of the turn.
     pub(crate) fn set_budgets(&mut self, ledger: Arc<Ledger>) {
         self.ledger = Some(ledger);
+    }
+
+    /// Remembers which messages the turn has read: its writes are refused if the database loses them.
+    pub(crate) fn set_inbox(&mut self, waiting: &[InboxMessage]) {
+        let is_replaced =
+            |(seq, message)| waiting.iter().any(|row| row.seq == seq && row.message != message);
+        if !self.newest.is_some_and(is_replaced) {
+            self.newest = self.newest.max(waiting.last().map(|row| (row.seq, row.message)));
+        }
     }
 
     /// Adds a message that is stored with the next write.
@@ -232,6 +245,7 @@ impl Journal {
         let append = StepWrite {
             run: Some(run),
             at: Some(self.next_entry),
+            newest: self.newest,
             entries: self.entries[self.stored..].to_vec(),
             seen: heard_seqs(&self.entries[self.stored..]),
             deliveries: std::mem::take(&mut self.outbox),
@@ -278,6 +292,7 @@ impl Journal {
     ) -> Result<CompletionResult, Error> {
         self.entries.push(last);
         completion.at = Some(self.next_entry);
+        completion.newest = self.newest;
         completion.entries = self.entries[self.stored..].to_vec();
         completion.reply = match is_reply {
             ReplyKind::Yes => completion.entries.len().checked_sub(1),
@@ -318,6 +333,7 @@ impl Journal {
         let ask = ApprovalBatch {
             run,
             at: self.next_entry,
+            newest: self.newest,
             entries: self.entries[self.stored..].to_vec(),
             seen: heard_seqs(&self.entries[self.stored..]),
             deliveries: std::mem::take(&mut self.outbox),
@@ -367,6 +383,13 @@ impl Journal {
             *tried += 1;
             match self.sessions.load(&self.lease.claim, 0).await {
                 Ok(loaded) if loaded.next_entry > self.next_entry => return Ok(Some(loaded)),
+                // A failover of the database lost entries or messages that this turn has read.
+                Ok(loaded)
+                    if loaded.next_entry < self.next_entry
+                        || matches!(error, holdfast_session::Error::JournalMoved) =>
+                {
+                    return Err(holdfast_session::Error::JournalMoved.into());
+                }
                 Ok(_) => return Ok(None),
                 Err(again) => error = again,
             }

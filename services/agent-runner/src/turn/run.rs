@@ -240,6 +240,7 @@ async fn yield_without_turn(
     let completion = Completion {
         run,
         at: Some(loaded.next_entry),
+        newest: loaded.waiting.last().map(|row| (row.seq, row.message)),
         entries: loaded.waiting.iter().map(heard).collect(),
         done: loaded.waiting.iter().map(|row| row.seq).collect(),
         outcome: TurnOutcome::Completed,

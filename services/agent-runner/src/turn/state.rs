@@ -110,6 +110,7 @@ impl<'w> TurnState<'w> {
         if let Some(text) = &begun.overdue {
             journal.add_unstored(Entry::noted(Note::DeadlinePassed, text.as_str()));
         }
+        journal.set_inbox(&loaded.waiting);
         let stream = DeltaStream::new(worker.bus.clone(), lease.claim.clone(), begun.run);
         stream.begin_step(count_thoughts(journal.turn()));
         stream.send(DeltaBody::Started);
@@ -174,6 +175,7 @@ impl<'w> TurnState<'w> {
         self.hints = self.lease.subscribe().borrow().hints;
         let loaded = self.worker.sessions.load(&self.lease.claim, 0).await?;
         self.pause = loaded.paused;
+        self.journal.set_inbox(&loaded.waiting);
         self.inbox = loaded.waiting;
         self.next_in = loaded.next_in;
         self.cancel_upto = self.cancel_upto.max(loaded.cancel_upto);

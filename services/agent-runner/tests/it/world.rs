@@ -314,6 +314,7 @@ impl World {
         let completion = Completion {
             run: first.message.into(),
             at: None,
+            newest: None,
             entries: vec![Entry::Heard { seq: first.seq, body: first.body.clone() }, thought],
             done: vec![first.seq],
             outcome: TurnOutcome::Completed,

@@ -248,6 +248,8 @@ fn attachments(message: &Message) -> Vec<MessageAttachment> {
 
 #[cfg(test)]
 mod tests {
+    use holdfast_testkit::inputs::mutated_json;
+    use proptest::prelude::*;
     use serde_json::{Value, json};
 
     use super::*;
@@ -469,5 +471,24 @@ mod tests {
         let request = taken(update);
 
         assert_eq!((request.sender_id.as_str(), request.sender_name.as_str()), ("-5", "G"));
+    }
+
+    const UPDATES: [&str; 5] = [
+        r#"{"update_id": 1, "message": {"message_id": 3, "date": 1000, "chat": {"id": 7, "type": "private"}, "from": {"id": 7, "is_bot": false, "first_name": "Anna", "username": "anna"}, "text": "hello", "reply_to_message": {"message_id": 2, "from": {"id": 42, "is_bot": true, "first_name": "H"}, "text": "what was said"}, "quote": {"text": "was", "position": 5}}}"#,
+        r#"{"update_id": 2, "message": {"message_id": 4, "date": 1000, "message_thread_id": 9, "is_topic_message": true, "chat": {"id": -5, "type": "supergroup", "title": "G"}, "from": {"id": 8, "is_bot": false, "first_name": "Bob"}, "text": "👩‍👩‍👧 @holdfast_bot /stop", "entities": [{"type": "mention", "offset": 9, "length": 13}, {"type": "bot_command", "offset": 23, "length": 5}]}}"#,
+        r#"{"update_id": 3, "edited_message": {"message_id": 4, "date": 1000, "edit_date": 1001, "chat": {"id": -5, "type": "group", "title": "G"}, "sender_chat": {"id": -5, "type": "group"}, "caption": "ä", "caption_entities": [{"type": "text_mention", "offset": 0, "length": 1, "user": {"id": 42, "is_bot": true, "first_name": "H"}}], "photo": [{"file_id": "a", "file_unique_id": "b", "file_size": 3}, {"file_id": "c"}]}}"#,
+        r#"{"update_id": 4, "callback_query": {"id": "q", "from": {"id": 7, "is_bot": false, "first_name": "Anna"}, "message": {"message_id": 5, "date": 0, "chat": {"id": 7, "type": "private"}}, "data": "allow:abc12345"}}"#,
+        r#"{"update_id": 5, "message": {"message_id": 6, "date": 9, "chat": {"id": 7, "type": "private"}, "from": {"id": 7, "is_bot": false, "first_name": "A"}, "document": {"file_id": "d", "file_name": "../x", "mime_type": "text/plain", "file_size": 9}, "voice": {"file_id": "v"}, "sticker": {"file_id": "s", "emoji": "x"}}}"#,
+    ];
+
+    proptest! {
+        #[test]
+        fn any_update_is_judged(update in mutated_json(&UPDATES)) {
+            if let Ok(update) = serde_json::from_str::<Update>(&update)
+                && let Verdict::Take(request) = judge(update, &open(), &me())
+            {
+                prop_assert!(!request.peer_id.is_empty() && !request.idempotency_key.is_empty());
+            }
+        }
     }
 }

@@ -178,7 +178,9 @@ fn check(what: &str, text: &str, longest: usize) -> Result<(), RequestError> {
 
 #[cfg(test)]
 mod tests {
+    use holdfast_testkit::inputs::mutated_json;
     use holdfast_types::AccountId;
+    use proptest::prelude::*;
     use serde_json::{Value, json};
 
     use super::*;
@@ -325,5 +327,47 @@ mod tests {
             SignedRequest { timestamp: &NOW.to_string(), signature: "v1=00", key: "k", body: b"{" };
 
         assert_eq!(webhook(json!({})).read(post, NOW), Err(RequestError::Signature));
+    }
+
+    const POSTS: [&str; 3] = [
+        r#"{"sender": "anna", "sender_name": "Anna", "text": "hello", "message_id": "m1", "sent_at": "2026-01-01T00:00:00Z"}"#,
+        r#"{"sender": "bob", "conversation": "c1", "thread": "t", "group": true, "text": "hi"}"#,
+        r#"{"sender": "anna", "attachments": [{"name": "a.csv", "media_type": "text/csv", "content": "MSwy"}]}"#,
+    ];
+
+    proptest! {
+        #[test]
+        fn any_signed_body_is_read_or_refused(body in mutated_json(&POSTS)) {
+            let webhook = webhook(json!({"allow": ["anna", "bob"]}));
+            let timestamp = NOW.to_string();
+            let signed = SignedParts { timestamp: &timestamp, key: "k", body: body.as_bytes() };
+            let signature = sign::sign(&SECRET.into(), Version::V2, signed);
+            let post = SignedRequest {
+                timestamp: &timestamp,
+                signature: &signature,
+                key: "k",
+                body: body.as_bytes(),
+            };
+            if let Ok(request) = webhook.read(post, NOW) {
+                prop_assert!(!request.sender_id.is_empty() && request.idempotency_key == "k");
+                prop_assert!(!request.text.trim().is_empty() || !request.attachments.is_empty());
+            }
+        }
+
+        #[test]
+        fn a_body_that_was_changed_is_refused(body in mutated_json(&POSTS)) {
+            prop_assume!(body != POSTS[0]);
+            let webhook = webhook(json!({"allow": ["anna", "bob"]}));
+            let timestamp = NOW.to_string();
+            let signed = SignedParts { timestamp: &timestamp, key: "k", body: POSTS[0].as_bytes() };
+            let signature = sign::sign(&SECRET.into(), Version::V2, signed);
+            let post = SignedRequest {
+                timestamp: &timestamp,
+                signature: &signature,
+                key: "k",
+                body: body.as_bytes(),
+            };
+            prop_assert!(matches!(webhook.read(post, NOW), Err(RequestError::Signature)));
+        }
     }
 }

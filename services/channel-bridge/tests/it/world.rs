@@ -183,6 +183,7 @@ impl World {
         let completion = Completion {
             run: RunId::from(accepted.message),
             at: None,
+            newest: None,
             entries: Vec::<Entry>::new(),
             done: vec![accepted.seq],
             outcome: TurnOutcome::Completed,
@@ -239,6 +240,7 @@ impl World {
         let ask = ApprovalBatch {
             run: RunId::from(accepted.message),
             at: 1,
+            newest: None,
             entries: Vec::new(),
             seen: vec![accepted.seq],
             deliveries: Vec::new(),

@@ -284,6 +284,8 @@ impl StreamFormat for ChunkFormat {
 
 #[cfg(test)]
 mod tests {
+    use holdfast_testkit::inputs::mutated_json;
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
@@ -320,6 +322,26 @@ mod tests {
             json!({"model": null}),
         ] {
             assert!(check(extra.clone()).is_err(), "{extra}");
+        }
+    }
+
+    const BODIES: [&str; 4] = [
+        r#"{"model": "holdfast", "messages": [{"role": "system", "content": "Rhyme."}, {"role": "user", "content": "hi"}], "stream": true, "stream_options": {"include_usage": true}, "user": "u"}"#,
+        r#"{"model": "holdfast/agent", "messages": [{"role": "user", "content": [{"type": "text", "text": "what is it?"}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}]}]}"#,
+        r#"{"model": "holdfast", "messages": [{"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]}, {"role": "tool", "content": "x"}], "tools": [], "functions": null, "n": 1}"#,
+        r#"{"model": "holdfast", "messages": [{"role": "user", "content": "a"}], "response_format": {"type": "text"}, "modalities": ["text"], "logprobs": false, "temperature": 0.5}"#,
+    ];
+
+    proptest! {
+        #[test]
+        fn any_body_is_read_or_refused(body in mutated_json(&BODIES)) {
+            if let Ok(request) = serde_json::from_str::<ChatRequest>(&body)
+                && let Ok(asked) = request.check()
+            {
+                prop_assert!(!asked.model.is_empty());
+                let size: usize = asked.turns.iter().map(|turn| turn.text.len()).sum();
+                prop_assert!(size <= 2 * body.len(), "{} bytes of {}", size, body.len());
+            }
         }
     }
 }

@@ -130,6 +130,8 @@ impl ResponsesRequest {
 
 #[cfg(test)]
 mod tests {
+    use holdfast_testkit::inputs::mutated_json;
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
@@ -162,6 +164,23 @@ mod tests {
                 wanted[key] = value.clone();
             }
             assert!(check(wanted).is_err(), "{extra}");
+        }
+    }
+
+    const BODIES: [&str; 3] = [
+        r#"{"model": "holdfast", "instructions": "Rhyme.", "input": "hi", "stream": false, "user": "u"}"#,
+        r#"{"model": "holdfast", "previous_response_id": "resp_0190f3c4d5e67890abcd1234567890ab", "input": [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo="}]}]}"#,
+        r#"{"model": "holdfast", "input": [{"role": "assistant", "content": "b"}], "tools": [], "conversation": null, "background": false, "text": {"format": {"type": "text"}}}"#,
+    ];
+
+    proptest! {
+        #[test]
+        fn any_body_is_read_or_refused(body in mutated_json(&BODIES)) {
+            if let Ok(request) = serde_json::from_str::<ResponsesRequest>(&body)
+                && let Ok(asked) = request.check()
+            {
+                prop_assert!(!asked.model.is_empty());
+            }
         }
     }
 }

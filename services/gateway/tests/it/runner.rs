@@ -172,6 +172,7 @@ impl Work {
         let ask = ApprovalBatch {
             run: told.run,
             at: loaded.next_entry,
+            newest: None,
             entries: Vec::new(),
             seen: seen.iter().map(|row| row.seq).collect(),
             deliveries: Vec::new(),
@@ -269,6 +270,7 @@ impl Work {
         let completion = Completion {
             run: told.run,
             at: None,
+            newest: None,
             reply: Some(entries.len() - 1),
             entries,
             done: seqs.clone(),

@@ -240,6 +240,7 @@ impl World {
         let completion = Completion {
             run,
             at: None,
+            newest: None,
             entries: vec![],
             done: loaded.waiting.iter().map(|waiting| waiting.seq).collect(),
             outcome,

@@ -191,6 +191,9 @@ fn split_line(line: &str) -> Vec<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
+    use holdfast_testkit::inputs::mutated;
+    use proptest::prelude::*;
+
     use super::*;
 
     fn scripts(line: &str) -> Vec<String> {
@@ -254,5 +257,32 @@ mod tests {
             CommandParts::parse(line);
         }
         assert!(CommandParts::parse(&"x;".repeat(10_000)).programs.len() <= MAX_ITEMS);
+    }
+
+    const LINES: [&str; 6] = [
+        "FAST=1 nohup python3.12 -u 'main.py' \"$(./c.sh)\" > out.txt 2>&1 &",
+        "sh -c 'bash -c \"sh -c ./a.sh\" | ./b.sh' && make -C dir test || { . ./env.sh; }",
+        "cat <<EOF\n./not-run.sh\nEOF\necho `./run.sh`",
+        "for f in *.sh; do source $f; done; if ! true; then exec ./x; fi",
+        "env -i PATH=/bin timeout 5 node --require=./hook.js app.js # ./comment.sh",
+        "ls \\\n -l; awk -f prog.awk <(./sub.sh) ${A:-./b}",
+    ];
+
+    proptest! {
+        #[test]
+        fn any_line_is_read_within_its_bounds(line in mutated(&LINES)) {
+            let parts = CommandParts::parse(&line);
+
+            prop_assert!(parts.programs.len() <= MAX_ITEMS);
+            prop_assert_eq!(CommandParts::parse(&line), parts);
+        }
+
+        #[test]
+        fn a_program_is_found_behind_any_other_command(before in "[a-z]{1,8}( [a-z]{1,8}){0,3}") {
+            for between in ["; ", " && ", " || ", " | ", "\n", " & "] {
+                let parts = CommandParts::parse(&format!("{before}{between}./run.sh --now"));
+                prop_assert!(parts.scripts.contains("./run.sh"), "{before}{between}");
+            }
+        }
     }
 }

@@ -125,6 +125,7 @@ pub(crate) async fn finish(
     let completion = Completion {
         run: turn.run,
         at: None,
+        newest: None,
         entries: Vec::new(),
         done: done.clone(),
         outcome,

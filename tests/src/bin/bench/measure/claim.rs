@@ -100,6 +100,7 @@ fn completion(claim: &Claim) -> Completion {
     Completion {
         run: RunId::from(claim.session.as_uuid()),
         at: None,
+        newest: None,
         entries: Vec::new(),
         done: vec![1],
         outcome: TurnOutcome::Completed,

@@ -1,0 +1,294 @@
+"""The promises under load, after failovers and against hostile input: what takes each of them away, and
+the tests that must see it. As in agent.py.
+"""
+
+from agent import DIRECTORY, GATEWAY, RUNNER, SESSION, Mutant
+
+PG = "crates/pg/src/"
+EGRESS = "crates/egress/src/"
+AGENT_TESTS = ("agent-runner", "it")
+
+
+def session(*tests: str) -> list[tuple[str, str, str]]:
+    """Tests of the session protocol."""
+    return [("holdfast-session", "it", test) for test in tests]
+
+
+MUTANTS = {
+    # The fence compares the epoch only: a failover that lost commits gives an epoch twice.
+    "fence-owner": Mutant(
+        [
+            (
+                SESSION + "sessions.rs",
+                "                && lease.owner == Some(claim.runner.as_uuid())\n",
+                "",
+            ),
+            (SESSION + "protocol/append.rs", "epoch = $3 and owner = $12", "epoch = $3 and $12::uuid is not null"),
+            (
+                SESSION + "protocol/complete.rs",
+                "epoch = $12 and owner = $29",
+                "epoch = $12 and $29::uuid is not null",
+            ),
+        ],
+        session(
+            "replaying::a_write_of_a_lost_timeline_is_refused_though_its_epoch_is_given_again",
+            "claiming::a_runner_is_refused_with_the_epoch_of_another",
+        ),
+    ),
+    # A turn finishes whatever message is in the place of one that it has read.
+    "inbox-newest": Mutant(
+        [
+            (
+                SESSION + "protocol/append.rs",
+                "($13::bigint is null or exists (",
+                "($13::bigint is null or $14::uuid is not null or exists (",
+            ),
+        ],
+        session("replaying::a_message_in_the_place_of_a_lost_one_is_not_finished_unread"),
+    ),
+    # A lease is renewed for whoever asks.
+    "renew-owner": Mutant(
+        [
+            (
+                SESSION + "protocol/claim.rs",
+                "where l.epoch = h.epoch and l.owner = $1 and l.state = 'RUNNING'",
+                "where l.epoch >= h.epoch and $1::uuid is not null and l.state = 'RUNNING'",
+            ),
+        ],
+        session(
+            "claiming::renewing_returns_what_is_still_held_and_nothing_else",
+            "replaying::the_shipped_protocol_does_what_the_model_does",
+        ),
+    ),
+    # A renewal waits for leases that another transaction has locked.
+    "renew-locked": Mutant(
+        [(SESSION + "protocol/claim.rs", 'renew!("skip locked")', 'renew!("")')],
+        session("claiming::a_locked_lease_delays_the_renewal_of_no_other"),
+    ),
+    # A sweep frees leases that have not expired.
+    "sweep-expired": Mutant(
+        [
+            (
+                SESSION + "protocol/sweep.rs",
+                "where state = 'RUNNING' and lease_until < clock_timestamp() and paused is null",
+                "where state = 'RUNNING' and lease_until is not null and paused is null",
+            ),
+        ],
+        session("replaying::the_shipped_protocol_does_what_the_model_does"),
+    ),
+    # A sweep leaves the epoch, so that the owner it gave up is not fenced before the next claim.
+    "sweep-epoch": Mutant(
+        [
+            (
+                SESSION + "protocol/sweep.rs",
+                "set state = 'READY', epoch = l.epoch + 1, owner = null, lease_until = null,\n"
+                "        ready_at = clock_timestamp() + case",
+                "set state = 'READY', epoch = l.epoch, owner = null, lease_until = null,\n"
+                "        ready_at = clock_timestamp() + case",
+            ),
+        ],
+        session("replaying::the_shipped_protocol_does_what_the_model_does"),
+    ),
+    # A session that cannot be handled ends the sweep of all.
+    "sweep-poison": Mutant(
+        [
+            (
+                SESSION + "protocol/sweep.rs",
+                "        dead += failure.count(given_up.map(u64::from).map_err(|error| error.in_session(session)));",
+                "        dead += given_up.map(u64::from).map_err(|error| error.in_session(session))?;\n"
+                "        failure.count(Ok(0));",
+            ),
+        ],
+        session("sweeping::a_session_that_cannot_be_read_keeps_no_other_from_being_swept"),
+    ),
+    # A release charges an attempt.
+    "release-attempt": Mutant(
+        [
+            (
+                SESSION + "protocol/claim.rs",
+                "attempts = greatest(attempts - 1, 0), ready_at = clock_timestamp()\n",
+                "ready_at = clock_timestamp()\n",
+            ),
+        ],
+        session(
+            "claiming::a_released_session_goes_on_elsewhere_at_once_without_a_charge",
+            "replaying::the_shipped_protocol_does_what_the_model_does",
+        ),
+    ),
+    # A bridge that lost a delivery overwrites what the next one recorded.
+    "settle-delivery": Mutant(
+        [
+            (
+                SESSION + "delivery.rs",
+                "((state = 'sending' and owner = $3 and attempt = $8)",
+                "((state = 'sending' and $3::uuid is not null and $8::integer > 0)",
+            ),
+        ],
+        session(
+            "delivering::a_bridge_that_lost_a_delivery_cannot_settle_it_otherwise",
+        ),
+    ),
+    # An approval is settled by a runner that has lost its session.
+    "settle-approval": Mutant(
+        [
+            (
+                SESSION + "approvals/settle.rs",
+                "              and expires_at <= clock_timestamp()\n            returning approval_id",
+                "              and expires_at < '-infinity'\n            returning approval_id",
+            ),
+        ],
+        [(*AGENT_TESTS, "approvals::what_nobody_answers_in_time_is_denied_though_nobody_is_there")],
+    ),
+    # A claim waits for a session that another transaction has locked.
+    "skip-locked-claim": Mutant(
+        [(SESSION + "protocol/claim.rs", "for update of l skip locked),", "for update of l),")],
+        session("claiming::a_locked_session_keeps_no_other_from_being_claimed_or_swept"),
+    ),
+    # A sweep waits for a session that another transaction has locked.
+    "skip-locked-sweep": Mutant(
+        [
+            (
+                SESSION + "protocol/sweep.rs",
+                "limit 200 for update skip locked)\n    update",
+                "limit 200 for update)\n    update",
+            ),
+        ],
+        session("claiming::a_locked_session_keeps_no_other_from_being_claimed_or_swept"),
+    ),
+    # Jobs run before people.
+    "priority-claim": Mutant(
+        [(SESSION + "protocol/claim.rs", 'claim!("l.priority, l.fair_key")', 'claim!("-l.priority, l.fair_key")')],
+        session("claiming::people_come_first_then_subagents_then_jobs_and_none_starves"),
+    ),
+    # Priorities are all there is: a job waits for ever behind people.
+    "priority-starve": Mutant(
+        [
+            (
+                SESSION + "protocol/claim.rs",
+                'const FAIR: &str = claim!("l.fair_key");',
+                'const FAIR: &str = claim!("l.priority, l.fair_key");',
+            ),
+        ],
+        session("claiming::people_come_first_then_subagents_then_jobs_and_none_starves"),
+    ),
+    # The slot of an ended turn goes to whoever waits longest.
+    "priority-slot": Mutant(
+        [
+            (
+                SESSION + "protocol/complete.rs",
+                'const BY_PRIORITY: &str = end_turn!("priority, ready_at");',
+                'const BY_PRIORITY: &str = end_turn!("-priority, ready_at");',
+            ),
+        ],
+        session("claiming::a_person_gets_the_next_slot_of_a_tenant_whose_jobs_hold_all"),
+    ),
+    # A NUL character fails the write that contains it.
+    "nul-text": Mutant(
+        [(PG + "query.rs", '            "TEXT" => replace_in_text(buf, from),\n', "")],
+        session("turning::a_nul_character_fails_no_write_and_is_replaced"),
+    ),
+    "nul-json": Mutant(
+        [(PG + "query.rs", '"JSONB" => replace_in_json(&mut buf[from..]),', '"JSONB" => {}')],
+        session("turning::a_nul_character_fails_no_write_and_is_replaced"),
+    ),
+    # A guest approves the calls of their own conversation.
+    "approval-guest": Mutant(
+        [
+            (
+                RUNNER + "turn/approvals/decisions.rs",
+                "SessionKind::Dm if !is_guest() => return Ok(true),",
+                "SessionKind::Dm if !is_guest() || !id.is_empty() => return Ok(true),",
+            ),
+        ],
+        [(*AGENT_TESTS, "approvals::a_guest_cannot_approve_the_calls_of_the_own_conversation")],
+    ),
+    # A client of MCP, which is a model, approves the calls of another model.
+    "approval-mcp": Mutant(
+        [
+            (
+                GATEWAY + "mcp.rs",
+                "if let Some(Command::Decide { .. }) = MessageBody::text(text).command() {",
+                "if let Some(Command::Stop) = MessageBody::text(text).command() {",
+            ),
+        ],
+        [("gateway", "it", "mcp::a_client_cannot_decide_an_approval")],
+    ),
+    # "Always" allows the command with any further arguments.
+    "always-exact": Mutant(
+        [
+            (
+                RUNNER + "tools/shell/command_policy.rs",
+                '.then(|| words.join(" "))',
+                '.then(|| format!("{} *", words.join(" ")))',
+            ),
+        ],
+        [("agent-runner", "lib", "command_policy::tests::always_means_the_same_command_and_no_other_arguments")],
+    ),
+    # A tenant's provider may be on a private address.
+    "provider-address": Mutant(
+        [
+            (
+                EGRESS + "guard.rs",
+                "self.allow.contains(host) || self.allow.contains(&format!(\"{host}:{port}\"))",
+                "!self.allow.contains(host) || self.allow.contains(&format!(\"{host}:{port}\"))",
+            ),
+        ],
+        [
+            ("holdfast-egress", "lib", "guard::tests::what_the_operator_listed_is_let_through_and_its_neighbours_are_not"),
+            (*AGENT_TESTS, "keys::a_provider_on_a_private_address_is_asked_only_if_the_operator_lists_it"),
+        ],
+    ),
+    # Invented keys take the connections of issued ones.
+    "key-mark": Mutant(
+        [(DIRECTORY + "directory.rs", "if has_mark(&self.pepper, id, secret) {", "if has_mark(&self.pepper, id, secret) || !id.is_nil() {")],
+        [("holdfast-directory", "it", "keys::invented_keys_do_not_take_all_connections")],
+    ),
+    # The account that has waited longest gets all sends.
+    "delivery-account": Mutant(
+        [(SESSION + "delivery.rs", "chosen as (select * from found order by turn, next_at limit $3)", "chosen as (select * from found order by next_at limit $3)")],
+        session("delivering::a_backlog_of_one_account_does_not_delay_the_replies_of_another"),
+    ),
+    # A tenant creates as many sessions as it likes.
+    "session-limit": Mutant(
+        [(SESSION + "sessions.rs", "if count.saturating_add(new) > limit {", "if count.saturating_add(new) < 0 {")],
+        session("ingesting::a_tenant_with_as_many_sessions_as_it_may_gets_no_more_and_keeps_using_those"),
+    ),
+    # A reply waits for a reaction that cannot be sent.
+    "delivery-cosmetic": Mutant(
+        [(SESSION + "delivery.rs", " and (d.is_cosmetic or not e.is_cosmetic))", ")")],
+        session("delivering::what_only_decorates_a_message_holds_up_no_reply"),
+    ),
+    # Two responses that continue one see each other.
+    "response-branch": Mutant(
+        [
+            (
+                GATEWAY + "openai/history.rs",
+                "                if !is_whole {\n                    return true;\n                }\n                if last.answer.is_some() {\n                    return false;\n                }\n",
+                "                if !is_whole || last.answer.is_some() {\n                    return true;\n                }\n",
+            ),
+        ],
+        [("gateway", "lib", "openai::history::tests::a_history_is_known_if_the_stored_conversation_ends_with_it")],
+    ),
+    # Text from outside becomes an instruction without a person's decision.
+    "outside-text": Mutant(
+        [
+            (
+                RUNNER + "turn/approvals/approval_need.rs",
+                "        && outside_text::was_read(turn.journal.entries())",
+                "        && outside_text::was_read(&turn.journal.entries()[..0])",
+            ),
+        ],
+        [(*AGENT_TESTS, "approvals::what_changes_an_agent_needs_a_person_once_text_from_outside_was_read")],
+    ),
+    # Two subjects can look alike.
+    "approval-hidden": Mutant(
+        [
+            (
+                "crates/tools/src/untrusted.rs",
+                "            '⟦' => false,",
+                "            '⟦' => true,",
+            ),
+        ],
+        [("holdfast-tools", "lib", "approval::tests::the_shown_text_determines_the_subject")],
+    ),
+}
