@@ -27,9 +27,7 @@ use holdfast_kit::{shutdown, telemetry};
 use holdfast_sandbox::{Backend, BackendChoice, Config, Limits, NetworkPolicy};
 use holdfast_types::MAX_NODE_OUTPUT_BYTES;
 
-use self::{
-    allow::CommandAllowList, command_key::CommandKeyFile, host::Host, link::Link,
-};
+use self::{allow::CommandAllowList, command_key::CommandKeyFile, host::Host, link::Link};
 use crate::{client, error::Error, global::Global, screen::Screen, state_dir::StateDir};
 
 #[derive(Debug, Subcommand)]

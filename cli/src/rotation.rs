@@ -31,8 +31,8 @@ impl Secrets {
             return Err(Error::Usage(needed.to_owned()));
         }
         let pools = Pools::lazy(&config.database, "rotation").context("`database.url`")?;
-        let directory = Directory::new(pools.clone(), &config.secrets)
-            .context("the secrets cannot be used")?;
+        let directory =
+            Directory::new(pools.clone(), &config.secrets).context("the secrets cannot be used")?;
         let resealed = reseal_all(&directory).await;
         pools.close().await;
         let resealed = resealed.context(

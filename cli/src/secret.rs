@@ -98,7 +98,10 @@ mod tests {
         let variables = ensure(&scratch.0, |_| false).unwrap();
 
         let names: Vec<&str> = variables.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(names[..2], ["HOLDFAST_SECRETS__KEK_FILE", "HOLDFAST_SECRETS__PREVIOUS_KEK_FILE"]);
+        assert_eq!(
+            names[..2],
+            ["HOLDFAST_SECRETS__KEK_FILE", "HOLDFAST_SECRETS__PREVIOUS_KEK_FILE"]
+        );
         let read = |at: usize| fs::read_to_string(&variables[at].1).unwrap();
         assert_ne!(read(0), read(1));
     }

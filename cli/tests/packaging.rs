@@ -142,9 +142,10 @@ fn a_service_of_compose_sees_the_secrets_that_it_uses_and_no_others() {
         assert_eq!(knows_admin, matches!(name.as_str(), "setup" | "postgres"), "{name}");
         assert_eq!(texts(&service["cap_drop"]), ["ALL"], "{name}");
         let is_backend = matches!(name.as_str(), "postgres" | "nats" | "redis");
-        assert_eq!(texts(&service["networks"]).contains(&"mesh".to_owned()), !is_backend && {
-            !matches!(name.as_str(), "setup" | "scheduler")
-        });
+        assert_eq!(
+            texts(&service["networks"]).contains(&"mesh".to_owned()),
+            !is_backend && { !matches!(name.as_str(), "setup" | "scheduler") }
+        );
         assert_eq!(service["mem_limit"].is_string(), is_backend, "{name}");
     }
     for internal in ["database", "bus"] {

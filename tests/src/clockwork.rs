@@ -13,13 +13,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures::future::try_join_all;
 use holdfast_directory::{Actor, Directory};
+use holdfast_kit::config::Secrets;
 use holdfast_pg::Pools;
 use holdfast_schedule::store::{
     Calendar, FiringRef, Job, JobKind, Jobs, NewJob, Overlap, Slot, Spec,
 };
 use holdfast_schedule::{AgentTurn, Missed, Payload, Schedule};
 use holdfast_session::{Claim, Completion, Sessions, TurnOutcome};
-use holdfast_kit::config::Secrets;
 use holdfast_testkit::{Backends, Database, nats};
 use holdfast_types::{AgentId, JobId, RunnerId, TenantId, Usage, Wait};
 use jiff::Timestamp;

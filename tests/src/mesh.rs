@@ -15,12 +15,10 @@ use base64::engine::general_purpose::STANDARD;
 use futures::future::try_join_all;
 use holdfast_directory::Directory;
 use holdfast_grpc::{MemoryClient, Signer};
+use holdfast_kit::config::Secrets;
 use holdfast_pg::Pools;
 use holdfast_session::Sessions;
-use holdfast_kit::config::Secrets;
-use holdfast_testkit::{
-    Backends, Database, FakeModel, FakeReceiver, FakeTelegram, nats, redis,
-};
+use holdfast_testkit::{Backends, Database, FakeModel, FakeReceiver, FakeTelegram, nats, redis};
 use holdfast_types::QueueMode;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 
@@ -119,8 +117,7 @@ impl Mesh {
         holdfast_pg::migrate(&database.admin_url()).await?;
         let url = database.url();
         Self::over(database, plan, backends, async |fakes: &Fakes| {
-            let config =
-                holdfast_pg::Config { url: url.into(), ..holdfast_pg::Config::default() };
+            let config = holdfast_pg::Config { url: url.into(), ..holdfast_pg::Config::default() };
             let kek = STANDARD.encode([7; 32]).into();
             let secrets = Secrets { kek, pepper: PEPPER.into(), ..Secrets::default() };
             let directory = Directory::new(Pools::lazy(&config, "test")?, &secrets)?;

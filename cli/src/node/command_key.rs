@@ -36,9 +36,7 @@ impl CommandKeyFile {
                 write_private(&self.0, &format!("{key}\n"))
                     .map_err(|error| Status::permission_denied(error.to_string()))
             }
-            Err(error) => {
-                Err(Status::permission_denied(format!("cannot read `{path}`: {error}")))
-            }
+            Err(error) => Err(Status::permission_denied(format!("cannot read `{path}`: {error}"))),
         }
     }
 }

@@ -303,7 +303,10 @@ mod tests {
             [(unsigned, "not signed"), (changed, "did not send it"), (once, "received before")]
         {
             let answer = host.answer(refused).await.what;
-            assert!(matches!(&answer, Some(What::Refused(told)) if told.contains(why)), "{answer:?}");
+            assert!(
+                matches!(&answer, Some(What::Refused(told)) if told.contains(why)),
+                "{answer:?}"
+            );
         }
         let ran = std::fs::read_to_string(folder.path().join("ran")).unwrap();
         assert_eq!(ran.lines().count(), 1);

@@ -150,11 +150,7 @@ impl Seal {
     /// # Errors
     ///
     /// As [`data_key`](Self::data_key).
-    pub(crate) fn reseal(
-        &self,
-        tenant: TenantId,
-        sealed: &[u8],
-    ) -> Result<Option<Vec<u8>>, Error> {
+    pub(crate) fn reseal(&self, tenant: TenantId, sealed: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         if self.kek.is_current(sealed) {
             return Ok(None);
         }

@@ -80,7 +80,8 @@ impl Peppers {
         stored: &[u8],
         secret: &Secret,
     ) -> Result<Option<DigestPepper>, Error> {
-        let is = |pepper: &SecretString| bool::from(digest(pepper, secret).as_slice().ct_eq(stored));
+        let is =
+            |pepper: &SecretString| bool::from(digest(pepper, secret).as_slice().ct_eq(stored));
         if is(self.current()?) {
             return Ok(Some(DigestPepper::Current));
         }

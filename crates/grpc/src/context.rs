@@ -204,9 +204,10 @@ impl Signer {
             (None, 2) => self.shared.iter().any(|secret| {
                 bound(service_key(secret, service), claim, target).verify_slice(&mac).is_ok()
             }),
-            (None, _) => self.shared.iter().any(|secret| {
-                secret.clone().chain_update(claim).verify_slice(&mac).is_ok()
-            }),
+            (None, _) => self
+                .shared
+                .iter()
+                .any(|secret| secret.clone().chain_update(claim).verify_slice(&mac).is_ok()),
             // The key of version 1 is not this service's own.
             (Some(_), _) => false,
         };
@@ -394,7 +395,8 @@ mod tests {
         let bridge = Signer::new(&bridge).unwrap();
         let caller_keys = format!("channel-bridge={own}").into();
         let gateway = Signer::new(&config::Mesh { caller_keys, ..mesh(shared) }).unwrap();
-        let accept = CallTarget { audience: "gateway", method: "/holdfast.gateway.v1.Ingest/Accept" };
+        let accept =
+            CallTarget { audience: "gateway", method: "/holdfast.gateway.v1.Ingest/Accept" };
         let tenant = TenantId::generate();
         let sign = |signer: &Signer, service| signer.sign(tenant, service, accept, NOW);
         let verify = |value: &str| gateway.verify(value, accept, NOW);

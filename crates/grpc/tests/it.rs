@@ -10,8 +10,8 @@ use std::{
 
 use axum::{Router, extract::Request, routing::post, serve::ListenerExt as _};
 use holdfast_grpc::{
-    CONTEXT_HEADER, CallTarget, Caller, Mesh, MeshAuthLayer, Signer, channel, health_service, kind, status,
-    trace::TraceLayer,
+    CONTEXT_HEADER, CallTarget, Caller, Mesh, MeshAuthLayer, Signer, channel, health_service, kind,
+    status, trace::TraceLayer,
 };
 use holdfast_kit::{Readiness, config, net, telemetry};
 use holdfast_types::{Fault, Kind, TenantId};

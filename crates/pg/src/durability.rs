@@ -63,8 +63,7 @@ async fn standbys(pools: &Pools) -> sqlx::Result<Standbys> {
                current_setting('synchronous_standby_names') <> '',
                (select count(*) from pg_stat_replication where sync_state in ('sync', 'quorum'))";
     let mut once = pools.system_connection().await?;
-    let (is_local, is_awaited, connected) =
-        crate::query_as(SQL).fetch_one(once.conn()).await?;
+    let (is_local, is_awaited, connected) = crate::query_as(SQL).fetch_one(once.conn()).await?;
     once.done();
     Ok(Standbys { is_local, is_awaited, connected })
 }

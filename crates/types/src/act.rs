@@ -120,9 +120,6 @@ mod tests {
     fn an_action_of_a_newer_version_is_unknown_and_not_another() {
         let newer = serde_json::json!({"act": "hologram", "message": "7", "beam": {"x": 1}});
 
-        assert_eq!(
-            serde_json::from_value::<ChannelAction>(newer).unwrap(),
-            ChannelAction::Unknown
-        );
+        assert_eq!(serde_json::from_value::<ChannelAction>(newer).unwrap(), ChannelAction::Unknown);
     }
 }

@@ -292,10 +292,9 @@ mod tests {
 
     #[test]
     fn a_wait_of_a_newer_version_ends_with_any_message() {
-        for newer in [
-            r#"{"for": "tide", "level": 3}"#,
-            r#"{"for": "message", "filter": {"mood": "calm"}}"#,
-        ] {
+        for newer in
+            [r#"{"for": "tide", "level": 3}"#, r#"{"for": "message", "filter": {"mood": "calm"}}"#]
+        {
             assert_eq!(serde_json::from_str::<Wait>(newer).unwrap(), Wait::Anything);
         }
     }

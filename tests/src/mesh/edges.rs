@@ -7,8 +7,7 @@ use holdfast_testkit::Proxy;
 
 use crate::node::Role;
 
-const ROLES: [Role; 5] =
-    [Role::Gateway, Role::Runner, Role::Bridge, Role::Scheduler, Role::Memory];
+const ROLES: [Role; 5] = [Role::Gateway, Role::Runner, Role::Bridge, Role::Scheduler, Role::Memory];
 
 /// Proxies between processes, and between processes and backends. Processes with the same role
 /// share them.

@@ -30,7 +30,9 @@ impl Mesh {
             set("EGRESS__ALLOW", r#"["127.0.0.1"]"#.to_owned()),
             set("TELEMETRY__LOG", log_level()),
         ];
-        env.extend(memory.map(|memory| set("MESH__MEMORY_URL", format!("http://{}", memory.addr()))));
+        env.extend(
+            memory.map(|memory| set("MESH__MEMORY_URL", format!("http://{}", memory.addr()))),
+        );
         Ok(env)
     }
 

@@ -40,13 +40,7 @@ struct Sender {
 impl Sender {
     fn to(mesh: &Mesh) -> anyhow::Result<Self> {
         let client = GrpcClient::of(mesh, 0)?;
-        Ok(Self {
-            client,
-            accepted: Vec::new(),
-            refused: 0,
-            slowest: Duration::ZERO,
-            next: 1,
-        })
+        Ok(Self { client, accepted: Vec::new(), refused: 0, slowest: Duration::ZERO, next: 1 })
     }
 
     /// Sends a message of about so many bytes, each in a session of its own; says whether it was
@@ -77,8 +71,7 @@ impl Sender {
                 Ok(true)
             }
             Err(status) => {
-                let later =
-                    [Code::Unavailable, Code::ResourceExhausted].contains(&status.code());
+                let later = [Code::Unavailable, Code::ResourceExhausted].contains(&status.code());
                 ensure!(later, "`{id}` was refused with {status}");
                 self.refused += 1;
                 self.slowest = self.slowest.max(begun.elapsed());
@@ -95,7 +88,8 @@ impl Sender {
              and idem_key in ('{ids}')"
         );
         let wanted = i64::try_from(self.accepted.len())?;
-        until("what was accepted is answered", async || Ok(mesh.number(&sql).await? == wanted)).await
+        until("what was accepted is answered", async || Ok(mesh.number(&sql).await? == wanted))
+            .await
     }
 }
 
@@ -194,8 +188,7 @@ mod needs_mounts {
     async fn a_full_scratch_folder_fails_commands_clearly_until_there_is_space()
     -> anyhow::Result<()> {
         let _turn = turnstile::lock_shared().await?;
-        let mesh =
-            Mesh::prepare(&MeshConfig::small(RUNNER), Backends::get().await?).await?;
+        let mesh = Mesh::prepare(&MeshConfig::small(RUNNER), Backends::get().await?).await?;
         mesh.fakes.model.answer(reading);
         let folder = tempfile::tempdir_in("/var/tmp")?;
         let disk = SmallDisk::mount(folder.path(), 24, (0, 0))?;

@@ -142,9 +142,14 @@ impl Cluster {
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
         let data = folder.path().join("standby");
         let mut copy = Command::new(programs.join("pg_basebackup"));
-        copy.args(["--dbname", &replication.through(&own.urls().admin_url), "--wal-method", "stream"])
-            .args(["--checkpoint", "fast", "--no-sync", "--write-recovery-conf", "--pgdata"])
-            .arg(&data);
+        copy.args([
+            "--dbname",
+            &replication.through(&own.urls().admin_url),
+            "--wal-method",
+            "stream",
+        ])
+        .args(["--checkpoint", "fast", "--no-sync", "--write-recovery-conf", "--pgdata"])
+        .arg(&data);
         run(copy).await?;
         let owner = fs::metadata(own.dir().join("postgres"))?;
         let mut give = Command::new("chown");
@@ -152,8 +157,7 @@ impl Cluster {
         run(give).await?;
         let standby_at = free_address()?;
         let standby = start_standby(&programs, &data, standby_at, &owner)?;
-        let cluster =
-            Self { standby, standby_at, own, replication, front, urls, _folder: folder };
+        let cluster = Self { standby, standby_at, own, replication, front, urls, _folder: folder };
         cluster.wait("select count(*) from pg_stat_replication where state = 'streaming'").await?;
         Ok(cluster)
     }
@@ -161,10 +165,9 @@ impl Cluster {
     /// Has each commit wait for the standby from now on.
     async fn await_standby(&self) -> anyhow::Result<()> {
         let mut admin = PgConnection::connect(&self.own.urls().admin_url).await?;
-        for sql in [
-            "alter system set synchronous_standby_names = 'standby'",
-            "select pg_reload_conf()",
-        ] {
+        for sql in
+            ["alter system set synchronous_standby_names = 'standby'", "select pg_reload_conf()"]
+        {
             sqlx::query(sql).execute(&mut admin).await?;
         }
         self.wait("select count(*) from pg_stat_replication where sync_state = 'sync'").await

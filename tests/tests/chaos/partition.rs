@@ -17,8 +17,7 @@ use crate::faults::finish;
 use crate::report::Report;
 use crate::{Form, RUNNER, form};
 
-const ALL: [Role; 5] =
-    [Role::Gateway, Role::Runner, Role::Bridge, Role::Scheduler, Role::Memory];
+const ALL: [Role; 5] = [Role::Gateway, Role::Runner, Role::Bridge, Role::Scheduler, Role::Memory];
 
 /// How soon after the end of a black hole a new message must be answered: the longest timeout on
 /// the way, and a turn.
@@ -46,11 +45,7 @@ async fn a_black_hole_on_any_edge_loses_no_message_and_passes_by_itself() -> any
         Form::Short => (Duration::from_millis(1500), &[Loss::Both]),
         Form::Long => (
             Duration::from_secs(60),
-            &[
-                Loss::Both,
-                Loss::OneWay(Direction::ToServer),
-                Loss::OneWay(Direction::ToClient),
-            ],
+            &[Loss::Both, Loss::OneWay(Direction::ToServer), Loss::OneWay(Direction::ToClient)],
         ),
     };
 

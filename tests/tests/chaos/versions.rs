@@ -15,7 +15,7 @@ use holdfast_proto::gateway::v1::schedules_client::SchedulesClient;
 use holdfast_proto::gateway::v1::sessions_client::SessionsClient;
 use holdfast_testkit::{Backends, Database};
 use holdfast_tests::checks::check;
-use holdfast_tests::load::{Conversation, SentMessage, Senders, TestChannel};
+use holdfast_tests::load::{Conversation, Senders, SentMessage, TestChannel};
 use holdfast_tests::mesh::{Fakes, Mesh, MeshConfig};
 use holdfast_tests::node::{Node, NodeSpec, Role};
 use holdfast_tests::person::{GrpcClient, until};
@@ -216,7 +216,8 @@ async fn rows_that_a_future_version_wrote_stop_no_session_sweep_or_service() -> 
     };
     let mesh = Mesh::start(&plan, Backends::get().await?).await?;
     let load = Senders::on(&mesh)?;
-    let talks = |tenant: usize, number: usize, door: TestChannel| Conversation { tenant, number, door };
+    let talks =
+        |tenant: usize, number: usize, door: TestChannel| Conversation { tenant, number, door };
     let grpc = talks(0, 0, TestChannel::Grpc);
     for conversation in [
         grpc.clone(),
@@ -240,7 +241,9 @@ async fn rows_that_a_future_version_wrote_stop_no_session_sweep_or_service() -> 
         sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut admin).await.context(what)?;
     }
 
-    sessions.resume_session(client.request(pb::ResumeSessionRequest { session: session() })?).await?;
+    sessions
+        .resume_session(client.request(pb::ResumeSessionRequest { session: session() })?)
+        .await?;
     let mut approvals = ApprovalsClient::new(client.channel.clone());
     approvals.list_approvals(client.request(pb::ListApprovalsRequest::default())?).await?;
 
@@ -258,7 +261,10 @@ async fn rows_that_a_future_version_wrote_stop_no_session_sweep_or_service() -> 
     mesh.fakes.model.latency(Duration::from_secs(2));
     load.say(&talks(0, 8, TestChannel::Grpc), MessageKind::Say, 1).await?;
     until("the model is asked", async || {
-        Ok(mesh.number("select count(*) from session.session_lease where state = 'RUNNING'").await? > 0)
+        Ok(mesh
+            .number("select count(*) from session.session_lease where state = 'RUNNING'")
+            .await?
+            > 0)
     })
     .await?;
     mesh.runners[0].crash().await?;

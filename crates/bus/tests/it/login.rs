@@ -13,7 +13,8 @@ use crate::world::config;
 async fn told(login: &str) -> Value {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let _bus = Bus::connect(&config(&format!("nats://{login}{address}"), ""), "test").await.unwrap();
+    let _bus =
+        Bus::connect(&config(&format!("nats://{login}{address}"), ""), "test").await.unwrap();
     let (socket, _) = listener.accept().await.unwrap();
     let mut socket = BufReader::new(socket);
     let info = r#"INFO {"server_id":"x","server_name":"x","version":"2.12.0","host":"127.0.0.1",
@@ -31,7 +32,10 @@ async fn a_password_with_special_characters_and_a_token_are_sent_as_they_are() {
     let by_token = told("s3cr%40t@").await;
     let by_nothing = told("").await;
 
-    assert_eq!((&by_password["user"], &by_password["pass"]), (&"ann@home".into(), &"a/b%:c".into()));
+    assert_eq!(
+        (&by_password["user"], &by_password["pass"]),
+        (&"ann@home".into(), &"a/b%:c".into())
+    );
     assert_eq!((&by_token["auth_token"], &by_token["user"]), (&"s3cr@t".into(), &Value::Null));
     assert_eq!((&by_nothing["user"], &by_nothing["auth_token"]), (&Value::Null, &Value::Null));
 }

@@ -18,8 +18,21 @@ const SILENCE: Duration = Duration::from_millis(300);
 fn hostile_names(other: TenantId, session: SessionId) -> Vec<String> {
     let (other, session) = (other.as_uuid().simple(), session.as_uuid().simple());
     let mut names: Vec<String> = [
-        "", "*", ">", "runs.>", "*.*", "runs.", ".runs", "..", "runs runs", "runs\r\nPUB evt 0\r\n",
-        "runs\0", "RUNS", "rüns", "$SYS.>", "_INBOX.>",
+        "",
+        "*",
+        ">",
+        "runs.>",
+        "*.*",
+        "runs.",
+        ".runs",
+        "..",
+        "runs runs",
+        "runs\r\nPUB evt 0\r\n",
+        "runs\0",
+        "RUNS",
+        "rüns",
+        "$SYS.>",
+        "_INBOX.>",
     ]
     .map(str::to_owned)
     .to_vec();

@@ -143,10 +143,7 @@ async fn a_key_that_is_used_while_the_pepper_changes_outlives_the_old_one() {
     assert_eq!((&before, &before, &before), (&during, &again, &after));
     let wrong = format!("{}{}", &used[..36], &unused[36..]);
     assert!(matches!(rotating.keys().authenticate(&wrong).await, Err(Error::UnknownKey)));
-    assert!(matches!(
-        world.rotated().keys().authenticate(&unused).await,
-        Err(Error::UnknownKey)
-    ));
+    assert!(matches!(world.rotated().keys().authenticate(&unused).await, Err(Error::UnknownKey)));
 }
 
 #[tokio::test]
@@ -164,7 +161,10 @@ async fn keys_that_could_decide_before_there_was_a_scope_for_it_still_can() {
     }
 
     let chats = keys.get(tenant.id, chats).await.unwrap();
-    assert_eq!((chats.may_approve(), chats.scopes), (true, vec!["chat".into(), "read".into(), "approve".into()]));
+    assert_eq!(
+        (chats.may_approve(), chats.scopes),
+        (true, vec!["chat".into(), "read".into(), "approve".into()])
+    );
     let reads = keys.get(tenant.id, reads).await.unwrap();
     assert_eq!(reads.scopes, ["read", "admin"]);
 }

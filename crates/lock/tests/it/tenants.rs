@@ -4,9 +4,7 @@
 
 use std::time::Duration;
 
-use holdfast_lock::{
-    Amount, Limit, Mark, RecentMessage, SessionLock, TakeOutcome, Verdict,
-};
+use holdfast_lock::{Amount, Limit, Mark, RecentMessage, SessionLock, TakeOutcome, Verdict};
 use holdfast_types::{RunnerId, SessionId, TenantId};
 
 use crate::world::World;
@@ -16,8 +14,19 @@ const TTL: Duration = Duration::from_secs(60);
 /// Names that would reach other keys, were keys patterns, lines, or parts of a script.
 fn hostile_names(other: TenantId) -> Vec<String> {
     let mut names: Vec<String> = [
-        "", ":", "*", "?", "[a-z]", "x\r\nFLUSHALL\r\n", "x\0y", "{tag}", "' .. redis.call('FLUSHALL') .. '",
-        "../x", "ünïcode", "rate:x", "lease:x",
+        "",
+        ":",
+        "*",
+        "?",
+        "[a-z]",
+        "x\r\nFLUSHALL\r\n",
+        "x\0y",
+        "{tag}",
+        "' .. redis.call('FLUSHALL') .. '",
+        "../x",
+        "ünïcode",
+        "rate:x",
+        "lease:x",
     ]
     .map(str::to_owned)
     .to_vec();

@@ -204,10 +204,7 @@ impl Shell {
                 .into_iter()
                 .filter_map(|(path, file)| Some((view.view_path(&path)?, file)))
                 .collect(),
-            arguments: arguments
-                .difference(&run)
-                .filter_map(|path| view.view_path(path))
-                .collect(),
+            arguments: arguments.difference(&run).filter_map(|path| view.view_path(path)).collect(),
             is_truncated: runs.is_truncated,
         })
     }

@@ -5,12 +5,12 @@ use std::time::Duration;
 use channel_bridge::{App, Config};
 use holdfast_bus::Bus;
 use holdfast_directory::{Account, Actor, Directory, NewAccount};
+use holdfast_kit::config::Secrets;
 use holdfast_pg::Pools;
 use holdfast_session::{
     ApprovalBatch, Completion, DeliveryView, NewApproval, NewDelivery, NewMessage, Sessions,
     TurnOutcome,
 };
-use holdfast_kit::config::Secrets;
 use holdfast_testkit::{Database, FakeTelegram, nats, redis};
 use holdfast_types::{
     AccountId, AgentId, AgentName, ApprovalId, Body, ChannelAction, DeliveryId, Entry, QueueMode,

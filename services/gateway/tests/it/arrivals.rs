@@ -100,7 +100,12 @@ async fn a_context_is_accepted_once_from_the_bridge_for_this_call_and_no_other()
         (other_tenant, Code::Unauthenticated),
         (mesh.sign(anna, "channel-bridge", search, now), Code::Unauthenticated),
         (
-            mesh.sign(anna, "channel-bridge", CallTarget { audience: "memory-service", ..ACCEPT }, now),
+            mesh.sign(
+                anna,
+                "channel-bridge",
+                CallTarget { audience: "memory-service", ..ACCEPT },
+                now,
+            ),
             Code::Unauthenticated,
         ),
         (mesh.sign(anna, "agent-runner", ACCEPT, now), Code::PermissionDenied),
