@@ -9,7 +9,7 @@
 
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
-use holdfast_tools::{Call, Tool, ToolError, untrusted};
+use holdfast_tools::{Approval, Call, Tool, ToolError, untrusted};
 use holdfast_types::{Effect, Fault as _, Kind, TreePath};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -165,6 +165,12 @@ impl<H: SkillTarget> Tool for InstallSkill<H> {
     const EFFECT: Effect = Effect::Writes;
     const TIMEOUT: Option<Duration> = Some(Duration::from_secs(120));
     type Input = InstallSkillInput;
+
+    async fn approval(&self, call: &Call, _: &InstallSkillInput) -> Result<Approval, ToolError> {
+        // Nobody is asked about a call that fails anyway.
+        self.home.check(call)?;
+        Ok(Approval::Never)
+    }
 
     async fn call(&self, call: Call, input: InstallSkillInput) -> Result<String, ToolError> {
         if let Some(made) = self.home.made(&call).await? {

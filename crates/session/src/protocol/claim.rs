@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use holdfast_pg::Connection;
+use holdfast_pg::{Connection, Pools};
 use holdfast_types::{RunnerId, Wait};
 use tracing::warn;
 use uuid::Uuid;
@@ -198,7 +198,7 @@ impl Sessions {
             return Ok(RenewalResult::default());
         }
         let mut once = self.pools.renewal_connection().await?;
-        let renewed = self.renew_leases(once.conn(), RENEW_UNLOCKED, runner, held).await?;
+        let renewed = renew_leases(once.conn(), RENEW_UNLOCKED, self.lease, (runner, held)).await?;
         let mut result = RenewalResult { renewed, locked: Vec::new() };
         let until = Instant::now() + LOCKED_LEASES_TIMEOUT;
         let mut has_failed = false;
@@ -211,7 +211,7 @@ impl Sessions {
                 continue;
             }
             let one = std::slice::from_ref(claim);
-            match self.renew_leases(once.conn(), RENEW, runner, one).await {
+            match renew_leases(once.conn(), RENEW, self.lease, (runner, one)).await {
                 Ok(renewed) => result.renewed.extend(renewed),
                 Err(error) if holdfast_pg::is_lock_timeout(&error) => {
                     result.locked.push(claim.session);
@@ -228,34 +228,6 @@ impl Sessions {
         Ok(result)
     }
 
-    async fn renew_leases(
-        &self,
-        conn: &mut Connection,
-        sql: &'static str,
-        runner: RunnerId,
-        held: &[Claim],
-    ) -> sqlx::Result<Vec<RenewedLease>> {
-        let rows: Vec<(Uuid, Uuid, i64, bool, i64, i64)> = holdfast_pg::query_as(sql)
-            .bind(runner.as_uuid())
-            .bind(held.iter().map(|claim| claim.tenant.as_uuid()).collect::<Vec<_>>())
-            .bind(held.iter().map(|claim| claim.session.as_uuid()).collect::<Vec<_>>())
-            .bind(held.iter().map(|claim| claim.epoch).collect::<Vec<_>>())
-            .bind(self.lease.as_secs_f64())
-            .fetch_all(conn)
-            .await?;
-        Ok(rows
-            .into_iter()
-            .map(|(tenant, session, epoch, pause, cancel_upto, next_in)| RenewedLease {
-                tenant: tenant.into(),
-                session: session.into(),
-                epoch,
-                pause,
-                cancel_upto,
-                next_in,
-            })
-            .collect())
-    }
-
     /// Returns a session at a step boundary, in the middle of a turn. No attempt is charged, and
     /// another runner can continue at once.
     ///
@@ -263,7 +235,7 @@ impl Sessions {
     ///
     /// [`Error::Fenced`] if the claim is not current.
     pub async fn release(&self, claim: &Claim) -> Result<(), Error> {
-        self.end_by_release(claim, ReleaseReason::StepBoundary).await
+        end_by_release(&self.pools, claim, ReleaseReason::StepBoundary).await
     }
 
     /// Returns a session whose turn ended with a transient failure. The next turn waits half a
@@ -275,40 +247,7 @@ impl Sessions {
     ///
     /// [`Error::Fenced`] if the claim is not current.
     pub async fn release_after_failure(&self, claim: &Claim) -> Result<(), Error> {
-        self.end_by_release(claim, ReleaseReason::TransientFailure).await
-    }
-
-    async fn end_by_release(&self, claim: &Claim, reason: ReleaseReason) -> Result<(), Error> {
-        const SQL: &str = "
-            with left_flight as (
-                update session.tenant_flight set in_flight = in_flight - 1
-                where $3 and tenant_id = $1 and shard = session.shard($2)),
-            freed as (
-                update session.workspace_lease set session_id = null, lease_until = null
-                where tenant_id = $1 and workspace = $6 and session_id = $2)
-            update session.session_lease
-            set state = 'READY', epoch = epoch + 1, owner = null, lease_until = null,
-                fair_key = case when not $3 then fair_key end,
-                attempts = case when $4 and retries >= $5 then attempts
-                                else greatest(attempts - 1, 0) end,
-                retries = case when $4 then least(retries + 1, 1000) else retries end,
-                ready_at = clock_timestamp()
-                    + case when $4 then least(30, 0.5 * 2 ^ least(retries, 10)) else 0 end
-                    * interval '1 second'
-            where tenant_id = $1 and session_id = $2";
-
-        let mut tx = self.pools.tenant(claim.tenant).await?;
-        let lease = lock_claimed(&mut tx, claim).await?;
-        holdfast_pg::query(SQL)
-            .bind(claim.tenant.as_uuid())
-            .bind(claim.session.as_uuid())
-            .bind(lease.paused)
-            .bind(reason == ReleaseReason::TransientFailure)
-            .bind(UNCHARGED_RETRIES)
-            .bind(&lease.workspace)
-            .execute(tx.conn())
-            .await?;
-        Ok(tx.commit().await?)
+        end_by_release(&self.pools, claim, ReleaseReason::TransientFailure).await
     }
 
     /// Makes a claimed session idle that has nothing to do; no run is recorded.
@@ -345,4 +284,64 @@ impl Sessions {
         once.done();
         Ok(millis.map(|millis| Duration::from_millis(u64::try_from(millis).unwrap_or(0))))
     }
+}
+
+async fn renew_leases(
+    conn: &mut Connection,
+    sql: &'static str,
+    lease: Duration,
+    (runner, held): (RunnerId, &[Claim]),
+) -> sqlx::Result<Vec<RenewedLease>> {
+    let rows: Vec<(Uuid, Uuid, i64, bool, i64, i64)> = holdfast_pg::query_as(sql)
+        .bind(runner.as_uuid())
+        .bind(held.iter().map(|claim| claim.tenant.as_uuid()).collect::<Vec<_>>())
+        .bind(held.iter().map(|claim| claim.session.as_uuid()).collect::<Vec<_>>())
+        .bind(held.iter().map(|claim| claim.epoch).collect::<Vec<_>>())
+        .bind(lease.as_secs_f64())
+        .fetch_all(conn)
+        .await?;
+    Ok(rows
+        .into_iter()
+        .map(|(tenant, session, epoch, pause, cancel_upto, next_in)| RenewedLease {
+            tenant: tenant.into(),
+            session: session.into(),
+            epoch,
+            pause,
+            cancel_upto,
+            next_in,
+        })
+        .collect())
+}
+
+async fn end_by_release(pools: &Pools, claim: &Claim, reason: ReleaseReason) -> Result<(), Error> {
+    const SQL: &str = "
+        with left_flight as (
+            update session.tenant_flight set in_flight = in_flight - 1
+            where $3 and tenant_id = $1 and shard = session.shard($2)),
+        freed as (
+            update session.workspace_lease set session_id = null, lease_until = null
+            where tenant_id = $1 and workspace = $6 and session_id = $2)
+        update session.session_lease
+        set state = 'READY', epoch = epoch + 1, owner = null, lease_until = null,
+            fair_key = case when not $3 then fair_key end,
+            attempts = case when $4 and retries >= $5 then attempts
+                            else greatest(attempts - 1, 0) end,
+            retries = case when $4 then least(retries + 1, 1000) else retries end,
+            ready_at = clock_timestamp()
+                + case when $4 then least(30, 0.5 * 2 ^ least(retries, 10)) else 0 end
+                * interval '1 second'
+        where tenant_id = $1 and session_id = $2";
+
+    let mut tx = pools.tenant(claim.tenant).await?;
+    let lease = lock_claimed(&mut tx, claim).await?;
+    holdfast_pg::query(SQL)
+        .bind(claim.tenant.as_uuid())
+        .bind(claim.session.as_uuid())
+        .bind(lease.paused)
+        .bind(reason == ReleaseReason::TransientFailure)
+        .bind(UNCHARGED_RETRIES)
+        .bind(&lease.workspace)
+        .execute(tx.conn())
+        .await?;
+    Ok(tx.commit().await?)
 }

@@ -122,10 +122,15 @@ impl Sessions {
             cancel_seen_messages(&mut tx, session, None).await?;
             CancelResult::Waiting { wake: make_ready(&mut tx, &lease, KeepWait::No).await? }
         } else if matches!(lease.state, SessionState::Ready | SessionState::Running) {
-            // A turn marks the messages it has seen with its first write.
-            let last = last_seq_of_next_turn(&mut tx, session).await?;
+            let owner = current_owner(&lease);
+            // A turn marks the messages it has seen with its first write. Until then a running turn
+            // is sure to have seen the oldest one; the others may have come after it began.
+            let last = match owner {
+                Some(_) => oldest_seq(&mut tx, session).await?,
+                None => last_seq_of_next_turn(&mut tx, session).await?,
+            };
             let is_any = cancel_seen_messages(&mut tx, session, last).await?;
-            match current_owner(&lease) {
+            match owner {
                 Some(running) => CancelResult::Running(running),
                 None if is_any => {
                     CancelResult::Queued { wake: end_backoff(&mut tx, session).await? }
