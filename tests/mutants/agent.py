@@ -1585,7 +1585,7 @@ MUTANTS = {
         [
             (
                 RUNNER + "turn/steps.rs",
-                "    turn.mark_outside_notes(snapshot);\n",
+                "    outside_text::mark_outside_notes(turn, snapshot);\n",
                 "",
             ),
         ],

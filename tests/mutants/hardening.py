@@ -94,9 +94,9 @@ MUTANTS = {
         [
             (
                 SESSION + "protocol/sweep.rs",
-                "        dead += failure.count(given_up.map(u64::from).map_err(|error| error.in_session(session)));",
+                "        dead += failure.value(given_up.map(u64::from).map_err(|error| error.in_session(session)));",
                 "        dead += given_up.map(u64::from).map_err(|error| error.in_session(session))?;\n"
-                "        failure.count(Ok(0));",
+                "        failure.value(Ok(0_u64));",
             ),
         ],
         session("sweeping::a_session_that_cannot_be_read_keeps_no_other_from_being_swept"),
@@ -106,8 +106,8 @@ MUTANTS = {
         [
             (
                 SESSION + "protocol/claim.rs",
-                "attempts = greatest(attempts - 1, 0), ready_at = clock_timestamp()\n",
-                "ready_at = clock_timestamp()\n",
+                "else greatest(attempts - 1, 0) end,",
+                "else attempts end,",
             ),
         ],
         session(

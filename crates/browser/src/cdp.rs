@@ -21,7 +21,10 @@ use tokio::{
     sync::{mpsc, oneshot},
     time::timeout,
 };
-use tokio_tungstenite::{WebSocketStream, tungstenite::Message};
+use tokio_tungstenite::{
+    WebSocketStream,
+    tungstenite::{self, Message},
+};
 use tokio_util::{
     codec::{AnyDelimiterCodec, FramedRead, FramedWrite},
     sync::CancellationToken,
@@ -54,7 +57,8 @@ impl Cdp {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (write, read) = socket.split();
-        let write = write.with(|message: String| ready(Ok(Message::text(message))));
+        let write = write
+            .with(|message: String| ready(Ok::<_, tungstenite::Error>(Message::text(message))));
         let read = read.map(|message| Some(message.ok()?.into_data().to_vec()));
         Self::serve(write, read)
     }

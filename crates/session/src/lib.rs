@@ -90,6 +90,7 @@ pub use summary::{NewSummary, SummaryResult};
 pub use system_events::{MAX_EVENT_CHARS, MAX_PENDING_EVENTS, NewSystemEvent};
 pub use tool_calls::{ToolCallState, ToolCallView};
 pub use upkeep::{
+    Upkeep,
     partial::Partial,
     prune::{EPHEMERAL_LABEL, PruneCounts},
     retention::{Retention, RetentionDays},

@@ -28,7 +28,7 @@ use crate::{
     Base, BranchState, ChangeAuthor, CommitOutcome, Diff, Error, FileChange, Revision, Workspaces,
     commit::{FileOp, PreparedEdits, current_contents, repeated_outcome},
     diff::differing_files,
-    workspaces::{CONTENTS_LOCK_SEED, ClearMode, branch_state, head, lock_tree},
+    workspaces::{CONTENTS_LOCK_SEED, ClearMode, branch_state, clear_tree, head, lock_tree},
 };
 
 /// Maximum number of open branches of one agent's tree.
@@ -283,7 +283,7 @@ impl Workspaces {
         once.done();
         for (tenant, branch, is_gone) in &old {
             let keeps = if *is_gone { ClearMode::DeleteAll } else { ClearMode::KeepRow };
-            self.clear_tree((*tenant).into(), (*branch).into(), keeps).await?;
+            clear_tree(&self.pools, (*tenant).into(), (*branch).into(), keeps).await?;
         }
         Ok(old.len())
     }

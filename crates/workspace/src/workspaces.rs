@@ -47,62 +47,62 @@ impl Workspaces {
     ///
     /// If the database fails; nothing was deleted then.
     pub async fn delete_tree(&self, tenant: TenantId, agent: AgentId) -> Result<(), Error> {
-        self.clear_tree(tenant, agent, ClearMode::DeleteAll).await
+        clear_tree(&self.pools, tenant, agent, ClearMode::DeleteAll).await
     }
+}
 
-    /// Deletes the files and the history of a tree and of its branches.
-    pub(crate) async fn clear_tree(
-        &self,
-        tenant: TenantId,
-        agent: AgentId,
-        keeps: ClearMode,
-    ) -> Result<(), Error> {
-        const TREES: &str = "
-            select agent_id from workspace.trees
-            where tenant_id = $1 and (agent_id = $2 or branch_of = $2)";
-        const CONTENTS: &str = "
-            with gone as (
-                delete from workspace.changes where tenant_id = $1 and agent_id = any($2)
-                returning new_hash)
-            select distinct new_hash from gone where new_hash is not null";
+/// Deletes the files and the history of a tree and of its branches.
+pub(crate) async fn clear_tree(
+    pools: &Pools,
+    tenant: TenantId,
+    agent: AgentId,
+    keeps: ClearMode,
+) -> Result<(), Error> {
+    const TREES: &str = "
+        select agent_id from workspace.trees
+        where tenant_id = $1 and (agent_id = $2 or branch_of = $2)";
+    const CONTENTS: &str = "
+        with gone as (
+            delete from workspace.changes where tenant_id = $1 and agent_id = any($2)
+            returning new_hash)
+        select distinct new_hash from gone where new_hash is not null";
 
-        let mut tx = self.pools.tenant(tenant).await?;
-        lock_contents(&mut tx).await?;
-        let mut trees: Vec<Uuid> = holdfast_pg::query_scalar(TREES)
-            .bind(tenant.as_uuid())
-            .bind(agent.as_uuid())
-            .fetch_all(tx.conn())
-            .await?;
-        if !trees.contains(&agent.as_uuid()) {
-            // An agent without a tree may have rows in `skill_uses`.
-            trees.push(agent.as_uuid());
-        }
-        let hashes: Vec<Vec<u8>> = holdfast_pg::query_scalar(CONTENTS)
-            .bind(tenant.as_uuid())
-            .bind(&trees)
-            .fetch_all(tx.conn())
-            .await?;
-        for sql in [
-            "delete from workspace.files where tenant_id = $1 and agent_id = any($2)",
-            "delete from workspace.revisions where tenant_id = $1 and agent_id = any($2)",
-            "delete from workspace.skill_uses where tenant_id = $1 and agent_id = any($2)",
-            match keeps {
-                ClearMode::DeleteAll => {
-                    "delete from workspace.trees where tenant_id = $1 and agent_id = any($2)"
-                }
-                ClearMode::KeepRow => {
-                    "update workspace.trees
-                     set closed = 'gone', closed_at = clock_timestamp(), files = 0, bytes = 0
-                     where tenant_id = $1 and agent_id = any($2)"
-                }
-            },
-        ] {
-            holdfast_pg::query(sql).bind(tenant.as_uuid()).bind(&trees).execute(tx.conn()).await?;
-        }
-        delete_unused_contents(&mut tx, hashes).await?;
-        tx.commit().await?;
-        Ok(())
+    let mut tx = pools.tenant(tenant).await?;
+    lock_contents(&mut tx).await?;
+    let mut trees: Vec<Uuid> = holdfast_pg::query_scalar(TREES)
+        .bind(tenant.as_uuid())
+        .bind(agent.as_uuid())
+        .fetch_all(tx.conn())
+        .await?;
+    if !trees.contains(&agent.as_uuid()) {
+        // An agent without a tree may have rows in `skill_uses`.
+        trees.push(agent.as_uuid());
     }
+    let hashes: Vec<Vec<u8>> = holdfast_pg::query_scalar(CONTENTS)
+        .bind(tenant.as_uuid())
+        .bind(&trees)
+        .fetch_all(tx.conn())
+        .await?;
+    for sql in [
+        "delete from workspace.files where tenant_id = $1 and agent_id = any($2)",
+        "delete from workspace.revisions where tenant_id = $1 and agent_id = any($2)",
+        "delete from workspace.skill_uses where tenant_id = $1 and agent_id = any($2)",
+        match keeps {
+            ClearMode::DeleteAll => {
+                "delete from workspace.trees where tenant_id = $1 and agent_id = any($2)"
+            }
+            ClearMode::KeepRow => {
+                "update workspace.trees
+                 set closed = 'gone', closed_at = clock_timestamp(), files = 0, bytes = 0
+                 where tenant_id = $1 and agent_id = any($2)"
+            }
+        },
+    ] {
+        holdfast_pg::query(sql).bind(tenant.as_uuid()).bind(&trees).execute(tx.conn()).await?;
+    }
+    delete_unused_contents(&mut tx, hashes).await?;
+    tx.commit().await?;
+    Ok(())
 }
 
 /// Waits for the tenant's running changes and blocks new ones: a change may refer to a content that

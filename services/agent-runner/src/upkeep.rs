@@ -40,7 +40,7 @@ impl UpkeepDuty {
     /// Takes or renews the duty, and returns whether this process holds it.
     pub(crate) async fn hold(&self) -> Result<bool, Error> {
         let began = Instant::now();
-        let is_held = self.sessions.hold_upkeep(self.runner, self.lease).await?;
+        let is_held = self.sessions.upkeep().hold(self.runner, self.lease).await?;
         // A renewal is only written in the second half of the lease.
         self.set(is_held.then(|| began + self.lease / 2));
         Ok(is_held)
@@ -52,7 +52,7 @@ impl UpkeepDuty {
             return Ok(());
         }
         self.set(None);
-        self.sessions.leave_upkeep(self.runner).await
+        self.sessions.upkeep().leave(self.runner).await
     }
 
     fn set(&self, until: Option<Instant>) {

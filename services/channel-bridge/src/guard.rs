@@ -99,6 +99,10 @@ mod tests {
             assert!(matches!(refused, AddressRefusal::Url(_)), "{url}");
         }
         assert!(clients.for_tenant("https://user:password@example.com/hook").is_ok());
+    }
+
+    #[test]
+    fn a_private_address_is_reached_only_at_the_port_that_the_operator_allows() {
         let listed = clients(&["127.0.0.1:8080"]);
         assert!(listed.for_tenant("http://127.0.0.1:8080/x").is_ok());
         assert!(listed.for_tenant("http://127.0.0.1:8081/x").is_err());

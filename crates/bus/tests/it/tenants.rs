@@ -62,8 +62,8 @@ async fn no_name_of_an_event_reaches_another_tenant() {
         let tokens: Vec<&str> = subject.as_str().split('.').collect();
         assert_eq!(tokens.len(), 4, "{subject}");
         assert_eq!(tokens[1], ours.as_uuid().simple().to_string(), "{subject}");
-        let sent = world.bus.publish_event(&subject, &format!("e{number}"), Bytes::from("ours"));
-        soon(sent).await.unwrap();
+        let id = format!("e{number}");
+        soon(world.bus.publish_event(&subject, &id, Bytes::from("ours"))).await.unwrap();
     }
     let own = Subject::event(theirs, "runs", session);
     soon(world.bus.publish_event(&own, "own", Bytes::from("theirs"))).await.unwrap();

@@ -12,12 +12,13 @@ use std::time::Duration;
 
 use holdfast_types::RunnerId;
 
-use crate::{Error, Sessions};
+use super::Upkeep;
+use crate::Error;
 
 /// Name of the duty to sweep, to measure queues, and to prune.
 const UPKEEP: &str = "upkeep";
 
-impl Sessions {
+impl Upkeep<'_> {
     /// Takes or renews the duty of upkeep for `lease`, and returns whether this runner holds it.
     ///
     /// Writes only when the duty is taken, or the second half of the lease has begun.
@@ -25,7 +26,7 @@ impl Sessions {
     /// # Errors
     ///
     /// After an error the runner may hold the duty.
-    pub async fn hold_upkeep(&self, runner: RunnerId, lease: Duration) -> Result<bool, Error> {
+    pub async fn hold(self, runner: RunnerId, lease: Duration) -> Result<bool, Error> {
         const SQL: &str = "
             with holder as (
                 select owner, until > clock_timestamp() as is_valid,
@@ -56,7 +57,7 @@ impl Sessions {
     /// # Errors
     ///
     /// After an error the runner may hold the duty until its lease expires.
-    pub async fn leave_upkeep(&self, runner: RunnerId) -> Result<(), Error> {
+    pub async fn leave(self, runner: RunnerId) -> Result<(), Error> {
         const SQL: &str = "
             update session.duties set until = clock_timestamp() where name = $1 and owner = $2";
         let mut once = self.pools.system_connection().await?;

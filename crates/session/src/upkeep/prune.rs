@@ -27,11 +27,12 @@ use holdfast_types::{SessionId, SessionState, TenantId};
 use uuid::Uuid;
 
 use super::{
+    Upkeep,
     partial::{FirstError, Partial},
     retention::{Retention, RetentionRow},
 };
 use crate::{
-    Error, Sessions,
+    Error,
     delete::delete_rows,
     sessions::{lock, tenant_of},
 };
@@ -55,23 +56,23 @@ pub const EPHEMERAL_LABEL: &str = "ephemeral";
 /// Tenants whose oldest rows one statement reads.
 const TENANTS_PER_QUERY: i64 = 200;
 
-impl Sessions {
+impl Upkeep<'_> {
     /// Deletes what is older than `keep` or the tenant's own periods allow, tenant by tenant.
     ///
     /// An error in one table or session of a tenant keeps no other from being pruned, and what was
     /// deleted is counted.
-    pub async fn prune(&self, keep: &Retention) -> Partial<PruneCounts> {
+    pub async fn prune(self, keep: &Retention) -> Partial<PruneCounts> {
         let (mut pruned, mut failure) = (PruneCounts::default(), FirstError::default());
-        pruned.rows += failure.value(delete_old_events(&self.pools, keep.events).await);
+        pruned.rows += failure.value(delete_old_events(self.pools, keep.events).await);
         let mut last = Uuid::nil();
         loop {
-            let tenants = failure.value(find_old_rows(&self.pools, keep, last).await);
+            let tenants = failure.value(find_old_rows(self.pools, keep, last).await);
             let Some(&(tenant, ..)) = tenants.last() else { return failure.with(pruned) };
             last = tenant;
             for (tenant, own, is_old) in tenants {
                 let keep = keep.with_days(own.into());
                 prune_tenant(
-                    &self.pools,
+                    self.pools,
                     tenant_of(tenant),
                     &keep,
                     &is_old,

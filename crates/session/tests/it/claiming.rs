@@ -339,7 +339,7 @@ async fn jobs_never_take_the_slots_that_are_reserved_for_people() -> anyhow::Res
     for job in some.iter().chain(&jobs) {
         world.answer(job, "done").await?;
     }
-    world.sessions.sweep().await?;
+    world.sweep().await?;
     assert_eq!(world.sessions.claim(world.runner, 100).await?.len(), 5);
     Ok(())
 }

@@ -75,7 +75,7 @@ async fn upkeep_and_claims_do_not_read_rows_that_have_nothing_to_do() -> anyhow:
     counted.sessions.claim(runner, 10).await?;
     assert_eq!(counted.sessions.sweep().await.done.promoted, 0);
     counted.sessions.queues().gauges().await?;
-    assert_eq!(counted.sessions.prune(&Retention::default()).await.done.rows, 0);
+    assert_eq!(counted.sessions.upkeep().prune(&Retention::default()).await.done.rows, 0);
     let slots = SendCapacity::slots(10);
     counted.sessions.deliveries().claim("webhook", DeliveryClass::Plain, runner, &slots).await?;
 

@@ -296,7 +296,7 @@ async fn what_cannot_be_pruned_keeps_nothing_else() -> anyhow::Result<()> {
         )
         .await?;
 
-    let pruned = world.sessions.prune(&at_once()).await;
+    let pruned = world.sessions.upkeep().prune(&at_once()).await;
 
     assert!(pruned.failure.is_some());
     assert_eq!(pruned.done.rows, 4, "what was deleted is counted");

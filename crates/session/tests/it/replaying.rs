@@ -262,7 +262,7 @@ impl<'w> Replay<'w> {
                 return self.claim_delivery(bridge, answer).await;
             }
             Action::Sweep => {
-                let swept = self.world.sessions.sweep().await?;
+                let swept = self.world.sweep().await?;
                 // The model has no backoff.
                 self.admin(
                     "update session.session_lease set ready_at = clock_timestamp()

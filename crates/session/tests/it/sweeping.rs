@@ -359,10 +359,10 @@ async fn the_upkeep_is_one_runners_until_it_is_lost() -> anyhow::Result<()> {
     let (first, second) = (RunnerId::generate(), RunnerId::generate());
     let version = "select xmin::text::bigint from session.duties";
 
-    assert!(world.sessions.hold_upkeep(first, LEASE).await?);
+    assert!(world.sessions.upkeep().hold(first, LEASE).await?);
     let written = world.number(version).await?;
-    assert!(!world.sessions.hold_upkeep(second, LEASE).await?);
-    assert!(world.sessions.hold_upkeep(first, LEASE).await?);
+    assert!(!world.sessions.upkeep().hold(second, LEASE).await?);
+    assert!(world.sessions.upkeep().hold(first, LEASE).await?);
     assert_eq!(
         world.number(version).await?,
         written,
@@ -370,28 +370,28 @@ async fn the_upkeep_is_one_runners_until_it_is_lost() -> anyhow::Result<()> {
     );
     // In its second half the lease is renewed.
     world.admin("update session.duties set until = until - interval '40 seconds'").await?;
-    assert!(world.sessions.hold_upkeep(first, LEASE).await?);
-    assert!(!world.sessions.hold_upkeep(second, LEASE).await?);
+    assert!(world.sessions.upkeep().hold(first, LEASE).await?);
+    assert!(!world.sessions.upkeep().hold(second, LEASE).await?);
 
     world.admin("update session.duties set until = clock_timestamp()").await?;
-    assert!(world.sessions.hold_upkeep(second, LEASE).await?);
-    assert!(!world.sessions.hold_upkeep(first, LEASE).await?);
+    assert!(world.sessions.upkeep().hold(second, LEASE).await?);
+    assert!(!world.sessions.upkeep().hold(first, LEASE).await?);
 
-    world.sessions.leave_upkeep(first).await?;
-    assert!(!world.sessions.hold_upkeep(first, LEASE).await?);
-    world.sessions.leave_upkeep(second).await?;
-    assert!(world.sessions.hold_upkeep(first, LEASE).await?);
+    world.sessions.upkeep().leave(first).await?;
+    assert!(!world.sessions.upkeep().hold(first, LEASE).await?);
+    world.sessions.upkeep().leave(second).await?;
+    assert!(world.sessions.upkeep().hold(first, LEASE).await?);
     Ok(())
 }
 
 #[tokio::test]
 async fn one_of_many_runners_takes_an_expired_upkeep() -> anyhow::Result<()> {
     let world = World::start().await?;
-    world.sessions.hold_upkeep(RunnerId::generate(), Duration::from_secs(60)).await?;
+    world.sessions.upkeep().hold(RunnerId::generate(), Duration::from_secs(60)).await?;
     world.admin("update session.duties set until = clock_timestamp()").await?;
 
     let take = (0..8).map(|_| async {
-        world.sessions.hold_upkeep(RunnerId::generate(), Duration::from_secs(60)).await
+        world.sessions.upkeep().hold(RunnerId::generate(), Duration::from_secs(60)).await
     });
     let taken = futures::future::try_join_all(take).await?;
 

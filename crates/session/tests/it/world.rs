@@ -142,7 +142,7 @@ impl World {
 
     /// Prunes once; an error of any part is returned instead of the counts.
     pub async fn prune(&self, keep: &Retention) -> Result<PruneCounts, Error> {
-        let pruned = self.sessions.prune(keep).await;
+        let pruned = self.sessions.upkeep().prune(keep).await;
         pruned.failure.map_or(Ok(pruned.done), Err)
     }
 

@@ -200,7 +200,7 @@ pub(crate) async fn prune(worker: Arc<Worker>, stop: CancellationToken) {
         if !worker.upkeep.is_held() {
             continue;
         }
-        let pruned = worker.sessions.prune(&retention).await;
+        let pruned = worker.sessions.upkeep().prune(&retention).await;
         match &pruned.failure {
             None => trouble.on_success(),
             Some(error) => trouble.on_failure(error),

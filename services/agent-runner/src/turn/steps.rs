@@ -24,7 +24,7 @@ use crate::{
     failpoints,
     tools::mcp::{self, ToolRefresh},
     turn::{
-        approvals::{self, decisions},
+        approvals::{self, decisions, outside_text},
         calls, commands,
         context::{
             compact_command,
@@ -125,7 +125,7 @@ async fn prepare_step(
     refresh_tools(turn, snapshot).await?;
     participants::load_policy(turn).await?;
     time_zone::load_zone(turn, snapshot.dm_scope).await?;
-    turn.mark_outside_notes(snapshot);
+    outside_text::mark_outside_notes(turn, snapshot);
     if !turn.is_dispatched() {
         memory_prefetch::start_prefetch(turn, snapshot);
     }

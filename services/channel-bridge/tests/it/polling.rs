@@ -126,7 +126,7 @@ async fn a_quota_that_is_used_up_holds_up_nobody_and_the_sender_is_told() {
     world.taken(1).await;
 
     assert_eq!(world.gateway.texts(), ["next"]);
-    assert!(world.telegram.messages().iter().any(|message| message.text.contains("later")));
+    assert!(world.telegram.sends().iter().any(|message| message.text.contains("later")));
     bridge.stop().await;
 }
 

@@ -30,13 +30,13 @@ impl TurnState<'_> {
     pub(crate) fn has_read_outside_text(&self) -> bool {
         self.journal.has_outside_text()
     }
+}
 
-    /// Marks the conversation if notes with text from outside are in its prompt.
-    pub(crate) fn mark_outside_notes(&mut self, snapshot: &AgentSnapshot) {
-        let is_in_prompt = may_load(self.kind, self.audience(snapshot), BootstrapName::Memory);
-        if is_in_prompt && snapshot.notes.has_outside_text(self.local_date(snapshot)) {
-            self.journal.mark_prompt_outside();
-        }
+/// Marks the conversation if notes with text from outside are in its prompt.
+pub(crate) fn mark_outside_notes(turn: &mut TurnState<'_>, snapshot: &AgentSnapshot) {
+    let is_in_prompt = may_load(turn.kind, turn.audience(snapshot), BootstrapName::Memory);
+    if is_in_prompt && snapshot.notes.has_outside_text(turn.local_date(snapshot)) {
+        turn.journal.mark_prompt_outside();
     }
 }
 
