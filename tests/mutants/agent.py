@@ -1607,7 +1607,7 @@ MUTANTS = {
         ],
     ),
     # A program is approved of which only the hash was shown.
-    "approval-hidden": Mutant(
+    "approval-unreadable": Mutant(
         [
             (
                 RUNNER + "tools/shell/command_policy.rs",

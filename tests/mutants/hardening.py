@@ -240,7 +240,7 @@ MUTANTS = {
     ),
     # Invented keys take the connections of issued ones.
     "key-mark": Mutant(
-        [(DIRECTORY + "directory.rs", "if has_mark(&self.pepper, id, secret) {", "if has_mark(&self.pepper, id, secret) || !id.is_nil() {")],
+        [(DIRECTORY + "directory.rs", "if self.peppers.have_mark(id, secret) {", "if self.peppers.have_mark(id, secret) || !id.is_nil() {")],
         [("holdfast-directory", "it", "keys::invented_keys_do_not_take_all_connections")],
     ),
     # The account that has waited longest gets all sends.
@@ -274,8 +274,8 @@ MUTANTS = {
         [
             (
                 RUNNER + "turn/approvals/approval_need.rs",
-                "        && outside_text::was_read(turn.journal.entries())",
-                "        && outside_text::was_read(&turn.journal.entries()[..0])",
+                "        && turn.has_read_outside_text()\n",
+                "        && turn.journal.entries().is_empty()\n",
             ),
         ],
         [(*AGENT_TESTS, "approvals::what_changes_an_agent_needs_a_person_once_text_from_outside_was_read")],

@@ -190,7 +190,7 @@ async fn prune(
         load.follow(&said).await?;
         load.expect_removed(&conversation);
         // Postgres may be down: then it is pruned the next time.
-        drop(mesh.sessions.prune(&Retention::default()).await);
+        let _ = mesh.sessions.upkeep().prune(&Retention::default()).await;
         load.send_copies(&conversation, &said.id, MessageKind::Say, 2).await?;
         sleep(Duration::from_millis(500)).await;
     }

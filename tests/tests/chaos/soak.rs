@@ -154,9 +154,12 @@ async fn remove_old(mesh: &Mesh, enough: &CancellationToken) -> anyhow::Result<(
         events: KEPT,
         ephemeral: KEPT,
         heartbeats: KEPT,
+        journals: None,
     };
     while enough.run_until_cancelled(sleep(Duration::from_secs(5))).await.is_some() {
-        mesh.sessions.prune(&keep).await?;
+        if let Some(error) = mesh.sessions.upkeep().prune(&keep).await.failure {
+            return Err(error.into());
+        }
         let long = mesh.text(LONG).await?;
         let ids =
             long.split_whitespace().map(str::parse).collect::<Result<Vec<uuid::Uuid>, _>>()?;

@@ -389,7 +389,7 @@ async fn a_locked_session_keeps_no_other_from_being_claimed_or_swept() -> anyhow
     assert_eq!(world.claim_one().await?.session, locked);
     world.lapse().await?;
     let _frozen = world.hold_session(locked).await?;
-    let swept = tokio::time::timeout(Duration::from_secs(5), world.sessions.sweep()).await??;
+    let swept = tokio::time::timeout(Duration::from_secs(5), world.sweep()).await??;
     assert_eq!(swept.orphaned, 1);
     Ok(())
 }

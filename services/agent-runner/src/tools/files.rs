@@ -5,7 +5,10 @@
 //! conversations with others, and the files that define the agent can only be changed in its owner's
 //! conversation. Tools and scopes use view paths, the workspace tree paths.
 
-use holdfast_agent::{bootstrap::BootstrapName, file_view::FileView};
+use holdfast_agent::{
+    bootstrap::BootstrapName,
+    file_view::{FileView, is_instruction},
+};
 use holdfast_skills::{SKILLS_FOLDER, Scope as Owner, Skill, SkillLibrary};
 use holdfast_tools::{
     Call, File, FileChanges, FileEdit, FileSummary, Files, FilesError, StoredChange,

@@ -12,7 +12,7 @@ use holdfast_agent::{
 };
 use holdfast_session::Subagent;
 use holdfast_tools::{Approval, Call, SessionRef, StoredChange, SubagentChanges, SubjectText};
-use holdfast_types::{AgentId, Fault as _, InvalidPath, Kind, TenantId, TreePath};
+use holdfast_types::{AgentId, Fault as _, InvalidPath, Kind, SessionKind, TenantId, TreePath};
 use holdfast_workspace::{
     BranchState, ChangeAuthor, Diff, Error, File, FileChange, Patch, Workspaces,
 };

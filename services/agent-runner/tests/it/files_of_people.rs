@@ -171,8 +171,8 @@ async fn a_command_has_the_files_of_its_person_and_changes_no_others() -> anyhow
     let all =
         exec("find . -type f | sort; grep -r secret . ; echo x >> shared/rules.md; rm SOUL.md");
     let bob = result(&world, "bob", all).await?;
-    let owner = results(&world, world.owners("go"), &[exec("cat people/api=anna/n.md plan.md")]);
-    let owner = owner.await?.remove(0);
+    let read = [exec("cat people/api=anna/n.md plan.md")];
+    let owner = results(&world, world.owners("go"), &read).await?.remove(0);
 
     assert!(anna.contains("anna's secret") && anna.contains("~ a.md\n"), "{anna}");
     assert!(!anna.contains("people"), "{anna}");

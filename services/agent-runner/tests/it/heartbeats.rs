@@ -57,7 +57,6 @@ impl World {
             database: runner.database,
             redis: runner.redis,
             nats: runner.nats,
-            secrets: runner.secrets,
             ..scheduler::Config::default()
         };
         let app = scheduler::App::connect(config).await?;

@@ -24,7 +24,6 @@ impl World {
             scheduler: Scheduler { listen: ([127, 0, 0, 1], 0).into(), ..Scheduler::default() },
             database: runner.database,
             nats: runner.nats,
-            secrets: runner.secrets,
             ..Config::default()
         };
         Ok(tokio::spawn(App::connect(config).await?.run(CancellationToken::new())))

@@ -253,6 +253,7 @@ async fn a_subagents_session_is_explained_with_its_bundle() {
         fs_read: Some(vec!["notes".into()]),
         fs_write: None,
         branch: None,
+        files_of: None,
     };
     let agent = world.directory.agents().default_agent(world.anna.id).await.unwrap();
     let new = NewSubagent {

@@ -146,7 +146,10 @@ impl Work {
             }
             Self::Sweep => sessions.sweep().await.failure.map_or(Ok(()), Err),
             Self::Gauges => sessions.queues().gauges().await.map(drop),
-            Self::Prune => sessions.prune(&Retention::default()).await.failure.map_or(Ok(()), Err),
+            Self::Prune => {
+                let pruned = sessions.upkeep().prune(&Retention::default()).await;
+                pruned.failure.map_or(Ok(()), Err)
+            }
         }
     }
 }
