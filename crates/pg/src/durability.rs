@@ -68,9 +68,9 @@ async fn standbys(pools: &Pools) -> sqlx::Result<Standbys> {
     Ok(Standbys { is_local, is_awaited, connected })
 }
 
-/// Checks whether a standby has taken the place of the database since `known` was returned, or a
-/// backup was restored: logs and counts it. Returns the server's timeline, whose number each of
-/// both increases.
+/// Logs and counts whether a standby has taken the database's place since `known` was returned.
+///
+/// A restored backup counts too. Returns the server's timeline, whose number both increase.
 ///
 /// # Errors
 ///

@@ -239,7 +239,7 @@ pub enum When {
     Times(u64),
     Always,
     /// With this probability, between 0 and 1, each time, as drawn from these numbers.
-    Chance(f64, StdRng),
+    Chance(f64, Box<StdRng>),
 }
 
 impl When {

@@ -91,10 +91,11 @@ impl Workspaces {
             from workspace.files f
             join workspace.contents c on c.tenant_id = f.tenant_id and c.hash = f.hash
             where f.tenant_id = $1 and f.agent_id = $2 and f.path = any($3)";
+        type Row = (String, Vec<u8>, Vec<u8>, i64, bool);
 
         let paths: Vec<&str> = paths.iter().map(TreePath::as_str).collect();
         let mut tx = self.pools.tenant(tenant).await?;
-        let rows: Vec<(String, Vec<u8>, Vec<u8>, i64, bool)> = holdfast_pg::query_as(SQL)
+        let rows: Vec<Row> = holdfast_pg::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(agent.as_uuid())
             .bind(paths)

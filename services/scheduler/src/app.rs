@@ -5,7 +5,6 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use anyhow::Context as _;
 use holdfast_bus::Bus;
 use holdfast_directory::Directory;
 use holdfast_doors as doors;

@@ -107,7 +107,7 @@ async fn load_previous(admin_url: &str) -> anyhow::Result<()> {
     ensure!(head("-- commit ")? == named, "the dump is not of `{named}`: make it anew");
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../migrations");
     let mut before = Migrator::new(folder).await?;
-    let all = before.iter().cloned().filter(|migration| migration.version <= schema);
+    let all = before.iter().filter(|migration| migration.version <= schema).cloned();
     before.migrations = Cow::Owned(all.collect());
     let mut admin = PgConnection::connect(admin_url).await?;
     before.run(&mut admin).await?;

@@ -33,7 +33,7 @@ const FREEZE: Duration = Duration::from_millis(6_500);
 pub(crate) fn lose_answers(mesh: &Mesh) -> Vec<(&'static str, LostAnswers)> {
     let commits = |name: &str, proxy: &holdfast_testkit::Proxy| {
         let draws = dice::stream(&format!("lost answers after COMMIT, {name}"));
-        proxy.lose_answer(When::Chance(0.004, draws), contains("COMMIT"))
+        proxy.lose_answer(When::Chance(0.004, Box::new(draws)), contains("COMMIT"))
     };
     for (faults, plain) in
         [(mesh.fakes.receiver.faults(), false), (mesh.fakes.telegram.faults(), true)]
@@ -60,7 +60,7 @@ pub(crate) fn lose_answers(mesh: &Mesh) -> Vec<(&'static str, LostAnswers)> {
         (
             "answers lost after PubAck",
             mesh.proxies.nats.lose_answer(
-                When::Chance(0.02, dice::stream("lost answers after PubAck")),
+                When::Chance(0.02, Box::new(dice::stream("lost answers after PubAck"))),
                 contains(".evt."),
             ),
         ),

@@ -96,7 +96,7 @@ impl Told {
 #[tokio::test]
 async fn words_are_found_in_other_conversations_of_the_same_person_and_by_nobody_else()
 -> anyhow::Result<()> {
-    let told = Told::start().await?;
+    let told = Box::pin(Told::start()).await?;
     let world = &told.world;
     let (tenant, _) = world.directory.tenants().create(Actor::Operator, "other").await?;
     let theirs = world.directory.agents().default_agent(tenant.id).await?;
@@ -148,7 +148,7 @@ async fn words_are_found_in_other_conversations_of_the_same_person_and_by_nobody
 #[tokio::test]
 async fn a_conversation_is_indexed_once_although_a_runner_dies_and_an_idle_one_costs_nothing()
 -> anyhow::Result<()> {
-    let told = Told::start().await?;
+    let told = Box::pin(Told::start()).await?;
     let world = &told.world;
     told.tell(world.message("anna/one", WORDS)).await?;
     told.tell(world.message("anna/one", "and the oars are in the attic")).await?;
@@ -173,7 +173,7 @@ async fn a_conversation_is_indexed_once_although_a_runner_dies_and_an_idle_one_c
 
 #[tokio::test]
 async fn words_are_gone_after_a_reset_a_deletion_and_an_erasure() -> anyhow::Result<()> {
-    let told = Told::start().await?;
+    let told = Box::pin(Told::start()).await?;
     let world = &told.world;
     let gone = async |what: &str| {
         let is = async || told.turns().await.is_ok_and(|turns| turns.is_empty());
