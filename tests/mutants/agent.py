@@ -462,7 +462,7 @@ MUTANTS = {
             ),
         ],
         [
-            ("agent-runner", "lib", "subagents::tests::what_is_used_up_is_said_and_at_the_limit_not_after_it"),
+            ("agent-runner", "lib", "turn::limits::tests::what_is_used_up_is_said_and_at_the_limit_not_after_it"),
         ],
     ),
     # A subagent takes as long as it likes.
@@ -480,7 +480,7 @@ MUTANTS = {
             ),
         ],
         [
-            ("agent-runner", "lib", "subagents::tests::what_is_used_up_is_said_and_at_the_limit_not_after_it"),
+            ("agent-runner", "lib", "turn::limits::tests::what_is_used_up_is_said_and_at_the_limit_not_after_it"),
             ("holdfast-session", "it", "subagents::one_that_takes_too_long_is_said_to_and_ends"),
         ],
     ),
@@ -1644,7 +1644,7 @@ MUTANTS = {
     # A call whose effect only a newer version knows is repeated after a crash.
     "newer-effect": Mutant(
         [("crates/types/src/effect.rs", "    #[serde(other)]\n    Acts,", "    Acts,")],
-        [("holdfast-types", "lib", "entry::tests::a_call_with_an_effect_of_a_newer_version_acts")],
+        [("holdfast-types", "lib", "effect::tests::an_effect_of_a_newer_version_acts")],
     ),
     # People share a session because a newer version separates them in a way that is not known.
     "newer-scope": Mutant(

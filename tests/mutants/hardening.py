@@ -99,7 +99,7 @@ MUTANTS = {
                 "        failure.value(Ok(0_u64));",
             ),
         ],
-        session("sweeping::a_session_that_cannot_be_read_keeps_no_other_from_being_swept"),
+        session("sweeping::a_session_that_cannot_be_written_keeps_no_other_from_being_swept"),
     ),
     # A release charges an attempt.
     "release-attempt": Mutant(

@@ -16,3 +16,14 @@ pub enum Effect {
     #[serde(other)]
     Acts,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_effect_of_a_newer_version_acts() {
+        assert_eq!(serde_json::from_str::<Effect>("\"pays\"").unwrap(), Effect::Acts);
+        assert_eq!(serde_json::from_str::<Effect>("\"writes\"").unwrap(), Effect::Writes);
+    }
+}

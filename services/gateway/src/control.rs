@@ -179,7 +179,7 @@ pub(crate) fn page_size(asked: u32, usual: u32, most: u32) -> Result<i64, Error>
 }
 
 /// Parses the serialized name of an enum's value; empty is the default value.
-pub(crate) fn parse_word_or_default<T: DeserializeOwned + Default>(
+pub(crate) fn parse_word_or_default<T: DeserializeOwned + Serialize + Default>(
     field: &'static str,
     word: &str,
     wanted: &'static str,
@@ -191,12 +191,15 @@ pub(crate) fn parse_word_or_default<T: DeserializeOwned + Default>(
 }
 
 /// Parses the serialized name of an enum's value.
-pub(crate) fn parse_word<T: DeserializeOwned>(
+///
+/// Some enums read a name of a newer version as one of their values: such a name is refused here.
+pub(crate) fn parse_word<T: DeserializeOwned + Serialize>(
     field: &'static str,
     word: &str,
     wanted: &'static str,
 ) -> Result<T, Error> {
-    serde_json::from_value(Value::String(word.to_owned())).map_err(|_| Error::UnknownValue {
+    let parsed = serde_json::from_value(Value::String(word.to_owned())).ok();
+    parsed.filter(|parsed| word_of(parsed) == word).ok_or_else(|| Error::UnknownValue {
         field,
         given: word.chars().take(80).collect(),
         wanted,

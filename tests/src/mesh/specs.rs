@@ -99,7 +99,6 @@ impl Mesh {
             ("HOLDFAST_BRIDGE__LISTEN".to_owned(), http.to_string()),
             ("HOLDFAST_BRIDGE__TELEGRAM__API_BASE".to_owned(), self.fakes.telegram.url()),
             ("HOLDFAST_BRIDGE__TELEGRAM__POLL_TIMEOUT".to_owned(), "2s".to_owned()),
-            ("HOLDFAST_BRIDGE__WEBHOOK__ALLOW_PRIVATE".to_owned(), "true".to_owned()),
             ("HOLDFAST_BRIDGE__REFRESH".to_owned(), "1s".to_owned()),
             ("HOLDFAST_MESH__GATEWAY_URL".to_owned(), format!("http://{gateway}")),
         ]);

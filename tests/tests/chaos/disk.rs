@@ -177,7 +177,7 @@ mod needs_mounts {
     fn reading(asked: &Request) -> Reply {
         match asked.tool_results().first() {
             None => {
-                let input = json!({"command": "wc -c < big.txt"}).to_string();
+                let input = json!({"command": "wc -c < shared/big.txt"}).to_string();
                 Reply::call(format!("call-{}", asked.messages().len()), "exec", input)
             }
             Some((_, result)) => Reply::text(result.clone()),
@@ -200,7 +200,7 @@ mod needs_mounts {
         }
         let client = GrpcClient::of(&mesh, 0)?;
         let write = pb::WriteFileRequest {
-            path: "big.txt".to_owned(),
+            path: "shared/big.txt".to_owned(),
             content: vec![b'x'; 200_000],
             ..Default::default()
         };

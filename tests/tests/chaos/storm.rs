@@ -23,8 +23,8 @@ use crate::actors::set_up;
 use crate::report::Report;
 use crate::talk::talk;
 use crate::weather::{
-    Weather, crash_postgres, crash_redis, flush_redis, freeze, kill, lose_answers, pause,
-    pause_one, wipe_nats,
+    Weather, crash_postgres, crash_redis, flush_redis, freeze, freeze_one, kill, lose_answers,
+    pause, pause_one, wipe_nats,
 };
 use crate::{POINTS, RUNNER, storm_time};
 
@@ -132,6 +132,10 @@ async fn play(
         for attempt in 0..6 {
             if fenced(mesh).await == 0 {
                 pause_one(mesh, attempt % mesh.runners.len()).await?;
+            }
+            // Nor is it certain that a gateway is stopped within a transaction.
+            if weather.open_transactions.load(Ordering::Relaxed) == 0 {
+                freeze_one(mesh, weather, &mesh.gateways[attempt % mesh.gateways.len()]).await;
             }
         }
         let longest = roll(mesh).await?;

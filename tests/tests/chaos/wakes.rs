@@ -11,7 +11,7 @@ use anyhow::ensure;
 use futures::future::try_join_all;
 use holdfast_testkit::{Backends, Reply, Request};
 use holdfast_tests::mesh::{Mesh, MeshConfig};
-use holdfast_tests::person::{REPLY_TIMEOUT, TelegramUser, until};
+use holdfast_tests::person::{GrpcClient, REPLY_TIMEOUT, TelegramUser, until};
 use holdfast_tests::turnstile;
 use serde_json::json;
 use sqlx::{Connection as _, PgConnection};
@@ -97,6 +97,8 @@ async fn a_reminder_that_the_agent_renews_comes_to_telegram_once_though_all_who_
     let rest: Vec<_> = mesh.gateways.iter().chain(&mesh.bridges).chain([first]).collect();
     try_join_all(rest.iter().map(|node| node.start())).await?;
     try_join_all(rest.iter().chain(&[one]).map(|node| node.ready(REPLY_TIMEOUT))).await?;
+    // A guest would need an approval for a reminder that wakes the agent.
+    GrpcClient::of(&mesh, 0)?.put_owner("telegram:42").await?;
     let person = TelegramUser::of(&mesh, &mesh.tenants[0].bot, 42);
     let mut gates = PgConnection::connect(&mesh.admin_url()).await?;
     sqlx::raw_sql(GATES).execute(&mut gates).await?;

@@ -8,7 +8,7 @@ use holdfast_testkit::proxy::{LostAnswers, When, contains};
 use holdfast_testkit::{Fault, OwnBackends};
 use holdfast_tests::dice;
 use holdfast_tests::mesh::Mesh;
-use holdfast_tests::node::Role;
+use holdfast_tests::node::{Node, Role};
 use rand::RngExt as _;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 use tokio::time::{Instant, sleep};
@@ -94,16 +94,21 @@ pub(crate) async fn freeze(mesh: &Mesh, weather: &Weather, until: Instant) -> an
             break;
         }
         let nodes = if role == Role::Gateway { &mesh.gateways } else { &mesh.bridges };
-        let node = &nodes[draws.random_range(0..nodes.len())];
-        // Postgres may be down, and the process may have died a moment ago.
-        if let Ok(locked) = lock_table(mesh, role).await {
-            let (frozen, open) = tokio::join!(node.pause(FREEZE), count_open(locked, role));
-            if frozen.is_ok() {
-                weather.open_transactions.fetch_add(open.unwrap_or_default(), Ordering::Relaxed);
-            }
-        }
+        freeze_one(mesh, weather, &nodes[draws.random_range(0..nodes.len())]).await;
     }
     Ok(())
+}
+
+/// Stops a gateway or a bridge while it has a transaction open.
+pub(crate) async fn freeze_one(mesh: &Mesh, weather: &Weather, node: &Node) {
+    let role = node.spec().role;
+    // Postgres may be down, and the process may have died a moment ago.
+    if let Ok(locked) = lock_table(mesh, role).await {
+        let (frozen, open) = tokio::join!(node.pause(FREEZE), count_open(locked, role));
+        if frozen.is_ok() {
+            weather.open_transactions.fetch_add(open.unwrap_or_default(), Ordering::Relaxed);
+        }
+    }
 }
 
 /// Locks what processes of this kind write: after a moment each waits with a transaction open.

@@ -96,6 +96,8 @@ async fn a_tenant_at_the_limit_of_models_replaces_what_it_has_and_adds_nothing()
         let query = sqlx::query(AssertSqlSafe(sql)).bind(tenant.id.as_uuid());
         query.execute(&mut admin).await.unwrap();
     }
+    let lab = provider("lab", Some("sk-hush"), None);
+    world.directory.providers().put(tenant.id, BY, lab).await.unwrap();
     let models = world.directory.models();
     let card = ModelCard { context: 4_096, ..ModelCard::default() };
 

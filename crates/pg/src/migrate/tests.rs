@@ -1,3 +1,5 @@
+//! Tests of migrations: missing versions, backfills, lock timeouts, interrupted indexes, concurrent runs.
+
 use std::time::Instant;
 
 use holdfast_testkit::Database;

@@ -108,11 +108,11 @@ async fn only_ordinary_sockets_can_be_made() -> anyhow::Result<()> {
     assert_eq!(world.output(ordinary).await?, "");
     // SCTP by its protocol and by its type, MPTCP, pings, raw IP.
     let script = "perl -e 'for my $kind ([1, 132], [5, 0], [1, 262], [2, 1], [3, 255]) \
-                  { print socket(my $s, 2, @$kind) ? 0 : ($! + 0), \" \" } \
+                  { print socket(my $s, 2, $kind->[0], $kind->[1]) ? 0 : ($! + 0), \" \" } \
                   print socketpair(my $a, my $b, 16, 2, 0) ? 0 : ($! + 0)'";
     assert_eq!(world.output(script).await?.trim(), "1 1 1 1 1 1");
     let ordinary = "perl -e 'for my $kind ([1, 6], [2, 17]) \
-                    { socket(my $s, 10, @$kind) or die $! } \
+                    { socket(my $s, 10, $kind->[0], $kind->[1]) or die $! } \
                     socketpair(my $a, my $b, 1, 1, 0) or die $!'";
     assert_eq!(world.output(ordinary).await?, "");
     Ok(())

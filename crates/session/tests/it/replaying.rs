@@ -445,9 +445,14 @@ impl<'w> Replay<'w> {
     async fn fail_over(&mut self) -> anyhow::Result<()> {
         let removed =
             TABLES.map(|table| format!("delete from session.{table} where tenant_id = '$T';"));
+        // Triggers count the sessions that are inserted.
         let restored = TABLES.map(|table| {
+            let counted = match table {
+                "tenant_flight" => "delete from session.tenant_flight where tenant_id = '$T';",
+                _ => "",
+            };
             format!(
-                "insert into session.{table} select * from standby.{table} where tenant_id = '$T';"
+                "{counted} insert into session.{table} select * from standby.{table} where tenant_id = '$T';"
             )
         });
         self.admin(&format!("{}{}", removed.concat(), restored.concat())).await

@@ -210,7 +210,7 @@ async fn versions(world: &World) -> anyhow::Result<Vec<i64>> {
 }
 
 #[tokio::test]
-async fn a_session_that_cannot_be_read_keeps_no_other_from_being_swept() -> anyhow::Result<()> {
+async fn a_session_that_cannot_be_written_keeps_no_other_from_being_swept() -> anyhow::Result<()> {
     let world = World::start().await?;
     let ada = world.tenant();
     let wait = Wait::Message {
@@ -235,10 +235,6 @@ async fn a_session_that_cannot_be_read_keeps_no_other_from_being_swept() -> anyh
     };
     for sql in [
         format!(
-            "update session.session_lease set wait = '{{\"for\": 7}}' where {}",
-            of("agent:bad-%")
-        ),
-        format!(
             "update session.session_lease set wait_until = clock_timestamp() where {}",
             of("%wait%")
         ),
@@ -249,6 +245,24 @@ async fn a_session_that_cannot_be_read_keeps_no_other_from_being_swept() -> anyh
     ] {
         assert_eq!(world.admin(&sql).await?, 2);
     }
+    world
+        .admin(
+            "create function public.refuse() returns trigger language plpgsql security definer as $$
+             begin
+                 if exists (select from session.sessions s
+                            where s.session_id = old.session_id and s.key like 'agent:bad-%') then
+                     raise exception 'this row cannot be written';
+                 end if;
+                 return new;
+             end $$",
+        )
+        .await?;
+    world
+        .admin(
+            "create trigger refuse before update on session.session_lease
+                 for each row execute function public.refuse()",
+        )
+        .await?;
 
     let swept = world.sessions.sweep().await;
 

@@ -117,12 +117,15 @@ async fn a_tenants_word_on_installations_is_its_own_and_the_audit_is_written_onc
     assert_eq!(world.trees.skill_policy(TenantId::generate()).await?, None);
     let edits = vec![put("skills/a/SKILL.md", "x")?];
     world.trees.change_skill(world.tenant, world.agent, &keyed("k"), edits, &change("a")).await?;
-    for forbidden in
-        ["update workspace.skill_changes set actor = 'eve'", "delete from workspace.skill_changes"]
-    {
-        let mut tx = world.pools()?.tenant(world.tenant).await?;
-        assert!(holdfast_pg::query(forbidden).execute(tx.conn()).await.is_err(), "{forbidden}");
-    }
+    let mut tx = world.pools()?.tenant(world.tenant).await?;
+    let update = "update workspace.skill_changes set actor = 'eve'";
+    assert!(holdfast_pg::query(update).execute(tx.conn()).await.is_err());
+    tx.rollback().await?;
+    // Rows go with their tenant, and only then.
+    let mut tx = world.pools()?.tenant(world.tenant).await?;
+    let delete = "delete from workspace.skill_changes";
+    assert_eq!(holdfast_pg::query(delete).execute(tx.conn()).await?.rows_affected(), 0);
+    tx.rollback().await?;
     for table in ["skill_policies", "skill_changes", "skill_uses"] {
         let mut tx = world.pools()?.tenant(TenantId::generate()).await?;
         let sql = sqlx::AssertSqlSafe(format!("select count(*) from workspace.{table}"));

@@ -5,10 +5,7 @@
 //! conversations with others, and the files that define the agent can only be changed in its owner's
 //! conversation. Tools and scopes use view paths, the workspace tree paths.
 
-use holdfast_agent::{
-    bootstrap::BootstrapName,
-    file_view::{FileView, is_instruction},
-};
+use holdfast_agent::file_view::{FileView, is_instruction};
 use holdfast_skills::{SKILLS_FOLDER, Scope as Owner, Skill, SkillLibrary};
 use holdfast_tools::{
     Call, File, FileChanges, FileEdit, FileSummary, Files, FilesError, StoredChange,
@@ -216,9 +213,7 @@ impl Files for WorkspaceFiles {
         for edit in &edits {
             Self::check_write(call, &edit.path)?;
         }
-        let is_brief =
-            |edit: &FileEdit| BootstrapName::of(&edit.path).is_some() || is_skill(&edit.path);
-        if edits.iter().any(is_brief) {
+        if edits.iter().any(|edit| is_instruction(&edit.path)) {
             ToolContext::of(call)?.invalidate_snapshot();
         }
         let view = &ToolContext::of(call)?.file_view;

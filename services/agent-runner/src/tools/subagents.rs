@@ -51,25 +51,9 @@ impl Subagents for SessionTools {
             return Ok(Err("a subagent has no subagents of its own: do it yourself".to_owned()));
         }
         let own = self.directory.agents().by_id(call.tenant, call.agent).await?;
-        let agent = match &wanted.agent {
-            None => own.clone(),
-            Some(name) if *name == own.name.as_str() => own.clone(),
-            Some(name) if !own.settings.may_spawn(name) => {
-                return Ok(Err(format!(
-                    "this agent may not give tasks to `{}`: its owner has to allow it",
-                    truncate(name)
-                )));
-            }
-            Some(name) => match self.directory.agents().get(call.tenant, name).await {
-                Ok(agent) => agent,
-                Err(error) if error.kind() == Kind::NotFound => {
-                    return Ok(Err(format!(
-                        "there is no agent `{}`; `agents_list` shows those there are",
-                        truncate(name)
-                    )));
-                }
-                Err(error) => return Err(error.into()),
-            },
+        let agent = match self.requested_agent(call, &own, wanted.agent.as_deref()).await? {
+            Ok(agent) => agent,
+            Err(reason) => return Ok(Err(reason)),
         };
         if let Some(model) = &wanted.model
             && let Err(error) =
@@ -255,6 +239,32 @@ impl SessionTools {
             SessionRef::Id(id) => one.session == *id,
             SessionRef::Key(key) => !key.is_empty() && one.key == *key,
         }))
+    }
+
+    /// Agent that runs the subagent: the requesting agent, or another to which it may give tasks.
+    async fn requested_agent(
+        &self,
+        call: &Call,
+        own: &Agent,
+        name: Option<&str>,
+    ) -> anyhow::Result<Result<Agent, String>> {
+        let Some(name) = name.filter(|name| *name != own.name.as_str()) else {
+            return Ok(Ok(own.clone()));
+        };
+        if !own.settings.may_spawn(name) {
+            return Ok(Err(format!(
+                "this agent may not give tasks to `{}`: its owner has to allow it",
+                truncate(name)
+            )));
+        }
+        match self.directory.agents().get(call.tenant, name).await {
+            Ok(agent) => Ok(Ok(agent)),
+            Err(error) if error.kind() == Kind::NotFound => Ok(Err(format!(
+                "there is no agent `{}`; `agents_list` shows those there are",
+                truncate(name)
+            ))),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Resources of a subagent: as requested, within the limits of the requesting turn.

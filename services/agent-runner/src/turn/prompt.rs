@@ -100,12 +100,7 @@ pub(crate) fn model_request(
         files: &snapshot.files,
         memory: Some(snapshot.has_memory(turn.kind)),
         workspace: Some(WORKSPACE_PATH),
-        file_access: FILE_TOOLS.iter().any(|tool| offered.has(tool)).then(|| {
-            match turn.file_view(snapshot).space() {
-                FileSpace::Whole => FileAccess::Whole,
-                FileSpace::Folder(_) => FileAccess::Own,
-            }
-        }),
+        file_access: file_access(turn, snapshot, &offered),
         sandbox: sandbox
             .map(|one| Sandbox { container: one.container, restrictions: &one.restrictions }),
         speaks: snapshot.speaks && actions.contains(&"media") && offered.has("tts"),
@@ -156,6 +151,19 @@ pub(crate) fn model_request(
         shows_thinking: turn.effective_reasoning() != Reasoning::Off || turn.sends_thinking(),
         ..Request::new(snapshot.model_id.clone(), chat, deadline)
     }
+}
+
+/// Files that the offered tools reach; `None` without tools for files.
+fn file_access(
+    turn: &TurnState<'_>,
+    snapshot: &AgentSnapshot,
+    offered: &OfferedTools,
+) -> Option<FileAccess> {
+    let has_file_tools = FILE_TOOLS.iter().any(|tool| offered.has(tool));
+    has_file_tools.then(|| match turn.file_view(snapshot).space() {
+        FileSpace::Whole => FileAccess::Whole,
+        FileSpace::Folder(_) => FileAccess::Own,
+    })
 }
 
 fn runtime<'a>(turn: &TurnState<'_>, model: &'a str) -> Runtime<'a> {

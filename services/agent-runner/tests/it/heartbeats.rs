@@ -415,7 +415,7 @@ async fn a_heart_begins_to_beat_with_its_file_and_ends_with_it() -> anyhow::Resu
 async fn an_hour_of_a_thousand_agents_with_nothing_to_look_at_asks_no_model_and_writes_no_row()
 -> anyhow::Result<()> {
     const WRITTEN: &str = "select (sum(n_tup_ins + n_tup_upd + n_tup_del))::bigint
-                           from pg_stat_user_tables";
+                           from pg_stat_user_tables where relname <> 'duties'";
     let world = World::start().await?;
     let _runner = world.runner().await?;
     let (_one, _two) = (world.scheduler().await?, world.scheduler().await?);

@@ -20,8 +20,9 @@ pub async fn get(address: std::net::SocketAddr, path: &str) -> anyhow::Result<St
 
 #[tokio::test]
 async fn an_idle_runner_writes_no_row_and_asks_no_model() -> anyhow::Result<()> {
+    // One row for the whole installation is written once in half a lease: who does the upkeep.
     const WRITTEN: &str = "select (sum(n_tup_ins + n_tup_upd + n_tup_del))::bigint
-                           from pg_stat_user_tables";
+                           from pg_stat_user_tables where relname <> 'duties'";
     let world = World::start().await?;
     let runner = world.runner().await?;
     world.ask("s", "hello").await?;

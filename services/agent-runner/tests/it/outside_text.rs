@@ -170,10 +170,8 @@ async fn a_file_that_came_from_outside_counts_once_it_is_read() -> anyhow::Resul
     let by = ChangeAuthor::new("holdfast", "came with a message").from_outside(true);
     world.workspaces.commit(world.tenant, world.agent.id, &by, vec![put]).await?;
     let read = |path: &str| Reply::call("r", "read", json!({ "path": path }).to_string());
-    let append = json!({ "path": "came.txt", "content": "more" }).to_string();
 
     turn(&world, [read("AGENTS.md"), Reply::text("read")]).await?;
-    turn(&world, [Reply::call("a", "append_file", append), Reply::text("done")]).await?;
     assert_free(&world).await?;
     turn(&world, [read("came.txt"), Reply::text("read")]).await?;
 

@@ -92,7 +92,7 @@ async fn what_everybody_has_is_named_and_read_and_its_use_is_noted_once() -> any
 
     assert_eq!(owner(&world, "hello").await?, "hello");
     let request = world.model.requests().remove(0);
-    assert!(request.body.to_string().len() < 12 * 1024, "{}", request.body.to_string().len());
+    assert!(request.body.to_string().len() < 13 * 1024, "{}", request.body.to_string().len());
     let prompt = told(&world)?;
     assert!(prompt.contains("plan-a-trip, research-a-question, summarise"), "{prompt}");
     assert!(!prompt.contains("available_skills"), "{prompt}");

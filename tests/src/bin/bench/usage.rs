@@ -107,7 +107,8 @@ mod tests {
 
         let resident = Resident::of(pid).unwrap();
         assert!(resident.own > 0.1 && resident.all > resident.own, "{resident:?}");
-        assert!(family_cpu(pid).unwrap() >= cpu(pid).unwrap());
+        let own = cpu(pid).unwrap();
+        assert!(family_cpu(pid).unwrap() >= own);
         assert!(cpu(u32::MAX).is_err());
     }
 }

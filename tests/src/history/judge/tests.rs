@@ -1,3 +1,5 @@
+//! Tests that the judge accepts a history without faults and finds each kind of broken promise.
+
 use std::time::{Duration, Instant};
 
 use super::*;

@@ -273,8 +273,10 @@ fn seen_by_policy(patch: &str) -> Vec<String> {
 
 #[test]
 fn a_header_without_a_space_names_its_file_to_the_policy_too() {
-    for header in ["Add File:", "Update File:", "Delete File:"] {
-        let patch = format!("*** Begin Patch\n*** {header}HEARTBEAT.md\n*** End Patch");
+    for (header, change) in
+        [("Add File:", "+x\n"), ("Update File:", "@@\n-x\n+y\n"), ("Delete File:", "")]
+    {
+        let patch = format!("*** Begin Patch\n*** {header}HEARTBEAT.md\n{change}*** End Patch");
 
         assert_eq!(parse(&patch).unwrap().len(), 1, "{patch}");
         assert_eq!(seen_by_policy(&patch), ["HEARTBEAT.md"], "{patch}");

@@ -228,7 +228,7 @@ mod tests {
     fn a_line_that_is_not_read_to_its_end_is_known_as_such() {
         let many: String = (0..MAX_ITEMS).map(|n| format!("p{n};")).collect();
         let deep = (0..=MAX_DEPTH).fold("sh a.sh".to_owned(), |line, _| {
-            format!("sh -c '{}'", line.replace('\\', "\\\\").replace('\'', "'\\''"))
+            format!("sh -c '{}'", line.replace('\'', "'\\''"))
         });
 
         assert!(!CommandParts::parse(&many).is_truncated);

@@ -1,8 +1,9 @@
 //! Decision whether a call needs an approval, from its tool and the policy.
 
 use holdfast_agent::{
+    bootstrap::Audience,
     is_allowed,
-    policy::{Decision, DecisionSource, Reason},
+    policy::{Decision, DecisionSource, Reason, written_paths},
 };
 use holdfast_session::subject_hash;
 use holdfast_tools::{Approval, SubjectText, ToolError, visible};
@@ -128,7 +129,7 @@ async fn required_approval(
     }
     let Ok(input) = serde_json::from_str::<Value>(&call.input) else { return Ok(said) };
     Ok(match participants::decide(turn, snapshot, call) {
-        Decision::Allow if is_new_instruction(turn, known, &input) => {
+        Decision::Allow if is_new_instruction(turn, snapshot, known, &input) => {
             ask_about(known, &input, Reason::OutsideText)
         }
         Decision::Allow => Approval::Never,
@@ -149,8 +150,16 @@ fn ask_about(tool: &str, input: &Value, reason: Reason) -> Approval {
 
 /// Whether a person must decide because text from outside may become an instruction. A memory flush
 /// does not wait for a person: it writes only notes, which are marked as text from outside.
-fn is_new_instruction(turn: &TurnState<'_>, tool: &str, input: &Value) -> bool {
+///
+/// Nobody is asked about a file that the conversation cannot change: the call itself is refused.
+fn is_new_instruction(
+    turn: &TurnState<'_>,
+    snapshot: &AgentSnapshot,
+    tool: &str,
+    input: &Value,
+) -> bool {
     !turn.is_flushing()
+        && (turn.audience(snapshot) == Audience::Owner || written_paths(tool, input).is_none())
         && turn.has_read_outside_text()
         && outside_text::changes_instructions(tool, input)
 }

@@ -301,7 +301,7 @@ async fn a_tenant_has_its_own_retention_and_its_deletion_cannot_be_undone() {
     assert_eq!(kept.into_inner().tenant.unwrap().retention, Some(retention));
     assert_eq!(other.tenant.unwrap().retention, Some(retention));
     assert_eq!(code(too_long), Code::InvalidArgument);
-    assert_eq!(code(revived), Code::FailedPrecondition);
+    assert_eq!(code(revived), Code::Aborted);
     assert_eq!(code(missing), Code::NotFound);
     let refused = world.state.directory.keys().authenticate(&made.secret).await.unwrap_err();
     assert!(matches!(refused, holdfast_directory::Error::TenantSuspended));
