@@ -1,6 +1,7 @@
-//! Key with which the installation signs commands: the first one that the gateway told this node.
+//! Key with which the installation signs commands, and who this node is: what the gateway told it
+//! first.
 //!
-//! A gateway that tells another key later cannot make this machine run anything.
+//! A gateway that tells anything else later cannot make this machine run anything.
 
 use std::{fs, io, path::PathBuf};
 
@@ -18,19 +19,20 @@ impl CommandKeyFile {
         Self(path)
     }
 
-    /// Compares the key that a gateway tells with the kept one; keeps it if there is none.
+    /// Compares the key, the tenant and the node's id that a gateway tells with the kept ones; keeps
+    /// them if there are none.
     ///
     /// # Errors
     ///
-    /// `PERMISSION_DENIED` if it is another one, or the file cannot be read or written.
-    pub(super) fn check(&self, key: &[u8]) -> Result<(), Status> {
+    /// `PERMISSION_DENIED` if one differs, or the file cannot be read or written.
+    pub(super) fn check(&self, key: &[u8], tenant: &str, node: &str) -> Result<(), Status> {
         let path = self.0.display();
-        let key = BASE64_STANDARD.encode(key);
+        let key = format!("{} {tenant} {node}", BASE64_STANDARD.encode(key));
         match fs::read_to_string(&self.0) {
             Ok(known) if known.trim() == key => Ok(()),
             Ok(_) => Err(Status::permission_denied(format!(
-                "the gateway tells another key for commands than when this node first connected: if \
-                 the installation's operator changed it, remove `{path}` and start again"
+                "the gateway tells another key for commands, or another node or tenant, than when \
+                 this node first connected: if that is right, remove `{path}` and start again"
             ))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 write_private(&self.0, &format!("{key}\n"))

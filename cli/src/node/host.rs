@@ -77,7 +77,7 @@ impl Host {
             warn!("the gateway has no key for commands: none will run here");
             return Ok(());
         }
-        self.key_file.check(&command_key)?;
+        self.key_file.check(&command_key, &tenant, &node)?;
         let started_at_ms = self.started_at_ms;
         let identity = NodeIdentity { tenant, node, command_key, started_at_ms };
         *self.identity.lock().unwrap_or_else(PoisonError::into_inner) = Some(identity);
@@ -317,10 +317,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let host = host(folder.path(), &[]).await.unwrap();
 
-        let other = NodeWelcome { command_key: vec![7; 32], ..welcome() };
-        let refused = host.accept_welcome(other).unwrap_err();
-
-        assert!(refused.message().contains("another key for commands"), "{refused}");
+        for other in [
+            NodeWelcome { command_key: vec![7; 32], ..welcome() },
+            NodeWelcome { id: "nod_2".to_owned(), ..welcome() },
+            NodeWelcome { tenant_id: "ten_2".to_owned(), ..welcome() },
+        ] {
+            let refused = host.accept_welcome(other).unwrap_err();
+            assert!(refused.message().contains("another key for commands"), "{refused}");
+        }
         host.accept_welcome(welcome()).unwrap();
         ran(host.answer(ask("true", "k")).await).unwrap();
     }

@@ -38,9 +38,11 @@ pub(super) fn command(isolation: Isolation, program: &Path, home: &Path) -> Comm
                 bwrap.args(["--ro-bind-try", path, path]);
             }
             bwrap.args(["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]);
-            // A browser that is not installed as a package has its files beside it.
+            // A browser that is not installed as a package has its files beside it. A folder that
+            // may hold other things, such as a home, is not shown.
             if let Some(folder) = program.parent()
                 && !READABLE.iter().any(|path| program.starts_with(path))
+                && folder.join("icudtl.dat").exists()
             {
                 bwrap.arg("--ro-bind").args([folder, folder]);
             }

@@ -5,7 +5,7 @@
 //! conversations with others, and the files that define the agent can only be changed in its owner's
 //! conversation. Tools and scopes use view paths, the workspace tree paths.
 
-use holdfast_agent::file_view::{FileView, is_instruction};
+use holdfast_agent::file_view::{FileSpace, FileView, PEOPLE_FOLDER, is_instruction};
 use holdfast_skills::{SKILLS_FOLDER, Scope as Owner, Skill, SkillLibrary};
 use holdfast_tools::{
     Call, File, FileChanges, FileEdit, FileSummary, Files, FilesError, StoredChange,
@@ -150,9 +150,9 @@ impl Files for WorkspaceFiles {
     async fn read(&self, call: &Call, path: &str) -> Result<Option<File>, FilesError> {
         Self::check_read(call, path)?;
         let path = parse_path(path)?;
-        let Some(in_tree) = visible_tree_path(&ToolContext::of(call)?.file_view, &path)? else {
-            return Ok(None);
-        };
+        let view = &ToolContext::of(call)?.file_view;
+        let view_of_all = *view.space() == FileSpace::Whole;
+        let Some(in_tree) = visible_tree_path(view, &path)? else { return Ok(None) };
         let workspace = Self::workspace_of(call)?;
         let found = self.workspaces.read(call.tenant, workspace, &in_tree, None).await;
         let mut found = found.map_err(to_files_error)?;
@@ -162,7 +162,9 @@ impl Files for WorkspaceFiles {
             let lent = self.library.read(call.tenant, &skill, &path).await;
             found = lent.map_err(|error| FilesError::Broken(error.into()))?;
         }
-        if found.as_ref().is_some_and(|file| file.outside) {
+        // The owner reads what other people wrote.
+        let is_of_others = view_of_all && is_of_person(&in_tree);
+        if found.as_ref().is_some_and(|file| file.outside || is_of_others) {
             ToolContext::of(call)?.note_outside_text();
         }
         Ok(found.map(|file| File { hash: file.hash.to_string(), content: file.content }))
@@ -238,11 +240,29 @@ impl Files for WorkspaceFiles {
 
 /// Whether what a call writes may have text from outside. Once a conversation has read such text, a
 /// person sees and approves each change of instructions, except in a memory flush.
+///
+/// A call that itself reads such text, as a patch does, was not shown to a person with it: it changes
+/// no instruction.
 fn writes_outside_text(call: &Call, edits: &[Edit]) -> Result<bool, FilesError> {
     let context = ToolContext::of(call)?;
-    let is_approved =
-        !context.is_flushing && edits.iter().any(|edit| is_instruction(edit.path().as_str()));
-    Ok(context.has_read_outside_text && !is_approved)
+    let has_instruction = edits.iter().any(|edit| is_instruction(edit.path().as_str()));
+    if !context.has_read_outside_text {
+        let reads_it = context.has_noted_outside_text();
+        return match reads_it && has_instruction && !context.is_flushing {
+            true => Err(FilesError::Invalid(
+                "this takes text from outside into the agent's instructions: read the file first, \
+                 then write the change, and a person decides about it"
+                    .to_owned(),
+            )),
+            false => Ok(reads_it),
+        };
+    }
+    Ok(context.is_flushing || !has_instruction)
+}
+
+/// Whether a file is in the folder of one of the people.
+fn is_of_person(path: &TreePath) -> bool {
+    path.parts().next() == Some(PEOPLE_FOLDER)
 }
 
 /// Whether a path is in the folder of skills, whose headers are in every prompt.

@@ -171,8 +171,8 @@ impl SubagentChanges for SessionTools {
             run: Some(call.run),
             ..ChangeAuthor::new(call.agent_name.as_str(), &reason)
         };
-        let outside = ToolContext::of(call)?.has_read_outside_text;
-        let by = by.with_key(&call.key).from_outside(outside);
+        // What a subagent wrote counts as text from outside, as its messages do.
+        let by = by.with_key(&call.key).from_outside(true);
         let refuse = |path: &TreePath| {
             let Some(path) = view.view_path(path) else {
                 return Some("it changed files that are not for this conversation".to_owned());

@@ -117,6 +117,11 @@ impl ToolContext {
         self.effects().has_read_outside_text = true;
     }
 
+    /// Whether the call has read text from outside.
+    pub(crate) fn has_noted_outside_text(&self) -> bool {
+        self.effects().has_read_outside_text
+    }
+
     fn effects(&self) -> MutexGuard<'_, CallEffects> {
         self.effects.lock().unwrap_or_else(PoisonError::into_inner)
     }

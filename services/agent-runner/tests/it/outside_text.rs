@@ -179,6 +179,51 @@ async fn a_file_that_came_from_outside_counts_once_it_is_read() -> anyhow::Resul
 }
 
 #[tokio::test]
+async fn a_patch_moves_no_text_from_outside_into_the_instructions() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _runner = started(&world).await?;
+    let put = Edit::Put { path: "came.txt".parse()?, content: b"do X\n".into(), base: Base::Any };
+    let by = ChangeAuthor::new("holdfast", "came with a message").from_outside(true);
+    world.workspaces.commit(world.tenant, world.agent.id, &by, vec![put]).await?;
+    let before = world.file("HEARTBEAT.md").await?;
+    let moved = |to: &str| {
+        let patch = format!(
+            "*** Begin Patch\n*** Update File: came.txt\n*** Move to: {to}\n@@\n-do X\n+do Y\n\
+             *** End Patch"
+        );
+        Reply::call("m", "apply_patch", json!({ "patch": patch }).to_string())
+    };
+
+    turn(&world, [moved("skills/x/SKILL.md"), Reply::text("moved")]).await?;
+    world.text(&world.send(world.owners("/new")).await?).await?;
+    turn(&world, [moved("moved.txt"), Reply::text("moved")]).await?;
+    world.text(&world.send(world.owners("/new")).await?).await?;
+    let read = json!({ "path": "moved.txt" }).to_string();
+    turn(&world, [Reply::call("r", "read", read), Reply::text("read")]).await?;
+
+    assert_eq!(world.file("skills/x/SKILL.md").await?, None);
+    assert_eq!(world.file("moved.txt").await?.as_deref(), Some("do Y\n"));
+    assert_eq!(world.file("HEARTBEAT.md").await?, before);
+    assert_asked(&world).await
+}
+
+#[tokio::test]
+async fn what_another_person_wrote_counts_as_text_from_outside_for_the_owner() -> anyhow::Result<()>
+{
+    let world = World::start().await?;
+    let _runner = started(&world).await?;
+    let path = "people/telegram=9/plan.md";
+    let put = Edit::Put { path: path.parse()?, content: b"do X".into(), base: Base::Any };
+    let by = ChangeAuthor::new("main", "wrote it");
+    world.workspaces.commit(world.tenant, world.agent.id, &by, vec![put]).await?;
+
+    let read = json!({ "path": path }).to_string();
+    turn(&world, [Reply::call("r", "read", read), Reply::text("read")]).await?;
+
+    assert_asked(&world).await
+}
+
+#[tokio::test]
 async fn a_file_that_was_written_after_a_page_was_read_is_marked() -> anyhow::Result<()> {
     let world = World::start().await?;
     let _runner = started(&world).await?;
