@@ -1559,8 +1559,8 @@ MUTANTS = {
         [
             (
                 RUNNER + "tools/files.rs",
-                "Ok(context.has_read_outside_text && !is_approved)",
-                "Ok(false)",
+                "    Ok(context.is_flushing || !has_instruction)\n",
+                "    Ok(false)\n",
             ),
         ],
         [

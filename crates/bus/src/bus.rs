@@ -154,8 +154,7 @@ impl Bus {
         self.client.connection_state() == State::Connected
     }
 
-    /// Number of times that subscribers of this connection may have lost messages: it broke, or one
-    /// of them was too slow.
+    /// Number of times that all subscribers of this connection may have lost messages: it broke.
     #[must_use]
     pub fn losses(&self) -> u64 {
         self.health.losses.load(Ordering::Relaxed)
@@ -267,8 +266,8 @@ impl Health {
                     warn!("nats is gone; going on without wake-ups, a poll finds what is to do");
                 }
             }
+            // A slow subscriber is the only one that lost messages.
             Event::SlowConsumer(_) => {
-                self.losses.fetch_add(1, Ordering::Relaxed);
                 metrics::counter!("holdfast_bus_dropped_total", "kind" => "received").increment(1);
             }
             Event::LameDuckMode | Event::Draining | Event::Closed => debug!(%event, "nats"),

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::{
     complete::{LeaseChanges, end_claim},
-    sweep::SUSPECT_ATTEMPTS,
+    sweep::{MAX_ATTEMPTS, SUSPECT_ATTEMPTS},
 };
 use crate::{
     Claim, CompletionResult, Error, FreeSlots, RenewalResult, RenewedLease, Sessions,
@@ -314,6 +314,10 @@ async fn renew_leases(
 }
 
 async fn end_by_release(pools: &Pools, claim: &Claim, reason: ReleaseReason) -> Result<(), Error> {
+    // After the last attempt the lease expires at once, and the next sweep gives the message up.
+    const LAST: &str = "
+        update session.session_lease set lease_until = clock_timestamp()
+        where tenant_id = $1 and session_id = $2 and retries >= $3 and attempts >= $4";
     const SQL: &str = "
         with left_flight as (
             update session.tenant_flight set in_flight = in_flight - 1
@@ -334,6 +338,18 @@ async fn end_by_release(pools: &Pools, claim: &Claim, reason: ReleaseReason) -> 
 
     let mut tx = pools.tenant(claim.tenant).await?;
     let lease = lock_claimed(&mut tx, claim).await?;
+    if reason == ReleaseReason::TransientFailure {
+        let last = holdfast_pg::query(LAST)
+            .bind(claim.tenant.as_uuid())
+            .bind(claim.session.as_uuid())
+            .bind(UNCHARGED_RETRIES)
+            .bind(MAX_ATTEMPTS)
+            .execute(tx.conn())
+            .await?;
+        if last.rows_affected() > 0 {
+            return Ok(tx.commit().await?);
+        }
+    }
     holdfast_pg::query(SQL)
         .bind(claim.tenant.as_uuid())
         .bind(claim.session.as_uuid())

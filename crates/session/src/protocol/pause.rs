@@ -256,7 +256,7 @@ pub(crate) async fn cancel_seen_messages(
 ) -> sqlx::Result<bool> {
     const SQL: &str = "
         update session.session_lease
-        set cancel_upto = coalesce(upto.seq, cancel_upto)
+        set cancel_upto = greatest(cancel_upto, upto.seq)
         from (select max(seq) as seq from session.inbox
               where tenant_id = $1 and session_id = $2
                 and (state = 'seen' or (state = 'new' and seq <= $3))) upto

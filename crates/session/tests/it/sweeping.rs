@@ -210,6 +210,27 @@ async fn versions(world: &World) -> anyhow::Result<Vec<i64>> {
 }
 
 #[tokio::test]
+async fn a_message_that_fails_for_a_while_and_then_five_times_more_is_given_up()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.tenant().say("s", "k", "hello").await?;
+    let fail = async || {
+        world.admin("update session.session_lease set ready_at = clock_timestamp()").await?;
+        let claim = world.claim_one().await?;
+        world.sessions.release_after_failure(&claim).await?;
+        anyhow::Ok(world.sweep().await?.dead)
+    };
+
+    // Ten minutes of failures are not charged.
+    for _ in 0..25 + MAX_ATTEMPTS - 1 {
+        assert_eq!(fail().await?, 0);
+    }
+
+    assert_eq!(fail().await?, 1);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_session_that_cannot_be_written_keeps_no_other_from_being_swept() -> anyhow::Result<()> {
     let world = World::start().await?;
     let ada = world.tenant();

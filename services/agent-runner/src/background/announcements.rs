@@ -97,12 +97,15 @@ async fn announce_end(
     if let Some(place) = child.as_ref().and_then(|child| child.place.clone()) {
         let (sessions, directory, bus) = (&worker.sessions, &worker.directory, &worker.bus);
         let chains = ChainRunner { sessions, directory, bus };
-        if let Err(error) = chains.continue_chain(tenant, session, &place).await {
-            let error: &dyn std::error::Error = error.as_ref();
-            warn!(error, run.id = %place.run, "a chain does not go on; it is tried again");
-            return Ok(AnnouncementState::Later);
-        }
-        return Ok(AnnouncementState::Done);
+        return match chains.continue_chain(tenant, session, &place).await {
+            Ok(true) => Ok(AnnouncementState::Done),
+            Ok(false) => Ok(AnnouncementState::Later),
+            Err(error) => {
+                let error: &dyn std::error::Error = error.as_ref();
+                warn!(error, run.id = %place.run, "a chain does not go on; it is tried again");
+                Ok(AnnouncementState::Later)
+            }
+        };
     }
     failpoints::point("runner.before_announce").await;
     let patch = match &child {
