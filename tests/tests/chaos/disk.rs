@@ -160,6 +160,9 @@ mod needs_mounts {
             slowest = slowest.max(begun.elapsed());
         }
         disk.free()?;
+        // A full disk turns JetStream off until the server is started again.
+        own.stop(Server::Nats).await?;
+        own.restart(Server::Nats).await?;
 
         // Events wait in the database until JetStream takes them.
         until("all events are stored", async || {
