@@ -327,6 +327,8 @@ async fn a_memory_flush_asks_nobody_and_its_note_marks_the_conversations_that_se
     };
 
     say("read the page").await?;
+    // The newest exchange is never summarised.
+    say("hello").await?;
     say("/compact").await?;
     assert_eq!(world.file(&note()).await?.as_deref(), Some("The page says X.\n"));
     say("/new").await?;
