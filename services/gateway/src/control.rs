@@ -214,7 +214,6 @@ pub(crate) fn word_of<T: Serialize>(value: &T) -> String {
     }
 }
 
-/// Error of kind `Invalid` with this message.
 /// Refuses an address that the runners would refuse. Empty is the provider's own.
 pub(crate) fn check_address(guard: &Guard, url: &str) -> Result<(), Error> {
     if url.is_empty() {
