@@ -188,7 +188,7 @@ async fn up_brings_back_a_database_that_has_ended() -> anyhow::Result<()> {
     std::fs::create_dir_all(&backends)?;
     // The packages are read only, so those of the tests' backends serve here too.
     let packages = concat!(env!("CARGO_MANIFEST_DIR"), "/../.holdfast/test/pkg");
-    if std::path::Path::new(packages).exists() {
+    if let Ok(packages) = std::fs::canonicalize(packages) {
         std::os::unix::fs::symlink(packages, backends.join("pkg"))?;
     }
     installation.run(&["up", "--detach", "--port-base", "0"]).ok();

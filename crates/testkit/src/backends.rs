@@ -137,7 +137,10 @@ impl OwnBackends {
         if !packages.join("installed").exists() {
             shared().await?;
         }
-        let dir = root().join(".holdfast").join(format!("own-{}", scratch::token()));
+        // Beside the shared ones, which are elsewhere if Postgres' user cannot reach the checkout.
+        let shared = shared_dir().canonicalize().context("the shared backends have no folder")?;
+        let packages = shared.join("pkg");
+        let dir = shared.with_file_name(format!("holdfast-own-{}", scratch::token()));
         std::fs::create_dir_all(&dir)
             .with_context(|| format!("cannot make `{}`", dir.display()))?;
         // The packages are read only, so one installation serves all.
