@@ -84,8 +84,8 @@ async fn events_survive_though_one_of_three_nats_servers_is_killed_every_few_sec
     report.line("events stored", messages);
     report.show()?;
     ensure!(replicas == SERVERS, "the stream has {replicas} replicas");
-    // Each turn has at least an event of its begin and of its end.
-    ensure!(messages >= 2 * answers, "{messages} events of {answers} answers are stored");
+    // Each turn has an event of its end, also the one before the first server was killed.
+    ensure!(messages > answers, "{messages} events of {answers} answers are stored");
     ensure!(slowest <= Duration::from_millis(3500), "an answer took {slowest:?}");
     Ok(())
 }

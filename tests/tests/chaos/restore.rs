@@ -14,6 +14,7 @@ use holdfast_tests::{
     history::judge,
     load::{Conversation, Senders, TestChannel},
     mesh::{Mesh, MeshConfig},
+    person::until,
     script::MessageKind,
     turnstile,
 };
@@ -54,7 +55,10 @@ async fn what_was_acknowledged_is_there_after_a_restore_and_sends_in_flight_are_
         sleep(Duration::from_secs(2)).await;
         // Under load: messages are accepted, turns run, and replies are being sent. Telegram has
         // them and does not say so any more.
-        mesh.fakes.telegram.faults().always(Fault::Hang(LIMIT));
+        let faults = mesh.fakes.telegram.faults();
+        let before = faults.fired();
+        faults.always(Fault::Hang(LIMIT));
+        until("a reply hangs", async || Ok(faults.fired() > before)).await?;
         sleep(Duration::from_millis(500)).await;
         for node in mesh.nodes() {
             node.kill().await?;
