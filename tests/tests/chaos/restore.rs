@@ -58,7 +58,12 @@ async fn what_was_acknowledged_is_there_after_a_restore_and_sends_in_flight_are_
         let faults = mesh.fakes.telegram.faults();
         let before = faults.fired();
         faults.always(Fault::Hang(LIMIT));
-        until("a reply hangs", async || Ok(faults.fired() > before)).await?;
+        let sending = "select count(*) from session.deliveries
+                       where state = 'sending' and channel = 'telegram' and not is_cosmetic";
+        until("a reply hangs", async || {
+            Ok(faults.fired() > before && mesh.number(sending).await? > 0)
+        })
+        .await?;
         sleep(Duration::from_millis(500)).await;
         for node in mesh.nodes() {
             node.kill().await?;
