@@ -127,7 +127,8 @@ fn an_acknowledged_message_without_an_answer_is_a_loss() {
     two().client(PLAIN, EventKind::UnknownReplies { count: 1 }).holds();
     two()
         .sent(PLAIN, 3, MessageKind::Say)
-        .heard(PLAIN, &format!("re {}", id(2)), None)
+        .answered("re t0m000002")
+        .heard(PLAIN, "re t0m000002", None)
         .client(PLAIN, EventKind::UnknownReplies { count: 1 })
         .breaks(promise);
 }
