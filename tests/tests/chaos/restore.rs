@@ -29,6 +29,7 @@ use crate::{RUNNER, faults::finish, report::Report};
 const LIMIT: Duration = Duration::from_secs(30);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "`make chaos`"]
 async fn what_was_acknowledged_is_there_after_a_restore_and_sends_in_flight_are_unknown()
 -> anyhow::Result<()> {
     let _turn = turnstile::lock_exclusive().await?;
