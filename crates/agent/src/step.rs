@@ -32,7 +32,7 @@ pub const UNKNOWN_OUTCOME: &str = "the outcome of this call is unknown: it was b
 const MAX_LOST_CALLS: usize = 5;
 
 /// Whether an acting call of the turn was lost with its runner, and no acting call has returned
-/// since; or whether [`MAX_LOST_CALLS`] were lost. A call id may occur again in a later thought.
+/// since; or whether five were lost. A call id may occur again in a later thought.
 #[must_use]
 pub fn has_lost_call(turn: &[Entry]) -> bool {
     let (mut begun, mut is_lost, mut lost) = (Vec::new(), false, 0);

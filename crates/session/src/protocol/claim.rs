@@ -240,7 +240,7 @@ impl Sessions {
 
     /// Returns a session whose turn ended with a transient failure. The next turn waits half a
     /// second, and twice as long after each failure without progress, up to half a minute. After
-    /// [`UNCHARGED_RETRIES`] the attempt counts, so that a message that always fails becomes a dead
+    /// 25 of them the attempt counts, so that a message that always fails becomes a dead
     /// letter.
     ///
     /// # Errors
