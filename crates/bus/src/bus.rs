@@ -33,7 +33,7 @@ pub struct Bus {
     health: Arc<Health>,
 }
 
-/// What is known of the connection.
+/// State of the connection, from the events of the client.
 #[derive(Debug, Default)]
 struct Health {
     /// The loss of the connection was logged.

@@ -83,10 +83,7 @@ async fn whatever_dies_no_message_is_lost_and_none_is_doubled() -> anyhow::Resul
     let events = mesh.fakes.history.events();
     let verdict = judge(&events);
     findings.broken.extend(complaints);
-    // In the short form the judge reports; the checks of the tables decide.
-    if form() == Form::Long {
-        findings.broken.extend(verdict.broken.iter().cloned());
-    }
+    findings.broken.extend(verdict.broken.iter().cloned());
     tell(&mut report, &mesh, &load, &weather, &findings).await;
     report.line("events in the history", events.len());
     for (name, number) in &verdict.counts {

@@ -315,7 +315,7 @@ async fn renew_leases(
 
 async fn end_by_release(pools: &Pools, claim: &Claim, reason: ReleaseReason) -> Result<(), Error> {
     // After the last attempt the lease expires at once, and the next sweep gives the message up.
-    const LAST: &str = "
+    const EXPIRE_LEASE: &str = "
         update session.session_lease set lease_until = clock_timestamp()
         where tenant_id = $1 and session_id = $2 and retries >= $3 and attempts >= $4";
     const SQL: &str = "
@@ -339,14 +339,14 @@ async fn end_by_release(pools: &Pools, claim: &Claim, reason: ReleaseReason) -> 
     let mut tx = pools.tenant(claim.tenant).await?;
     let lease = lock_claimed(&mut tx, claim).await?;
     if reason == ReleaseReason::TransientFailure {
-        let last = holdfast_pg::query(LAST)
+        let expired = holdfast_pg::query(EXPIRE_LEASE)
             .bind(claim.tenant.as_uuid())
             .bind(claim.session.as_uuid())
             .bind(UNCHARGED_RETRIES)
             .bind(MAX_ATTEMPTS)
             .execute(tx.conn())
             .await?;
-        if last.rows_affected() > 0 {
+        if expired.rows_affected() > 0 {
             return Ok(tx.commit().await?);
         }
     }

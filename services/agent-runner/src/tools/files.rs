@@ -151,7 +151,7 @@ impl Files for WorkspaceFiles {
         Self::check_read(call, path)?;
         let path = parse_path(path)?;
         let view = &ToolContext::of(call)?.file_view;
-        let view_of_all = *view.space() == FileSpace::Whole;
+        let sees_all_files = *view.space() == FileSpace::Whole;
         let Some(in_tree) = visible_tree_path(view, &path)? else { return Ok(None) };
         let workspace = Self::workspace_of(call)?;
         let found = self.workspaces.read(call.tenant, workspace, &in_tree, None).await;
@@ -163,7 +163,7 @@ impl Files for WorkspaceFiles {
             found = lent.map_err(|error| FilesError::Broken(error.into()))?;
         }
         // The owner reads what other people wrote.
-        let is_of_others = view_of_all && is_of_person(&in_tree);
+        let is_of_others = sees_all_files && is_of_person(&in_tree);
         if found.as_ref().is_some_and(|file| file.outside || is_of_others) {
             ToolContext::of(call)?.note_outside_text();
         }
