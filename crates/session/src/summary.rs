@@ -2,14 +2,15 @@
 //!
 //! The write claims no session, so no turn waits for it or is fenced by it. It happens only while
 //! the session is idle, in one statement under the row's lock; a ready or running session is not
-//! even locked. Entries that were added since the summary was planned are not covered by it, so
+//! even locked. A session that waits for an approval is not idle: its turn is open, and an entry of
+//! another run in the midst of it would make the turn go on as that run. Entries that were added since the summary was planned are not covered by it, so
 //! `keeps` grows by their number.
 //!
 //! **What can go wrong.** A conversation that was reset or summarised in the meantime must not get
 //! this summary: it would bring back text that the user has removed. The summary is dropped.
 
 use holdfast_pg::TenantTx;
-use holdfast_types::{Entry, Note, RunId, SessionId, TenantId};
+use holdfast_types::{APPROVAL_RESOLVED, Entry, Note, RunId, SessionId, TenantId};
 use sqlx::types::Json;
 
 use crate::{Error, Sessions};
@@ -29,7 +30,7 @@ pub struct NewSummary {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SummaryResult {
     Stored,
-    /// A turn is queued or running: try again after it.
+    /// A turn is queued, running or waits for an approval: try again after it.
     Busy,
     /// The summary is outdated: the conversation was reset, summarised or deleted.
     Stale,
@@ -56,6 +57,7 @@ impl Sessions {
                 select epoch from session.session_lease
                 where tenant_id = $1 and session_id = $2 and next_entry = $3
                   and state in ('WAIT', 'WAIT_FOR_MSG', 'WAIT_FOR_EVENT')
+                  and wait #>> '{filter,event}' is distinct from $7
                 for update),
             written as (
                 insert into session.entries (tenant_id, session_id, seq, epoch, run_id, kind, body)
@@ -87,6 +89,7 @@ impl Sessions {
             .bind(summary.run.as_uuid())
             .bind(entry.kind())
             .bind(Json(&entry))
+            .bind(APPROVAL_RESOLVED)
             .execute(tx.conn())
             .await?;
         let is_stored = stored.rows_affected() > 0;

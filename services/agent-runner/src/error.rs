@@ -71,16 +71,22 @@ impl Fault for Error {
 
 /// Kind of the cause of a tool's failure: a store that is briefly unavailable is no defect.
 fn kind_of(failure: &anyhow::Error) -> Kind {
-    let kind = failure.chain().find_map(|cause| {
-        let session = cause.downcast_ref::<holdfast_session::Error>().map(Fault::kind);
-        let files = cause.downcast_ref::<holdfast_workspace::Error>().map(Fault::kind);
-        let skills = cause.downcast_ref::<holdfast_skills::Error>().map(Fault::kind);
-        session
-            .or(files)
-            .or(skills)
-            .or_else(|| cause.downcast_ref::<holdfast_directory::Error>().map(Fault::kind))
-    });
-    kind.unwrap_or(Kind::Internal)
+    type Cause = dyn std::error::Error + 'static;
+    fn kind_as<E: Fault + 'static>(cause: &Cause) -> Option<Kind> {
+        cause.downcast_ref::<E>().map(Fault::kind)
+    }
+    const KINDS: [fn(&Cause) -> Option<Kind>; 6] = [
+        kind_as::<holdfast_session::Error>,
+        kind_as::<holdfast_workspace::Error>,
+        kind_as::<holdfast_skills::Error>,
+        kind_as::<holdfast_directory::Error>,
+        kind_as::<holdfast_schedule::store::Error>,
+        kind_as::<holdfast_grpc::MemoryCallError>,
+    ];
+    failure
+        .chain()
+        .find_map(|cause| KINDS.iter().find_map(|kind| kind(cause)))
+        .unwrap_or(Kind::Internal)
 }
 
 #[cfg(test)]
@@ -94,9 +100,15 @@ mod tests {
         let broken = |source: anyhow::Error| Error::Tool { name: "session_status".into(), source };
         let away = holdfast_session::Error::NotFound { what: "session", name: "x".into() };
 
+        let jobs = holdfast_schedule::store::Error::Store(sqlx::Error::Protocol(
+            "the server stops".into(),
+        ));
+
         let known = broken(Err::<(), _>(away).context("looking").unwrap_err());
+        let jobs = broken(Err::<(), _>(jobs).context("adding").unwrap_err());
         let strange = broken(anyhow::anyhow!("no idea"));
 
         assert_eq!((known.kind(), strange.kind()), (Kind::NotFound, Kind::Internal));
+        assert!(jobs.kind().is_transient());
     }
 }

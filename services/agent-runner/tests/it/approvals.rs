@@ -11,14 +11,14 @@ use std::{
 use holdfast_directory::{Actor, NewAccount, NewKey};
 use holdfast_sandbox::{BackendChoice, NetworkPolicy};
 use holdfast_session::{
-    Acceptance, Approval as Record, ApprovalFilter, CancelResult, NewMessage, ToolCallState,
-    TurnOutcome,
+    Acceptance, Approval as Record, ApprovalFilter, CancelResult, NewMessage, NewSummary,
+    SummaryResult, ToolCallState, TurnOutcome,
 };
 use holdfast_testkit::Reply;
 use holdfast_tools::{Approval, Call, Tool, ToolError};
 use holdfast_types::{
     AccountId, ApprovalDecision, ApprovalState, Author, Body, DmScope, Effect, Entry, KeyId,
-    QueueMode, Sender, SessionKey, SessionState, Source, Target,
+    QueueMode, RunId, Sender, SessionKey, SessionState, Source, Target,
 };
 use serde_json::{Value, json};
 
@@ -168,6 +168,26 @@ async fn key(world: &World, scopes: &[&str]) -> anyhow::Result<KeyId> {
 async fn by_key(world: &World, text: &str) -> anyhow::Result<NewMessage> {
     let source = Source::Key(key(world, &["chat", "approve"]).await?);
     Ok(NewMessage { source, ..world.message("s", text) })
+}
+
+#[tokio::test]
+async fn a_summary_is_kept_out_of_a_turn_that_waits_for_an_approval() -> anyhow::Result<()> {
+    let (world, launch) = (World::start().await?, Launch::default());
+    launches(&world, &["rocket"]);
+    let _runner = runner(&world, &launch).await?;
+    let sent = world.say("s", "go").await?;
+    let asked = waiting(&world, 1).await?;
+    rests(&world, &sent).await?;
+    let at = i64::try_from(world.journal(sent.session).await?.len())? + 1;
+    let run = RunId::generate();
+    let summary = NewSummary { run, at, text: "They launched.".into(), keeps: 1 };
+    let store = async || world.sessions.store_summary(world.tenant, sent.session, &summary).await;
+
+    assert_eq!(store().await?, SummaryResult::Busy);
+    say_of(&world, &asked[0], ApprovalDecision::Once).await?;
+    assert_eq!(world.text(&sent).await?, "launched rocket");
+    assert_eq!(store().await?, SummaryResult::Stored);
+    Ok(())
 }
 
 #[tokio::test]
