@@ -64,6 +64,40 @@ pub async fn check(mesh: &Mesh, said: &[SentMessage]) -> anyhow::Result<Findings
     Ok(findings)
 }
 
+/// The newest entries of the journals that the broken promises name, by a session, a run or the id of
+/// a message.
+pub async fn journals_of(mesh: &Mesh, broken: &[String]) -> anyhow::Result<Vec<String>> {
+    const SQL: &str = "
+        with named as (
+            select session_id from session.runs where run_id::text = any($1)
+            union select session_id from session.inbox
+                  where split_part(body->>'text', ' ', 1) = any($1) or session_id::text = any($1)
+            limit 3)
+        select line from (
+            select session_id, e.created_at as at, e.seq as place,
+                   session_id::text || ' entry ' || e.seq || ', epoch ' || e.epoch || ', '
+                   || e.created_at::time(3) || ', run ' || e.run_id || ' ' || e.kind || ' '
+                   || left(e.body::text, 300) as line
+            from session.entries e join named using (session_id)
+            union all
+            select session_id, i.accepted_at, i.seq,
+                   session_id::text || ' message ' || i.seq || ' ' || i.message_id || ' at '
+                   || i.accepted_at::time(3) || ', ended ' || coalesce(i.finished_at::time(3)::text, '-')
+                   || ' by run ' || coalesce(i.run_id::text, '-') || ' ' || coalesce(i.outcome, '-')
+                   || ' ' || left(i.body->>'text', 100)
+            from session.inbox i join named using (session_id)
+            order by session_id, at desc, place desc limit 200) lines
+        order by session_id, at, place";
+
+    let words = |text: &String| -> Vec<String> {
+        let of = |c: char| !c.is_ascii_alphanumeric() && c != '-';
+        text.split(of).filter(|word| word.len() >= 10).map(str::to_owned).collect()
+    };
+    let named: Vec<String> = broken.iter().flat_map(words).collect();
+    let mut admin = PgConnection::connect(&mesh.admin_url()).await?;
+    Ok(sqlx::query_scalar(SQL).bind(&named).fetch_all(&mut admin).await?)
+}
+
 /// What the tables say of each message, by the id in its text.
 struct Inbox(HashMap<String, Row>);
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use futures::future::{join_all, try_join_all};
 use holdfast_testkit::OwnBackends;
-use holdfast_tests::checks::{Findings, check};
+use holdfast_tests::checks::{Findings, check, journals_of};
 use holdfast_tests::history::{Verdict, judge};
 use holdfast_tests::load::Senders;
 use holdfast_tests::mesh::{Mesh, MeshConfig};
@@ -91,6 +91,9 @@ async fn whatever_dies_no_message_is_lost_and_none_is_doubled() -> anyhow::Resul
     }
     for broken in &findings.broken {
         report.line("broken", broken);
+    }
+    for line in journals_of(&mesh, &findings.broken).await? {
+        report.line("  journal", line);
     }
     report.show()?;
     ensure!(findings.broken.is_empty(), "promises were broken:\n{}", findings.broken.join("\n"));
