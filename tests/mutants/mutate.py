@@ -9,10 +9,12 @@ it with an error: a mutant that changes nothing would prove nothing.
                                      must fail
     mutate.py --sync <root> <copy>   makes the copy equal to the tracked and new files of the sources; a
                                      file that is equal keeps its time, and with it what was compiled
-    mutate.py --check <root>         whether each can still be applied, without changing anything
+    mutate.py --check <root>         whether each can still be applied, and whether the tests that it names
+                                     exist, without changing anything
 """
 
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -104,6 +106,16 @@ def mutated(mutant: str, root: pathlib.Path) -> dict[pathlib.Path, str]:
     return sources
 
 
+def check_tests(root: pathlib.Path) -> None:
+    """Ends with an error if a mutant names a test that is in no file."""
+    sources = [path.read_text() for part in ("crates", "services", "cli", "tests") for path in (root / part).rglob("*.rs")]
+    known = {name for source in sources for name in re.findall(r"\bfn (\w+)\(", source)}
+    for mutant, named in NAMED.items():
+        for _, _, test in named.tests:
+            if test.rsplit("::", 1)[-1] not in known:
+                sys.exit(f"{mutant}: there is no test `{test}`")
+
+
 def sync(root: pathlib.Path, copy: pathlib.Path) -> None:
     """Copies what differs, and removes what the sources do not have."""
     listed = subprocess.run(
@@ -139,6 +151,7 @@ def main() -> None:
         case ["--check", root]:
             for mutant in CHANGES:
                 mutated(mutant, pathlib.Path(root))
+            check_tests(pathlib.Path(root))
         case [mutant, root]:
             for path, source in mutated(mutant, pathlib.Path(root)).items():
                 path.write_text(source)

@@ -65,24 +65,16 @@ known() {
     ' "$table" | tail -n 1
 }
 
-# Says `seen` if the tests fail, `missed` if they pass; what does not compile proves nothing.
+# Says `seen` if the tests fail, `missed` if they pass, `broken` if the mutant does not compile: that
+# proves nothing.
 judge() {
     local log=$1
     shift
     if ! (cd "$copy" && cargo test --quiet "$@" --no-run) >"$log" 2>&1; then
-        echo "does not compile:" >&2
-        tail -n 30 "$log" >&2
-        exit 1
-    fi
-    if (cd "$copy" && cargo test --quiet "$@") >"$log" 2>&1; then echo missed; else echo seen; fi
+        echo "does not compile: $log" >&2
+        echo broken
+    elif (cd "$copy" && cargo test --quiet "$@") >"$log" 2>&1; then echo missed; else echo seen; fi
 }
-
-eval "$(backends)"
-prepare
-mutants=("$@")
-if [ ${#mutants[@]} = 0 ]; then
-    mapfile -t mutants < <(python3 "$root/tests/mutants/mutate.py" --list)
-fi
 
 # As it was, and newer than the mutant.
 restore() {
@@ -105,7 +97,7 @@ named() {
             result=$(judge "$work/$mutant.log" -p "$package" "${where[@]}" "$test" </dev/null)
             record "$mutant" "$result" "$package::$target $test"
         fi
-        if [ "$result" = missed ]; then missed=1; fi
+        if [ "$result" != seen ]; then missed=1; fi
     done <<<"$tests"
     if [ $is_applied = 1 ]; then restore "$mutant"; fi
 }
@@ -129,7 +121,7 @@ protocol() {
         record "$mutant" "$mesh" "$name: ${why:0:110}"
     fi
     # One of the two is enough to keep the guarantee; none is a hole.
-    if [ "$own" = missed ] && [ "$mesh" = missed ]; then missed=1; fi
+    if [ "$own" != seen ] && [ "$mesh" != seen ]; then missed=1; fi
 }
 
 eval "$(backends)"
