@@ -68,11 +68,11 @@ test-down: ## stop the backends that tests use
 
 chaos: ## the long storm: processes are killed, nothing may be lost; HOLDFAST_CHAOS_MINUTES says how long
 	$(CARGO) build $(FLAGS) --profile $(BENCH_PROFILE) --workspace --bins
-	HOLDFAST_CHAOS=long $(CARGO) test $(FLAGS) --profile $(BENCH_PROFILE) -p holdfast-tests --test chaos -- --nocapture --test-threads 1 --include-ignored $(ARGS)
+	HOLDFAST_CHAOS=long $(CARGO) test $(FLAGS) --profile $(BENCH_PROFILE) --workspace --test chaos -- --nocapture --test-threads 1 --include-ignored --skip soak:: $(ARGS)
 
 soak: ## an hour of steady load, after which nothing may have grown; HOLDFAST_CHAOS_MINUTES=5 is the short form
 	$(CARGO) build $(FLAGS) --profile $(BENCH_PROFILE) --workspace --bins
-	HOLDFAST_CHAOS_MINUTES=$${HOLDFAST_CHAOS_MINUTES:-60} $(CARGO) test $(FLAGS) --profile $(BENCH_PROFILE) -p holdfast-tests --test chaos -- --nocapture --ignored soak::
+	HOLDFAST_CHAOS_MINUTES=$${HOLDFAST_CHAOS_MINUTES:-60} $(CARGO) test $(FLAGS) --profile $(BENCH_PROFILE) --workspace --test chaos -- --nocapture --ignored soak::
 
 fuzz: ## give hostile inputs to every parser of untrusted input, a minute each; ARGS="5 cron ics" for 5 s and two parsers
 	@$(PYTHON) tests/fuzz.py $(ARGS)

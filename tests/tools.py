@@ -60,8 +60,14 @@ def succeeds(argv):
         return False
 
 
+def has_network_namespaces():
+    """Whether network namespaces with virtual interfaces can be made: in one, so that nothing is left behind."""
+    link = ["unshare", "-n", "ip", "link", "add", "type", "veth"]
+    return os.geteuid() == 0 and succeeds(link)
+
+
 # Need a kernel and a container that not every machine for tests has.
-OPTIONAL = {"needs_cgroups", "needs_mounts", "needs_io_limits"}
+OPTIONAL = {"needs_cgroups", "needs_mounts", "needs_io_limits", "needs_network_namespaces"}
 
 GROUPS = {
     "needs_cgroups": (has_cgroups, "use a machine with a writable cgroup v2 with the controllers cpu, memory and pids"),
@@ -70,6 +76,10 @@ GROUPS = {
     "needs_packages": (has_packages, "install Node.js with npm, and /usr/bin/python3 (Debian: `apt-get install npm`)"),
     "needs_mounts": (has_mounts, "run the tests as root, where file systems can be mounted"),
     "needs_io_limits": (has_io_limits, "run the tests as root with control groups that limit block devices"),
+    "needs_network_namespaces": (
+        has_network_namespaces,
+        "run the tests as root, where network namespaces can be made, with iproute2",
+    ),
     "needs_embedder": (lambda: (ROOT / ".holdfast/embedder").is_dir(), "install the embedding model (`make embedder`)"),
 }
 

@@ -91,7 +91,7 @@ pub async fn journals_of(mesh: &Mesh, broken: &[String]) -> anyhow::Result<Vec<S
 
     let words = |text: &String| -> Vec<String> {
         let of = |c: char| !c.is_ascii_alphanumeric() && c != '-';
-        text.split(of).filter(|word| word.len() >= 10).map(str::to_owned).collect()
+        text.split(of).filter(|word| word.len() >= 9).map(str::to_owned).collect()
     };
     let named: Vec<String> = broken.iter().flat_map(words).collect();
     let mut admin = PgConnection::connect(&mesh.admin_url()).await?;

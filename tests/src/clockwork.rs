@@ -112,7 +112,7 @@ impl SchedulerMesh {
         }
         let mut nodes = Vec::new();
         for number in 0..replicas {
-            let http = port()?;
+            let http = port(std::net::Ipv4Addr::LOCALHOST.into())?;
             let set = |name: &str, value: String| (format!("HOLDFAST_{name}"), value);
             let env = vec![
                 set("DATABASE__URL", database.url()),

@@ -2,6 +2,7 @@
 //! is not ours.
 
 mod edges;
+mod network;
 pub(crate) mod specs;
 
 use std::net::SocketAddr;
@@ -23,9 +24,10 @@ use holdfast_types::QueueMode;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 
 pub use edges::Proxies;
+pub use network::{Network, Peer};
 
 use crate::history::History;
-use crate::node::Node;
+use crate::node::{Node, Role};
 use crate::script::{self, RequestViolations};
 use crate::tenant::Tenant;
 
@@ -53,6 +55,8 @@ pub struct MeshConfig {
     pub slots: u32,
     pub runner: PathBuf,
     pub failpoints: String,
+    /// Whether the processes of each role are in a network namespace of their own.
+    pub namespaces: bool,
 }
 
 impl MeshConfig {
@@ -70,6 +74,7 @@ impl MeshConfig {
             slots: 16,
             runner: runner.into(),
             failpoints: String::new(),
+            namespaces: false,
         }
     }
 }
@@ -101,6 +106,8 @@ pub struct Mesh {
     pub memories: Vec<Arc<Node>>,
     /// What stands between them and their backends.
     pub proxies: Proxies,
+    /// Where they are.
+    pub network: Network,
     pub fakes: Fakes,
     pub tenants: Vec<Tenant>,
     /// The session protocol over its database, past all proxies.
@@ -140,17 +147,23 @@ impl Mesh {
     ) -> anyhow::Result<Self> {
         let nats = nats::Namespace::create_on(backends);
         let redis = redis::Namespace::create_on(backends);
-        let proxies = Proxies::start(&database.url(), nats.url(), redis.url()).await?;
-        let model = FakeModel::start().await?;
+        let network = match plan.namespaces {
+            true => Network::with_namespaces()?,
+            false => Network::loopback(),
+        };
+        let proxies = Proxies::start(&network, &database.url(), nats.url(), redis.url()).await?;
+        let of_runners = network.of_peer(Role::Runner, Peer::World);
+        let of_bridges = network.of_peer(Role::Bridge, Peer::World);
+        let model = FakeModel::start_on(of_runners).await?;
         let history = History::default();
         let complaints = script::teach(&model, &history);
         let fakes = Fakes {
             complaints,
             history,
             model,
-            telegram: FakeTelegram::start().await?,
-            receiver: FakeReceiver::start().await?,
-            world: FakeReceiver::start().await?,
+            telegram: FakeTelegram::start_on(of_bridges).await?,
+            receiver: FakeReceiver::start_on(of_bridges).await?,
+            world: FakeReceiver::start_on(of_runners).await?,
         };
 
         let config =
@@ -165,6 +178,7 @@ impl Mesh {
             schedulers: Vec::new(),
             memories: Vec::new(),
             proxies,
+            network,
             fakes,
             tenants,
             sessions,
@@ -182,14 +196,14 @@ impl Mesh {
             let memory = self.memory(number, holdfast.into())?;
             // The others are told where the first one is.
             if number == 0 {
-                self.proxies.add_memory(memory.spec().http).await?;
+                self.proxies.add_memory(&self.network, memory.spec().http).await?;
             }
             self.memories.push(Arc::new(memory));
         }
         for number in 0..plan.gateways {
             let (gateway, grpc) = self.gateway(number, holdfast.into())?;
             self.gateways.push(Arc::new(gateway));
-            self.grpc.push(self.proxies.add_gateway(grpc).await?);
+            self.grpc.push(self.proxies.add_gateway(&self.network, grpc).await?);
         }
         for number in 0..plan.runners {
             let runner = self.runner(number, plan)?;

@@ -1,7 +1,7 @@
 //! HTTP for the fakes: a server whose responses can be cut off, and a minimal client.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,10 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, Re
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
-/// A server on a free loopback port; it stops listening when dropped.
+/// Where everything listens that names no address.
+pub(crate) const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// A server on a free port; it stops listening when dropped.
 #[derive(Debug)]
 pub(crate) struct Server {
     addr: SocketAddr,
@@ -24,8 +27,9 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) async fn start(router: Router) -> anyhow::Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await.context("cannot listen")?;
+    /// Listens on a free port of this address.
+    pub(crate) async fn start_on(ip: IpAddr, router: Router) -> anyhow::Result<Self> {
+        let listener = TcpListener::bind((ip, 0)).await.context("cannot listen")?;
         let addr = listener.local_addr()?;
         let stop = CancellationToken::new();
         let service = router.into_make_service_with_connect_info::<Cut>();
@@ -205,7 +209,7 @@ mod tests {
                 "lost"
             }),
         );
-        let server = Server::start(router).await.unwrap();
+        let server = Server::start_on(LOCALHOST, router).await.unwrap();
         let base = format!("http://{}", server.addr());
 
         let whole = request("GET", &format!("{base}/whole"), &[], b"").await.unwrap();
@@ -217,7 +221,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_dropped_server_is_gone() {
-        let server = Server::start(Router::new()).await.unwrap();
+        let server = Server::start_on(LOCALHOST, Router::new()).await.unwrap();
         let addr = server.addr();
 
         drop(server);

@@ -17,6 +17,7 @@ mod wire;
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -31,7 +32,7 @@ use serde_json::Value;
 
 pub use reply::{Gate, Reply, ToolCall, Usage};
 
-use crate::http::Server;
+use crate::http::{LOCALHOST, Server};
 use crate::scratch::lock;
 use wire::Essentials;
 
@@ -111,6 +112,11 @@ impl fmt::Debug for Shared {
 
 impl FakeModel {
     pub async fn start() -> anyhow::Result<Self> {
+        Self::start_on(LOCALHOST).await
+    }
+
+    /// Listens on a free port of this address.
+    pub async fn start_on(ip: IpAddr) -> anyhow::Result<Self> {
         let shared = Arc::new(Shared::default());
         let router = Router::new()
             .route("/v1/chat/completions", post(complete))
@@ -118,7 +124,7 @@ impl FakeModel {
             .route("/count", get(count))
             .route("/size", get(size))
             .with_state(Arc::clone(&shared));
-        Ok(Self { server: Server::start(router).await?, shared })
+        Ok(Self { server: Server::start_on(ip, router).await?, shared })
     }
 
     /// The base URL, as one configures a provider: `http://127.0.0.1:…/v1`.

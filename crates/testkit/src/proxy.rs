@@ -10,7 +10,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -24,6 +24,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::http::LOCALHOST;
 use crate::scratch::lock;
 
 const CHUNK: usize = 64 * 1024;
@@ -59,7 +60,12 @@ struct Shared {
 impl Proxy {
     /// Listens on a free loopback port and carries what comes to `upstream`.
     pub async fn start(upstream: SocketAddr) -> anyhow::Result<Self> {
-        let reserved = socket("127.0.0.1:0".parse()?)?;
+        Self::start_on(LOCALHOST, upstream).await
+    }
+
+    /// Listens on a free port of this address and carries what comes to `upstream`.
+    pub async fn start_on(ip: IpAddr, upstream: SocketAddr) -> anyhow::Result<Self> {
+        let reserved = socket((ip, 0).into())?;
         let addr = reserved.local_addr()?;
         let shared = Arc::new(Shared {
             upstream: Mutex::new(upstream),
@@ -84,13 +90,21 @@ impl Proxy {
     ///
     /// If the URL has no host and port that can be found, or there is no port for the proxy.
     pub async fn in_front_of(url: &str) -> anyhow::Result<Self> {
+        Self::start(Self::server_of(url).await?).await
+    }
+
+    /// The address of the server that a URL names.
+    ///
+    /// # Errors
+    ///
+    /// If the URL has no host and port that can be found.
+    pub async fn server_of(url: &str) -> anyhow::Result<SocketAddr> {
         let (from, to) = authority(url);
-        let upstream = tokio::net::lookup_host(&url[from..to])
+        tokio::net::lookup_host(&url[from..to])
             .await
             .with_context(|| format!("cannot find the server of `{url}`"))?
             .next()
-            .with_context(|| format!("`{url}` names no server"))?;
-        Self::start(upstream).await
+            .with_context(|| format!("`{url}` names no server"))
     }
 
     /// The same URL, but through this proxy.

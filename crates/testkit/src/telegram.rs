@@ -11,6 +11,7 @@ mod form;
 mod incoming;
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -20,7 +21,7 @@ use axum::routing::any;
 use serde_json::Value;
 
 use crate::faults::Faults;
-use crate::http::Server;
+use crate::http::{LOCALHOST, Server};
 use crate::scratch::lock;
 use bot::Bot;
 
@@ -91,12 +92,17 @@ pub struct Pushed {
 impl FakeTelegram {
     /// A Telegram where any token is a bot's.
     pub async fn start() -> anyhow::Result<Self> {
+        Self::start_on(LOCALHOST).await
+    }
+
+    /// Listens on a free port of this address.
+    pub async fn start_on(ip: IpAddr) -> anyhow::Result<Self> {
         let shared = Arc::new(Shared::default());
         let router = Router::new()
             .route("/{bot}/{method}", any(api::handle))
             .route("/file/{bot}/files/{id}", any(api::file))
             .with_state(Arc::clone(&shared));
-        Ok(Self { server: Server::start(router).await?, shared })
+        Ok(Self { server: Server::start_on(ip, router).await?, shared })
     }
 
     /// The base URL, which a client follows with `/bot<token>/<method>`.

@@ -4,6 +4,7 @@
 //! answers. So `unique` is what the customer got, and `posts` what travelled.
 
 use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::faults::{Fault, Faults, retry_seconds};
-use crate::http::{Cut, Server};
+use crate::http::{Cut, LOCALHOST, Server};
 use crate::scratch::lock;
 
 /// A receiver on a loopback port; it is gone when dropped.
@@ -69,9 +70,14 @@ impl Post {
 impl FakeReceiver {
     /// A receiver that takes everything, at any path.
     pub async fn start() -> anyhow::Result<Self> {
+        Self::start_on(LOCALHOST).await
+    }
+
+    /// Listens on a free port of this address.
+    pub async fn start_on(ip: IpAddr) -> anyhow::Result<Self> {
         let shared = Arc::new(Shared::default());
         let router = Router::new().fallback(receive).with_state(Arc::clone(&shared));
-        Ok(Self { server: Server::start(router).await?, shared })
+        Ok(Self { server: Server::start_on(ip, router).await?, shared })
     }
 
     #[must_use]

@@ -5,9 +5,11 @@ use std::net::SocketAddr;
 use anyhow::Context as _;
 use holdfast_testkit::Proxy;
 
+use super::network::{Network, Peer};
 use crate::node::Role;
 
-const ROLES: [Role; 5] = [Role::Gateway, Role::Runner, Role::Bridge, Role::Scheduler, Role::Memory];
+pub(super) const ROLES: [Role; 5] =
+    [Role::Gateway, Role::Runner, Role::Bridge, Role::Scheduler, Role::Memory];
 
 /// Proxies between processes, and between processes and backends. Processes with the same role
 /// share them.
@@ -40,20 +42,28 @@ struct Ways {
 }
 
 impl Proxies {
-    pub(super) async fn start(database: &str, nats: &str, redis: &str) -> anyhow::Result<Self> {
+    pub(super) async fn start(
+        network: &Network,
+        database: &str,
+        nats: &str,
+        redis: &str,
+    ) -> anyhow::Result<Self> {
         let (nats, redis) = (Proxy::in_front_of(nats).await?, Proxy::in_front_of(redis).await?);
         let mut ways = Vec::new();
         for role in ROLES {
-            let (nats, redis) =
-                (Proxy::start(nats.addr()).await?, Proxy::start(redis.addr()).await?);
+            let at = |peer| network.of_peer(role, peer);
+            let nats = Proxy::start_on(at(Peer::Nats), nats.addr()).await?;
+            let redis = Proxy::start_on(at(Peer::Redis), redis.addr()).await?;
             ways.push(Ways { role, nats, redis, memory: None });
         }
+        let server = Proxy::server_of(database).await?;
+        let database = |role| Proxy::start_on(network.of_peer(role, Peer::Postgres), server);
         Ok(Self {
-            gateway_database: Proxy::in_front_of(database).await?,
-            runner_database: Proxy::in_front_of(database).await?,
-            bridge_database: Proxy::in_front_of(database).await?,
-            scheduler_database: Proxy::in_front_of(database).await?,
-            memory_database: Proxy::in_front_of(database).await?,
+            gateway_database: database(Role::Gateway).await?,
+            runner_database: database(Role::Runner).await?,
+            bridge_database: database(Role::Bridge).await?,
+            scheduler_database: database(Role::Scheduler).await?,
+            memory_database: database(Role::Memory).await?,
             nats,
             redis,
             ways,
@@ -63,19 +73,29 @@ impl Proxies {
     }
 
     /// Puts proxies in front of the memory service that all processes call.
-    pub(super) async fn add_memory(&mut self, memory: SocketAddr) -> anyhow::Result<()> {
+    pub(super) async fn add_memory(
+        &mut self,
+        network: &Network,
+        memory: SocketAddr,
+    ) -> anyhow::Result<()> {
         for ways in self.ways.iter_mut().filter(|ways| ways.role != Role::Memory) {
-            ways.memory = Some(Proxy::start(memory).await?);
+            let at = network.of_peer(ways.role, Peer::Memory);
+            ways.memory = Some(Proxy::start_on(at, memory).await?);
         }
         Ok(())
     }
 
     /// Puts proxies in front of a gateway; returns the address for clients.
-    pub(super) async fn add_gateway(&mut self, gateway: SocketAddr) -> anyhow::Result<SocketAddr> {
+    pub(super) async fn add_gateway(
+        &mut self,
+        network: &Network,
+        gateway: SocketAddr,
+    ) -> anyhow::Result<SocketAddr> {
         let for_clients = Proxy::start(gateway).await?;
         let addr = for_clients.addr();
         self.from_clients.push(for_clients);
-        self.from_bridges.push(Proxy::start(gateway).await?);
+        let at = network.of_peer(Role::Bridge, Peer::Gateway);
+        self.from_bridges.push(Proxy::start_on(at, gateway).await?);
         Ok(addr)
     }
 

@@ -1,6 +1,6 @@
 //! Start parameters of a mesh's processes: ports and settings.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use anyhow::bail;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::{MESH_SECRET, Mesh, MeshConfig, PEPPER};
+use super::{MESH_SECRET, Mesh, MeshConfig, PEPPER, Peer};
 use crate::node::{Node, NodeSpec, Role};
 
 impl Mesh {
@@ -26,8 +26,8 @@ impl Mesh {
             set("MESH__SECRET", MESH_SECRET.to_owned()),
             set("SECRETS__KEK", STANDARD.encode([7; 32])),
             set("SECRETS__PEPPER", PEPPER.to_owned()),
-            // The scripted model is on this machine.
-            set("EGRESS__ALLOW", r#"["127.0.0.1"]"#.to_owned()),
+            // The scripted model and platforms are on this machine.
+            set("EGRESS__ALLOW", format!(r#"["{}"]"#, self.network.of_peer(role, Peer::World))),
             set("TELEMETRY__LOG", log_level()),
         ];
         env.extend(
@@ -36,23 +36,35 @@ impl Mesh {
         Ok(env)
     }
 
+    /// A node in the namespace of its role.
+    fn node(&self, mut spec: NodeSpec) -> anyhow::Result<Node> {
+        if let Some(namespace) = self.network.namespace(spec.role) {
+            let program = spec.program.to_string_lossy().into_owned();
+            let within = ["netns", "exec", &namespace, &program].map(str::to_owned);
+            spec.args.splice(0..0, within);
+            spec.program = "ip".into();
+        }
+        Node::new(spec)
+    }
+
     pub(super) fn gateway(
         &self,
         number: usize,
         program: PathBuf,
     ) -> anyhow::Result<(Node, SocketAddr)> {
-        let (http, grpc) = (port()?, port()?);
+        let at = self.network.of_role(Role::Gateway);
+        let (http, grpc) = (port(at)?, port(at)?);
         let mut env = self.shared(Role::Gateway)?;
         env.push(("HOLDFAST_GATEWAY__HTTP".to_owned(), http.to_string()));
         env.push(("HOLDFAST_GATEWAY__GRPC".to_owned(), grpc.to_string()));
         env.push(("HOLDFAST_GATEWAY__SHUTDOWN_GRACE".to_owned(), "5s".to_owned()));
         let name = format!("gateway-{number}");
         let args = vec!["gateway".to_owned()];
-        Ok((Node::new(NodeSpec { name, role: Role::Gateway, program, args, env, http })?, grpc))
+        Ok((self.node(NodeSpec { name, role: Role::Gateway, program, args, env, http })?, grpc))
     }
 
     pub(super) fn runner(&self, number: usize, plan: &MeshConfig) -> anyhow::Result<Node> {
-        let http = port()?;
+        let http = port(self.network.of_role(Role::Runner))?;
         let mut env = self.shared(Role::Runner)?;
         let sweep = (plan.lease / 3).min(Duration::from_secs(1)).as_millis();
         env.extend([
@@ -68,31 +80,31 @@ impl Mesh {
         ]);
         let name = format!("runner-{number}");
         let program = plan.runner.clone();
-        Node::new(NodeSpec { name, role: Role::Runner, program, args: Vec::new(), env, http })
+        self.node(NodeSpec { name, role: Role::Runner, program, args: Vec::new(), env, http })
     }
 
     pub(super) fn scheduler(&self, number: usize, program: PathBuf) -> anyhow::Result<Node> {
-        let http = port()?;
+        let http = port(self.network.of_role(Role::Scheduler))?;
         let mut env = self.shared(Role::Scheduler)?;
         env.push(("HOLDFAST_SCHEDULER__LISTEN".to_owned(), http.to_string()));
         env.push(("HOLDFAST_SCHEDULER__HANDOVER".to_owned(), "3s".to_owned()));
         let name = format!("scheduler-{number}");
         let args = vec!["scheduler".to_owned()];
-        Node::new(NodeSpec { name, role: Role::Scheduler, program, args, env, http })
+        self.node(NodeSpec { name, role: Role::Scheduler, program, args, env, http })
     }
 
     pub(super) fn memory(&self, number: usize, program: PathBuf) -> anyhow::Result<Node> {
-        let http = port()?;
+        let http = port(self.network.of_role(Role::Memory))?;
         let mut env = self.shared(Role::Memory)?;
         env.push(("HOLDFAST_MEMORY__LISTEN".to_owned(), http.to_string()));
         env.push(("HOLDFAST_MEMORY__EMBEDDING__ENGINE".to_owned(), "hashed".to_owned()));
         let name = format!("memory-{number}");
         let args = vec!["memory-service".to_owned()];
-        Node::new(NodeSpec { name, role: Role::Memory, program, args, env, http })
+        self.node(NodeSpec { name, role: Role::Memory, program, args, env, http })
     }
 
     pub(super) fn bridge(&self, number: usize, program: PathBuf) -> anyhow::Result<Node> {
-        let http = port()?;
+        let http = port(self.network.of_role(Role::Bridge))?;
         let gateway = self.proxies.gateway_of_bridge(number)?;
         let mut env = self.shared(Role::Bridge)?;
         env.extend([
@@ -104,7 +116,7 @@ impl Mesh {
         ]);
         let name = format!("bridge-{number}");
         let args = vec!["channel-bridge".to_owned()];
-        Node::new(NodeSpec { name, role: Role::Bridge, program, args, env, http })
+        self.node(NodeSpec { name, role: Role::Bridge, program, args, env, http })
     }
 }
 
@@ -115,10 +127,11 @@ pub(crate) fn log_level() -> String {
 
 /// A free port below the ones that connections are made from: those could take it while its
 /// process is down.
-pub(crate) fn port() -> anyhow::Result<SocketAddr> {
+pub(crate) fn port(at: IpAddr) -> anyhow::Result<SocketAddr> {
     for _ in 0..200 {
-        let addr = SocketAddr::from(([127, 0, 0, 1], rand::random_range(20_000..32_000)));
-        if TcpListener::bind(addr).is_ok() {
+        let addr = SocketAddr::from((at, rand::random_range(20_000..32_000)));
+        // In a namespace of its own there is nobody else.
+        if !at.is_loopback() || TcpListener::bind(addr).is_ok() {
             return Ok(addr);
         }
     }

@@ -25,7 +25,6 @@ const SERVERS: usize = 3;
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "`make chaos`"]
 async fn events_survive_though_one_of_three_nats_servers_is_killed_every_few_seconds()
 -> anyhow::Result<()> {
     let _turn = turnstile::lock_exclusive().await?;

@@ -1,13 +1,14 @@
 //! Black holes on each network edge, one after another: what is sent is neither delivered nor
-//! refused, in one direction or both.
+//! refused, in one direction or both. Made by proxies, which still accept connections; and between
+//! network namespaces, where every packet is lost.
 
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use holdfast_testkit::Backends;
 use holdfast_testkit::proxy::Direction;
-use holdfast_testkit::{Backends, Proxy};
 use holdfast_tests::load::{Conversation, Senders, TestChannel};
-use holdfast_tests::mesh::{Mesh, MeshConfig};
+use holdfast_tests::mesh::{Mesh, MeshConfig, Network, Peer};
 use holdfast_tests::node::Role;
 use holdfast_tests::script::MessageKind;
 use holdfast_tests::turnstile;
@@ -51,7 +52,18 @@ async fn a_black_hole_on_any_edge_loses_no_message_and_passes_by_itself() -> any
 
     for (number, (name, edge)) in mesh.proxies.edges(&ALL).into_iter().enumerate() {
         for loss in losses {
-            let took = black_hole(&load, edge, *loss, duration, number)
+            let begin = || {
+                match *loss {
+                    Loss::Both => edge.stall(),
+                    Loss::OneWay(direction) => edge.stall_towards(direction),
+                }
+                Ok(())
+            };
+            let end = || {
+                edge.resume();
+                Ok(())
+            };
+            let took = black_hole(&load, begin, end, duration, number)
                 .await
                 .with_context(|| format!("{name}, {loss:?}"))?;
             report.line(&format!("{name}, {loss:?}: answered again after, ms"), took.as_millis());
@@ -66,15 +78,12 @@ async fn a_black_hole_on_any_edge_loses_no_message_and_passes_by_itself() -> any
 /// message was answered.
 async fn black_hole(
     load: &Senders<'_>,
-    edge: &Proxy,
-    loss: Loss,
+    begin: impl Fn() -> anyhow::Result<()>,
+    end: impl Fn() -> anyhow::Result<()>,
     duration: Duration,
     number: usize,
 ) -> anyhow::Result<Duration> {
-    match loss {
-        Loss::Both => edge.stall(),
-        Loss::OneWay(direction) => edge.stall_towards(direction),
-    }
+    begin()?;
     let during = async {
         let doors = [TestChannel::Webhook, TestChannel::Telegram, TestChannel::Grpc];
         let said = doors.into_iter().enumerate().map(|(place, door)| async move {
@@ -85,11 +94,12 @@ async fn black_hole(
     };
     let hole = async {
         sleep(duration).await;
-        edge.resume();
-        Instant::now()
+        end()?;
+        anyhow::Ok(Instant::now())
     };
     let (said, ended) = tokio::join!(during, hole);
     said?;
+    let ended = ended?;
     let conversation = Conversation { tenant: 0, number: 1000, door: TestChannel::Grpc };
     timeout(RECOVERY_TIMEOUT, load.ask(&conversation, MessageKind::Status))
         .await
@@ -129,4 +139,47 @@ async fn black_holes_at_nats_redis_and_memory_hold_up_no_answer() -> anyhow::Res
     ensure!(optional.len() == 6, "{} edges, and not 6", optional.len());
     ensure!(slowest <= WITHOUT_HINTS, "an answer took {slowest:?}");
     finish(&mesh, &load).await
+}
+
+mod needs_network_namespaces {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn packets_lost_between_any_two_lose_no_message_and_the_mesh_goes_on_by_itself()
+    -> anyhow::Result<()> {
+        let _turn = turnstile::lock_exclusive().await?;
+        let plan = MeshConfig {
+            schedulers: 1,
+            memories: 1,
+            namespaces: true,
+            ..MeshConfig::small(RUNNER)
+        };
+        let mesh = Mesh::start(&plan, Backends::get().await?).await?;
+        let load = Senders::on(&mesh)?;
+        let mut report = Report::of("partitions");
+        // The short form cuts a role off from everything, the long one from each peer.
+        let (duration, cuts): (_, Vec<(Role, Vec<Peer>)>) = match form() {
+            Form::Short => {
+                (Duration::from_secs(3), ALL.map(|role| (role, Network::links(role))).to_vec())
+            }
+            Form::Long => {
+                let links =
+                    |role| Network::links(role).into_iter().map(move |peer| (role, vec![peer]));
+                (Duration::from_secs(60), ALL.into_iter().flat_map(links).collect())
+            }
+        };
+
+        for (number, (role, peers)) in cuts.iter().enumerate() {
+            let name = format!("{role:?} without {peers:?}");
+            let begin = || peers.iter().try_for_each(|peer| mesh.network.cut(*role, *peer));
+            let end = || peers.iter().try_for_each(|peer| mesh.network.heal(*role, *peer));
+            let took = black_hole(&load, begin, end, duration, number)
+                .await
+                .with_context(|| name.clone())?;
+            report.line(&format!("{name}: answered again after, ms"), took.as_millis());
+        }
+
+        report.show()?;
+        finish(&mesh, &load).await
+    }
 }

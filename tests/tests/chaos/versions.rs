@@ -206,7 +206,6 @@ async fn no_panic(mesh: &Mesh) -> anyhow::Result<()> {
 
 /// The tenant whose rows a future version has changed has number 0, the other 1.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "`make chaos`"]
 async fn rows_that_a_future_version_wrote_stop_no_session_sweep_or_service() -> anyhow::Result<()> {
     let _turn = turnstile::lock_shared().await?;
     let plan = MeshConfig {

@@ -139,11 +139,12 @@ impl Shared {
             }
             "getWebhookInfo" => Ok(json!({"url": bot.webhook_url(),
                 "has_custom_certificate": false, "pending_update_count": bot.pending()})),
+            // Nobody misses one, and what is behind it would not be sent.
+            "sendChatAction" => self.act(token, method, &params),
             "sendMessage"
             | "editMessageText"
             | "editMessageReplyMarkup"
             | "deleteMessage"
-            | "sendChatAction"
             | "setMessageReaction"
             | "pinChatMessage"
             | "unpinChatMessage"

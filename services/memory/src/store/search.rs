@@ -443,6 +443,9 @@ fn vector_hits_sql(ask: &SearchParams, meaning: Option<&QuestionEmbedding>) -> S
 ///
 /// `offset 0` forces a lookup by key. The planner knows only the average number of units per
 /// tenant, and would read all units of a large tenant instead.
+///
+/// Units of a deleted session are not found from its deletion on: they are erased a moment later, and
+/// those that a running turn still stores a minute later.
 fn load_hits_sql(ask: &SearchParams, terms: &str, held_by: &str) -> String {
     let vector = if ask.with_vectors { "v.embedding::real[]" } else { "null::real[]" };
     format!(
@@ -461,7 +464,11 @@ fn load_hits_sql(ask: &SearchParams, terms: &str, held_by: &str) -> String {
              select v.embedding from memory.vectors v
              where v.unit_id = f.unit_id and v.tenant_id = $1 and v.model = $3 offset 0
          ) v on true
-         where u.expires_at is null or u.expires_at > now()"
+         where (u.expires_at is null or u.expires_at > now())
+           and u.session not in (
+               select e.subject from memory.erasures e
+               where e.tenant_id = $1 and e.what = 'session' and e.until is null
+                 and e.due_at is not null)"
     )
 }
 

@@ -111,6 +111,7 @@ async fn what_is_kept_late_of_a_deleted_session_goes_too() -> anyhow::Result<()>
     assert!(!is_done);
 
     tell_in(&ann, "ses_1", "the cat wakes").await?;
+    assert!(ann.found("cat").await?.is_empty());
     let mut tx = world.pools()?.tenant(ann.tenant).await?;
     let sql = "update memory.erasures set due_at = now()";
     holdfast_pg::query(sql).execute(tx.conn()).await?;
