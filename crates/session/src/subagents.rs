@@ -696,8 +696,8 @@ impl Subagents<'_> {
         }
     }
 
-    /// Builds an event message for a session; the reply goes to the session's latest target.
-    /// Returns `None` if the session is deleted.
+    /// Builds an event message for a session; the reply goes to the session's latest target, or, before
+    /// its first turn has ended, to that of its newest message. Returns `None` if the session is deleted.
     pub(crate) async fn event_message(
         self,
         tenant: TenantId,
@@ -712,8 +712,11 @@ impl Subagents<'_> {
         };
         let key: SessionKey = parent.key.parse().map_err(|_| session_not_found(session))?;
         // Replies between agents do not go to a channel.
-        let target: Option<Target> =
-            parent.last_target.filter(|_| key.kind() != SessionKind::Subagent);
+        let target = match parent.last_target {
+            _ if key.kind() == SessionKind::Subagent => None,
+            None => self.newest_target(tenant, session).await?,
+            latest => latest,
+        };
         // The text repeats what subagents wrote.
         let body = Body { event: Some(event.to_owned()), outside: true, ..Body::text(text) };
         Ok(Some(NewMessage {
@@ -728,6 +731,25 @@ impl Subagents<'_> {
             debounce: Duration::ZERO,
             trace: None,
         }))
+    }
+
+    async fn newest_target(
+        self,
+        tenant: TenantId,
+        session: SessionId,
+    ) -> Result<Option<Target>, Error> {
+        const SQL: &str = "
+            select target from session.inbox
+            where tenant_id = $1 and session_id = $2 and target is not null
+            order by seq desc limit 1";
+        let mut tx = self.sessions.pools.tenant(tenant).await?;
+        let newest: Option<Json<Target>> = holdfast_pg::query_scalar(SQL)
+            .bind(tenant.as_uuid())
+            .bind(session.as_uuid())
+            .fetch_optional(tx.conn())
+            .await?;
+        tx.finish_reading();
+        Ok(newest.map(|target| target.0))
     }
 }
 

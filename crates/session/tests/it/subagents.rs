@@ -90,6 +90,27 @@ async fn its_task_is_given_once_and_its_end_announced_once() -> anyhow::Result<(
 }
 
 #[tokio::test]
+async fn an_end_before_that_of_the_requesters_first_turn_is_told_where_its_message_came_from()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    let target = Some(ada.target());
+    let asked = NewMessage { target: target.clone(), ..ada.message("s", "k", "go") };
+    let parent = world.sessions.ingest(ada.id, asked).await?.session;
+    let open = world.claim_one().await?;
+    let (child, _) = world.sessions.subagents().spawn(ada.id, wanted(&ada, parent, "a")?).await?;
+    let claim = world.claim_one().await?;
+    world.answer(&claim, "about seven").await?;
+
+    world.sessions.subagents().announce(ada.id, child, told).await?.unwrap();
+
+    let loaded = world.sessions.load(&open, 10).await?;
+    let targets: Vec<_> = loaded.waiting.into_iter().map(|message| message.target).collect();
+    assert_eq!(targets, [target.clone(), target]);
+    Ok(())
+}
+
+#[tokio::test]
 async fn an_end_that_was_announced_in_other_words_is_not_announced_again() -> anyhow::Result<()> {
     let world = World::start().await?;
     let ada = world.tenant();
