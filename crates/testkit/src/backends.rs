@@ -147,7 +147,8 @@ impl OwnBackends {
         std::os::unix::fs::symlink(&packages, dir.join("pkg"))
             .with_context(|| format!("cannot link the packages into `{}`", dir.display()))?;
         let mut own = Self { dir, backends: Backends::nowhere() };
-        own.backends = up(own.dir.clone(), &[]).await?;
+        // Another server must not find the port of one that is down just now.
+        own.backends = up(own.dir.clone(), &["--any-port"]).await?;
         Ok(own)
     }
 

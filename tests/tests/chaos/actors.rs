@@ -203,10 +203,12 @@ async fn prune(
                 sleep(Duration::from_millis(300)).await;
             }
         };
-        if tokio::time::timeout(ERRAND_PATIENCE, is_aged).await.is_err() {
+        let is_aged = tokio::time::timeout(ERRAND_PATIENCE, is_aged).await.is_ok();
+        // Later nobody can ask any more.
+        load.follow(&said).await?;
+        if !is_aged {
             continue;
         }
-        load.follow(&said).await?;
         load.expect_removed(&conversation);
         // Postgres may be down: then it is pruned the next time.
         let _ = mesh.sessions.upkeep().prune(&Retention::default()).await;
