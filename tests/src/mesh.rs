@@ -18,7 +18,9 @@ use holdfast_grpc::{MemoryClient, Signer};
 use holdfast_kit::config::Secrets;
 use holdfast_pg::Pools;
 use holdfast_session::Sessions;
-use holdfast_testkit::{Backends, Database, FakeModel, FakeReceiver, FakeTelegram, nats, redis};
+use holdfast_testkit::{
+    Backends, Database, FakeModel, FakeReceiver, FakeTelegram, Pooler, nats, redis,
+};
 use holdfast_types::QueueMode;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 
@@ -53,6 +55,9 @@ pub struct MeshConfig {
     pub slots: u32,
     pub runner: PathBuf,
     pub failpoints: String,
+    /// Connections of a PgBouncer through which all processes reach the database; `None`: they
+    /// reach it without one.
+    pub pooler: Option<u32>,
 }
 
 impl MeshConfig {
@@ -70,6 +75,7 @@ impl MeshConfig {
             slots: 16,
             runner: runner.into(),
             failpoints: String::new(),
+            pooler: None,
         }
     }
 }
@@ -107,6 +113,7 @@ pub struct Mesh {
     pub sessions: Sessions,
     nats: nats::Namespace,
     redis: redis::Namespace,
+    pooler: Option<Pooler>,
     database: Database,
 }
 
@@ -140,7 +147,13 @@ impl Mesh {
     ) -> anyhow::Result<Self> {
         let nats = nats::Namespace::create_on(backends);
         let redis = redis::Namespace::create_on(backends);
-        let proxies = Proxies::start(&database.url(), nats.url(), redis.url()).await?;
+        let pooler = match plan.pooler {
+            Some(connections) => Some(Pooler::start(&database.url(), connections, "").await?),
+            None => None,
+        };
+        let url = database.url();
+        let url = pooler.as_ref().map_or(url.as_str(), Pooler::url);
+        let proxies = Proxies::start(url, nats.url(), redis.url()).await?;
         let model = FakeModel::start().await?;
         let history = History::default();
         let complaints = script::teach(&model, &history);
@@ -170,6 +183,7 @@ impl Mesh {
             sessions,
             nats,
             redis,
+            pooler,
             database,
         };
         mesh.add_nodes(plan).await?;
@@ -230,6 +244,18 @@ impl Mesh {
         };
         let url = format!("http://{}", memory.spec().http);
         Ok(MemoryClient::new(&url, holdfast_grpc::Mesh::new(Signer::new(&mesh)?, "gateway"))?)
+    }
+
+    /// The database, as the services log in.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.database.url()
+    }
+
+    /// The database through its pooler, if there is one.
+    #[must_use]
+    pub fn pooled_url(&self) -> Option<&str> {
+        self.pooler.as_ref().map(Pooler::url)
     }
 
     /// The database as its owner, whom row-level security does not bind.
