@@ -74,6 +74,7 @@ GROUPS = {
     "needs_chromium": (has_chromium, "install Chromium (Debian: `apt-get install chromium`)"),
     "needs_faketime": (has_faketime, "install faketime (Debian: `apt-get install faketime`)"),
     "needs_packages": (has_packages, "install Node.js with npm, and /usr/bin/python3 (Debian: `apt-get install npm`)"),
+    "needs_pgbouncer": (lambda: shutil.which("pgbouncer", path=os.environ.get("PATH", "") + ":/usr/sbin"), "install PgBouncer (Debian: `apt-get install pgbouncer`)"),
     "needs_mounts": (has_mounts, "run the tests as root, where file systems can be mounted"),
     "needs_io_limits": (has_io_limits, "run the tests as root with control groups that limit block devices"),
     "needs_network_namespaces": (

@@ -19,7 +19,9 @@ use holdfast_grpc::{MemoryClient, Signer};
 use holdfast_kit::config::Secrets;
 use holdfast_pg::Pools;
 use holdfast_session::Sessions;
-use holdfast_testkit::{Backends, Database, FakeModel, FakeReceiver, FakeTelegram, nats, redis};
+use holdfast_testkit::{
+    Backends, Database, FakeModel, FakeReceiver, FakeTelegram, Pooler, nats, redis,
+};
 use holdfast_types::QueueMode;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 
@@ -57,6 +59,9 @@ pub struct MeshConfig {
     pub failpoints: String,
     /// Whether the processes of each role are in a network namespace of their own.
     pub namespaces: bool,
+    /// Connections of a PgBouncer through which all processes reach the database; `None`: they
+    /// reach it without one.
+    pub pooler: Option<u32>,
 }
 
 impl MeshConfig {
@@ -75,6 +80,7 @@ impl MeshConfig {
             runner: runner.into(),
             failpoints: String::new(),
             namespaces: false,
+            pooler: None,
         }
     }
 }
@@ -114,6 +120,7 @@ pub struct Mesh {
     pub sessions: Sessions,
     nats: nats::Namespace,
     redis: redis::Namespace,
+    pooler: Option<Pooler>,
     database: Database,
 }
 
@@ -147,11 +154,17 @@ impl Mesh {
     ) -> anyhow::Result<Self> {
         let nats = nats::Namespace::create_on(backends);
         let redis = redis::Namespace::create_on(backends);
+        let pooler = match plan.pooler {
+            Some(connections) => Some(Pooler::start(&database.url(), connections, "").await?),
+            None => None,
+        };
+        let url = database.url();
+        let url = pooler.as_ref().map_or(url.as_str(), Pooler::url);
         let network = match plan.namespaces {
             true => Network::with_namespaces()?,
             false => Network::loopback(),
         };
-        let proxies = Proxies::start(&network, &database.url(), nats.url(), redis.url()).await?;
+        let proxies = Proxies::start(&network, url, nats.url(), redis.url()).await?;
         let of_runners = network.of_peer(Role::Runner, Peer::World);
         let of_bridges = network.of_peer(Role::Bridge, Peer::World);
         let model = FakeModel::start_on(of_runners).await?;
@@ -184,6 +197,7 @@ impl Mesh {
             sessions,
             nats,
             redis,
+            pooler,
             database,
         };
         mesh.add_nodes(plan).await?;
@@ -244,6 +258,18 @@ impl Mesh {
         };
         let url = format!("http://{}", memory.spec().http);
         Ok(MemoryClient::new(&url, holdfast_grpc::Mesh::new(Signer::new(&mesh)?, "gateway"))?)
+    }
+
+    /// The database, as the services log in.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.database.url()
+    }
+
+    /// The database through its pooler, if there is one.
+    #[must_use]
+    pub fn pooled_url(&self) -> Option<&str> {
+        self.pooler.as_ref().map(Pooler::url)
     }
 
     /// The database as its owner, whom row-level security does not bind.

@@ -1,7 +1,7 @@
 //! Bounded cache with a time to live.
 //!
 //! For values that every request reads and that change seldom. If the cache is full and no entry
-//! has expired, all entries are dropped, which costs one lookup each.
+//! has expired, the oldest quarter is dropped.
 
 use std::{
     collections::HashMap,
@@ -48,7 +48,7 @@ impl<K: Eq + Hash, V: Clone> Cache<K, V> {
         if entries.len() >= self.capacity && !entries.contains_key(&key) {
             entries.retain(|_, (at, _)| at.elapsed() < self.ttl);
             if entries.len() >= self.capacity {
-                entries.clear();
+                drop_oldest(entries, self.capacity / 4 + 1);
             }
         }
         entries.insert(key, (at, value));
@@ -63,6 +63,15 @@ impl<K: Eq + Hash, V: Clone> Cache<K, V> {
     fn lock(&self) -> MutexGuard<'_, CacheState<K, V>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Drops the entries that were read first: so many, and those that were read at the same time.
+fn drop_oldest<K, V>(entries: &mut HashMap<K, (Instant, V)>, count: usize) {
+    let mut times: Vec<Instant> = entries.values().map(|(at, _)| *at).collect();
+    let Some(last) = count.min(times.len()).checked_sub(1) else { return };
+    let (_, last, _) = times.select_nth_unstable(last);
+    let last = *last;
+    entries.retain(|_, (at, _)| *at > last);
 }
 
 #[cfg(test)]
@@ -97,6 +106,19 @@ mod tests {
         assert_eq!(cache.get(&"key"), None);
         cache.put("key", "as it is", Instant::now() + Duration::from_millis(1));
         assert_eq!(cache.get(&"key"), Some("as it is"));
+    }
+
+    #[test]
+    fn a_full_cache_keeps_its_newest_values() {
+        let cache = Cache::new(Duration::from_secs(60), 100);
+        let begun = Instant::now();
+
+        for n in 0..=100 {
+            cache.put(n, n, begun + Duration::from_nanos(n));
+        }
+
+        let kept = (0..=100).filter(|n| cache.get(n).is_some());
+        assert_eq!(kept.collect::<Vec<_>>(), (26..=100).collect::<Vec<_>>());
     }
 
     #[test]

@@ -28,7 +28,7 @@ const KEY_CACHE_TTL: Duration = Duration::from_secs(5);
 const MAX_CACHED_KEYS: usize = 20_000;
 /// How long a tenant's routing is cached in this process.
 const ROUTING_CACHE_TTL: Duration = Duration::from_secs(1);
-const MAX_CACHED_ROUTINGS: usize = 1_000;
+const MAX_CACHED_ROUTINGS: usize = 4_000;
 
 /// The configuration of tenants. Clones share their state.
 #[derive(Clone)]

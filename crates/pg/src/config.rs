@@ -38,6 +38,11 @@ pub struct Config {
     /// Maximum duration of one statement, before Postgres cancels it.
     #[serde(with = "humantime_serde")]
     pub statement_timeout: Duration,
+
+    /// Whether `url` leads to a pooler in transaction mode, such as PgBouncer.
+    ///
+    /// Each transaction then sets its role and timeouts itself, and no statement stays prepared.
+    pub transaction_pooling: bool,
 }
 
 impl Default for Config {
@@ -49,6 +54,7 @@ impl Default for Config {
             system_pool_size: 2,
             acquire_timeout: Duration::from_secs(5),
             statement_timeout: Duration::from_secs(20),
+            transaction_pooling: false,
         }
     }
 }

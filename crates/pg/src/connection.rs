@@ -5,9 +5,9 @@
 //! side has a limit of its own. After it the state of the connection is unknown, and the connection
 //! is closed.
 
-use std::{io, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
-use sqlx::{PgConnection, SqlSafeStr};
+use sqlx::{AssertSqlSafe, PgConnection, Postgres, SqlSafeStr, postgres::PgArguments};
 use tokio::time::timeout;
 
 /// A connection to Postgres. The statements of [`query`](crate::query),
@@ -19,11 +19,76 @@ pub struct Connection {
     limit: Duration,
     /// A statement got no answer within its limit.
     is_broken: bool,
+    /// Begins a transaction that has the settings of the pool.
+    begin: Arc<str>,
+    keeps: Keeps,
+    scope: Scope,
+}
+
+/// What a server remembers for a connection from one transaction to the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keeps {
+    SettingsAndStatements,
+    /// A pooler gives each transaction another connection to the server.
+    Nothing,
+}
+
+/// What the statements on a connection are part of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// A transaction that was begun.
+    Transaction,
+    /// Each statement is its own transaction.
+    Statement,
 }
 
 impl Connection {
-    pub(crate) const fn new(conn: PgConnection, limit: Duration) -> Self {
-        Self { conn, limit, is_broken: false }
+    pub(crate) const fn new(
+        conn: PgConnection,
+        limit: Duration,
+        begin: Arc<str>,
+        keeps: Keeps,
+    ) -> Self {
+        Self { conn, limit, is_broken: false, begin, keeps, scope: Scope::Transaction }
+    }
+
+    pub(crate) const fn set_scope(&mut self, scope: Scope) {
+        self.scope = scope;
+    }
+
+    /// Begins a transaction with the settings of the pool, and with `more` of them.
+    pub(crate) async fn begin(&mut self, more: &str, limit: Duration) -> sqlx::Result<()> {
+        let sql = format!("{}{more}", self.begin);
+        // Constants of the program and numbers; of `more` the caller takes care.
+        self.execute_simple(AssertSqlSafe(sql), limit).await
+    }
+
+    /// Whether each statement needs a transaction around it, for its settings, and because it is
+    /// prepared and executed in two steps.
+    fn wraps_statements(&self) -> bool {
+        self.keeps == Keeps::Nothing && self.scope == Scope::Statement
+    }
+
+    /// Prepares the connection for a statement, and the statement for the connection.
+    pub(crate) async fn before<'q>(
+        &mut self,
+        query: sqlx::query::Query<'q, Postgres, PgArguments>,
+    ) -> sqlx::Result<sqlx::query::Query<'q, Postgres, PgArguments>> {
+        if self.wraps_statements() {
+            self.begin("", self.limit).await?;
+        }
+        // A statement that is not persistent has no name, so it meets no other of that name.
+        Ok(query.persistent(self.keeps == Keeps::SettingsAndStatements))
+    }
+
+    /// Ends what [`before`](Self::before) began.
+    pub(crate) async fn after<T>(&mut self, result: sqlx::Result<T>) -> sqlx::Result<T> {
+        if self.wraps_statements() && !self.is_broken {
+            let end = if result.is_ok() { "COMMIT" } else { "ROLLBACK" };
+            let ended = self.execute_simple(end, Duration::MAX).await;
+            return result.and_then(|value| ended.map(|()| value));
+        }
+        result
     }
 
     pub(crate) const fn is_broken(&self) -> bool {

@@ -11,16 +11,17 @@ use std::{
     time::Duration,
 };
 
-use sqlx::{
-    ConnectOptions as _, Connection as _, PgConnection, SqlSafeStr, postgres::PgConnectOptions,
-};
+use sqlx::{ConnectOptions as _, Connection as _, PgConnection, postgres::PgConnectOptions};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::{Instant, sleep, timeout},
 };
 use tracing::debug;
 
-use crate::Connection;
+use crate::{
+    Connection,
+    connection::{Keeps, Scope},
+};
 
 /// Time after which an unused connection is closed.
 const MAX_IDLE_TIME: Duration = Duration::from_secs(300);
@@ -35,7 +36,7 @@ const ROLLBACK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Statement that is sent on a connection that was dropped instead of returned.
 ///
 /// If each statement was its own transaction, it is a query without effect: Postgres would warn
-/// about a rollback.
+/// about a rollback. Behind a pooler a transaction may be open in that case too.
 const ROLLBACK_SQL: &str = "ROLLBACK";
 const NO_OP_SQL: &str = "select 1";
 
@@ -46,6 +47,8 @@ pub(crate) struct ConnectionPool(Arc<PoolState>);
 #[derive(Debug)]
 struct PoolState {
     options: PgConnectOptions,
+    begin: Arc<str>,
+    keeps: Keeps,
     limits: Limits,
     permits: Arc<Semaphore>,
     idle: Mutex<VecDeque<IdleConnection>>,
@@ -70,10 +73,30 @@ struct IdleConnection {
 }
 
 impl ConnectionPool {
-    /// Creates a pool. No connection is opened before it is needed.
-    pub fn new(options: PgConnectOptions, limits: Limits) -> Self {
+    /// Creates a pool whose connections have these settings. No connection is opened before it is
+    /// needed.
+    pub fn new(
+        options: PgConnectOptions,
+        settings: &[(&str, String)],
+        keeps: Keeps,
+        limits: Limits,
+    ) -> Self {
         let permits = Arc::new(Semaphore::new(usize::try_from(limits.size).unwrap_or(1)));
-        Self(Arc::new(PoolState { options, limits, permits, idle: Mutex::default() }))
+        let mut begin = "BEGIN".to_owned();
+        let options = match keeps {
+            Keeps::SettingsAndStatements => {
+                options.options(settings.iter().map(|(name, value)| (name, value)))
+            }
+            Keeps::Nothing => {
+                for (name, value) in settings {
+                    begin.push_str(&format!("; SET LOCAL {name} = {value}"));
+                }
+                // A start-up parameter that poolers refuse.
+                options.extra_float_digits(None)
+            }
+        };
+        let (begin, idle) = (begin.into(), Mutex::default());
+        Self(Arc::new(PoolState { options, begin, keeps, limits, permits, idle }))
     }
 
     /// Returns an idle connection or opens a new one.
@@ -90,13 +113,15 @@ impl ConnectionPool {
             .acquire_owned()
             .await
             .map_err(|_closed| sqlx::Error::PoolClosed)?;
-        let (conn, born) = match self.0.take() {
+        let (mut conn, born) = match self.0.take() {
             Some(kept) => (kept.conn, kept.born),
             None => {
-                let conn = self.0.connect().await?;
-                (Connection::new(conn, self.0.limits.statement), Instant::now())
+                let (conn, begin) = (self.0.connect().await?, Arc::clone(&self.0.begin));
+                let limit = self.0.limits.statement;
+                (Connection::new(conn, limit, begin, self.0.keeps), Instant::now())
             }
         };
+        conn.set_scope(Scope::Transaction);
         let shared = Arc::clone(&self.0);
         Ok(PooledConnection {
             conn: Some(conn),
@@ -185,8 +210,11 @@ pub(crate) struct PooledConnection {
 
 impl PooledConnection {
     /// Marks a loan on which each statement is its own transaction.
-    pub const fn without_transaction(mut self) -> Self {
-        self.reset_sql = NO_OP_SQL;
+    pub fn without_transaction(mut self) -> Self {
+        if self.shared.keeps == Keeps::SettingsAndStatements {
+            self.reset_sql = NO_OP_SQL;
+        }
+        self.conn().set_scope(Scope::Statement);
         self
     }
 
@@ -197,11 +225,11 @@ impl PooledConnection {
         }
     }
 
-    /// Begins a transaction. This waits for no lock, so a server that does not answer soon is
-    /// unreachable.
-    pub async fn begin(&mut self, sql: impl SqlSafeStr) -> sqlx::Result<()> {
+    /// Begins a transaction, with statements that follow the `BEGIN`, each after a semicolon. This
+    /// waits for no lock, so a server that does not answer soon is unreachable.
+    pub async fn begin(&mut self, settings: &str) -> sqlx::Result<()> {
         let limit = self.shared.limits.acquire_timeout;
-        self.conn().execute_simple(sql, limit).await
+        self.conn().begin(settings, limit).await
     }
 
     /// Commits the open transaction, and returns the connection to the pool.

@@ -193,7 +193,13 @@ async fn wait_for_locks(migration: &Migration, attempt: u32) {
 /// Returns the reason why this binary cannot use the database, as text; `None` if it can.
 pub async fn pending(pools: &Pools) -> sqlx::Result<Option<String>> {
     const SQL: &str = "select version from _sqlx_migrations where success";
+    const ROLE: &str = "select current_user = 'holdfast_system'";
     let mut once = pools.system_connection().await?;
+    if let Ok(false) = crate::query_scalar::<bool>(ROLE).fetch_one(once.conn()).await {
+        let text = "a pooler drops the settings of its connections: set \
+                    `database.transaction_pooling`";
+        return Ok(Some(text.to_owned()));
+    }
     let applied = crate::query_scalar::<i64>(SQL).fetch_all(once.conn()).await;
     if applied.is_ok() {
         once.done();

@@ -8,6 +8,7 @@ use sqlx::{ConnectOptions as _, postgres::PgConnectOptions};
 
 use crate::{
     Config, Setting, SystemConnection, SystemTx, TenantTx,
+    connection::Keeps,
     connection_pool::{ConnectionPool, Limits},
 };
 
@@ -43,21 +44,26 @@ impl Pools {
     ///
     /// If `database.url` is not a Postgres URL.
     pub fn lazy(config: &Config, service: &str) -> anyhow::Result<Self> {
-        let pool = |role: &str, size, statement, lock| -> anyhow::Result<ConnectionPool> {
-            let options = options(config, service, role)?;
+        let options = options(config, service)?;
+        let keeps = match config.transaction_pooling {
+            true => Keeps::Nothing,
+            false => Keeps::SettingsAndStatements,
+        };
+        let pool = |role: &str, size, statement: Duration, lock| {
             let limits = Limits {
                 size,
                 acquire_timeout: config.acquire_timeout.min(statement),
                 statement: statement + ANSWER_TIMEOUT,
             };
-            Ok(ConnectionPool::new(with_timeouts(options, statement, lock), limits))
+            let settings = settings(role, statement, lock);
+            ConnectionPool::new(options.clone(), &settings, keeps, limits)
         };
         let statement = config.statement_timeout;
         let renewal = statement.min(RENEWAL_STATEMENT_TIMEOUT);
         Ok(Self {
-            app: pool("holdfast_app", config.pool_size, statement, LOCK_TIMEOUT)?,
-            system: pool("holdfast_system", config.system_pool_size, statement, LOCK_TIMEOUT)?,
-            renewal: pool("holdfast_system", 1, renewal, RENEWAL_LOCK_TIMEOUT)?,
+            app: pool("holdfast_app", config.pool_size, statement, LOCK_TIMEOUT),
+            system: pool("holdfast_system", config.system_pool_size, statement, LOCK_TIMEOUT),
+            renewal: pool("holdfast_system", 1, renewal, RENEWAL_LOCK_TIMEOUT),
         })
     }
 
@@ -109,37 +115,38 @@ impl Pools {
     }
 }
 
-fn options(config: &Config, service: &str, role: &str) -> anyhow::Result<PgConnectOptions> {
+fn options(config: &Config, service: &str) -> anyhow::Result<PgConnectOptions> {
     let options: PgConnectOptions =
         config.url.expose_secret().parse().context(
             "`database.url` is not a Postgres URL: write postgres://user:password@host/db",
         )?;
-    Ok(options
-        .application_name(&format!("holdfast-{service}"))
-        .statement_cache_capacity(256)
-        .options([
-            ("role", role),
-            // A client that vanished must not hold a row lock forever.
+    let options = match config.transaction_pooling {
+        // The server's other end is the pooler, which checks its connections itself.
+        true => options,
+        // A client that vanished must not hold a row lock forever.
+        false => options.options([
             ("tcp_keepalives_idle", "15"),
             ("tcp_keepalives_interval", "5"),
             ("tcp_keepalives_count", "3"),
-            // The queue tables grow from empty to thousands of rows faster than statistics follow,
-            // and every query has its index: a plan must not depend on when the last `analyze` ran.
-            ("enable_seqscan", "off"),
-            ("enable_bitmapscan", "off"),
-        ])
+        ]),
+    };
+    Ok(options
+        .application_name(&format!("holdfast-{service}"))
+        .statement_cache_capacity(256)
         .disable_statement_logging())
 }
 
-fn with_timeouts(
-    options: PgConnectOptions,
-    statement: Duration,
-    lock: Duration,
-) -> PgConnectOptions {
+/// Names and values of the settings that each transaction of a pool has.
+fn settings(role: &str, statement: Duration, lock: Duration) -> [(&'static str, String); 6] {
     let millis = |duration: Duration| duration.as_millis().to_string();
-    options.options([
+    [
+        ("role", role.to_owned()),
+        // The queue tables grow from empty to thousands of rows faster than statistics follow, and
+        // every query has its index: a plan must not depend on when the last `analyze` ran.
+        ("enable_seqscan", "off".to_owned()),
+        ("enable_bitmapscan", "off".to_owned()),
         ("statement_timeout", millis(statement)),
         ("lock_timeout", millis(lock)),
         ("idle_in_transaction_session_timeout", millis(IDLE_IN_TRANSACTION_TIMEOUT)),
-    ])
+    ]
 }

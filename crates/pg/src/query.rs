@@ -100,19 +100,27 @@ impl Query {
     }
 
     pub async fn execute(self, conn: &mut Connection) -> sqlx::Result<PgQueryResult> {
-        conn.run(|conn| self.0.execute(conn)).await
+        let query = conn.before(self.0).await?;
+        let result = conn.run(|conn| query.execute(conn)).await;
+        conn.after(result).await
     }
 
     pub async fn fetch_all(self, conn: &mut Connection) -> sqlx::Result<Vec<PgRow>> {
-        conn.run(|conn| self.0.fetch_all(conn)).await
+        let query = conn.before(self.0).await?;
+        let result = conn.run(|conn| query.fetch_all(conn)).await;
+        conn.after(result).await
     }
 
     pub async fn fetch_one(self, conn: &mut Connection) -> sqlx::Result<PgRow> {
-        conn.run(|conn| self.0.fetch_one(conn)).await
+        let query = conn.before(self.0).await?;
+        let result = conn.run(|conn| query.fetch_one(conn)).await;
+        conn.after(result).await
     }
 
     pub async fn fetch_optional(self, conn: &mut Connection) -> sqlx::Result<Option<PgRow>> {
-        conn.run(|conn| self.0.fetch_optional(conn)).await
+        let query = conn.before(self.0).await?;
+        let result = conn.run(|conn| query.fetch_optional(conn)).await;
+        conn.after(result).await
     }
 }
 

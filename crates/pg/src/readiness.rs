@@ -38,6 +38,9 @@ async fn until_ready(pools: &Pools) {
                 return;
             }
             Ok(Some(missing)) => missing,
+            Err(error) if is_refused_by_pooler(&error) => {
+                format!("{error}: behind a pooler set `database.transaction_pooling`")
+            }
             Err(error) => format!("it does not answer ({error})"),
         };
         if said.is_none_or(|at| at.elapsed() >= LOG_INTERVAL) {
@@ -47,4 +50,9 @@ async fn until_ready(pools: &Pools) {
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(Duration::from_secs(1));
     }
+}
+
+/// Whether a pooler refused the settings that a connection is opened with.
+fn is_refused_by_pooler(error: &sqlx::Error) -> bool {
+    error.as_database_error().is_some_and(|error| error.message().contains("startup parameter"))
 }

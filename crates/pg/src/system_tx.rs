@@ -18,7 +18,7 @@ pub struct SystemTx {
 impl SystemTx {
     pub(crate) async fn begin(keep: &ConnectionPool) -> sqlx::Result<Self> {
         let mut lent = keep.acquire().await?;
-        lent.begin("BEGIN").await?;
+        lent.begin("").await?;
         Ok(Self { lent })
     }
 

@@ -1,7 +1,6 @@
 //! Transactions on one tenant's rows. All access to them goes through [`TenantTx`].
 
 use holdfast_types::TenantId;
-use sqlx::AssertSqlSafe;
 
 use crate::{
     Connection,
@@ -32,15 +31,15 @@ impl TenantTx {
         // One round trip for all. `local` ends the settings with the transaction, so the connection
         // returns to the pool without this tenant. The text contains only a UUID in hexadecimal and
         // constants of the program, so SQL injection is not possible.
-        let mut begin = format!("BEGIN; SET LOCAL holdfast.tenant_id = '{}'", tenant.as_uuid());
+        let mut settings_sql = format!("; SET LOCAL holdfast.tenant_id = '{}'", tenant.as_uuid());
         for (name, value) in settings {
-            begin.push_str("; SET LOCAL ");
-            begin.push_str(name);
-            begin.push_str(" = ");
-            begin.push_str(value);
+            settings_sql.push_str("; SET LOCAL ");
+            settings_sql.push_str(name);
+            settings_sql.push_str(" = ");
+            settings_sql.push_str(value);
         }
         let mut lent = keep.acquire().await?;
-        lent.begin(AssertSqlSafe(begin)).await?;
+        lent.begin(&settings_sql).await?;
         Ok(Self { tenant, lent })
     }
 

@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use crate::{
     Error, Sessions,
+    erase::family,
     sessions::{lock, session_not_found},
 };
 
@@ -13,13 +14,24 @@ use crate::{
 const SESSIONS_PER_QUERY: i64 = 500;
 
 impl Sessions {
-    /// Deletes a session and its content, and schedules the erasure of its memories.
+    /// Deletes a session and its content, with the sessions of its subagents, and schedules the
+    /// erasure of its memories.
     ///
     /// # Errors
     ///
     /// [`Error::NotFound`] if there is no such session.
     pub async fn delete(&self, tenant: TenantId, session: SessionId) -> Result<(), Error> {
         const FORGET: &str = "select memory.forget_later('session', $1)";
+        let mut tx = self.pools.tenant(tenant).await?;
+        let family = family(&mut tx, session).await?;
+        tx.finish_reading();
+        for subagent in family.into_iter().map(SessionId::from).filter(|id| *id != session) {
+            match delete_without_memories(&self.pools, tenant, subagent).await {
+                // `NotFound`: it was deleted after its end.
+                Ok(()) | Err(Error::NotFound { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
         let mut tx = self.pools.tenant(tenant).await?;
         delete_rows(&mut tx, session).await?;
         holdfast_pg::query(FORGET).bind(session.to_string()).execute(tx.conn()).await?;
@@ -95,6 +107,7 @@ pub(crate) async fn delete_rows(tx: &mut TenantTx, session: SessionId) -> Result
         told as (
             delete from session.system_events e using session.sessions s
             where s.tenant_id = $1 and s.session_id = $2 and e.tenant_id = $1 and e.key = s.key),
+        chains as (delete from session.chain_runs where tenant_id = $1 and session_id = $2),
         surfaces as (delete from session.surfaces where tenant_id = $1 and session_id = $2),
         -- Who asked for it is told that nobody knows how it ended.
         asked as (

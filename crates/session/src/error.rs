@@ -1,6 +1,6 @@
 //! Errors of the session protocol.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use holdfast_types::{Fault, Kind, SessionId};
 
@@ -86,6 +86,14 @@ pub enum Error {
         source: Box<Self>,
     },
 
+    /// Rows that retention would delete could not be archived, and are kept.
+    #[error("nothing can be archived in `{}`: make it a folder with room that this process may write to; old rows are kept until then", folder.display())]
+    Archive {
+        folder: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+
     /// The database failed for a reason unrelated to the request.
     #[error("the database (Postgres) failed: check that it runs, and try again")]
     Store(#[from] sqlx::Error),
@@ -114,7 +122,7 @@ impl Fault for Error {
             Self::InvalidIdemKey(_) => Kind::Invalid,
             Self::NotFound { .. } => Kind::NotFound,
             Self::Corrupt { .. } => Kind::Internal,
-            Self::JournalMoved | Self::LeaseLocked => Kind::Unavailable,
+            Self::JournalMoved | Self::LeaseLocked | Self::Archive { .. } => Kind::Unavailable,
             Self::Session { source, .. } => source.kind(),
             Self::Store(error) => holdfast_pg::kind(error),
         }

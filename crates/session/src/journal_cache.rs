@@ -3,11 +3,12 @@
 //!
 //! A journal is append-only and session ids are not reused, so cached entries are correct but
 //! incomplete. If the last cached entry is not in the journal (the database was restored from a
-//! backup, or lost its last commits in a failover), the journal is read again.
+//! backup, or lost its last commits in a failover), or an erasure has changed entries, the journal
+//! is read again. Entries are shared with the cache, so that a load copies none under the lock.
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use holdfast_types::{Entry, RunId, SessionId, TenantId};
@@ -30,9 +31,17 @@ struct CachedJournals {
     clock: u64,
 }
 
+/// The newest entries of a journal.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct CachedEntries {
+    /// Version of the journal that they were read of.
+    pub version: i32,
+    pub entries: Vec<Arc<JournalEntry>>,
+}
+
 #[derive(Debug)]
 struct CachedJournal {
-    entries: Vec<JournalEntry>,
+    cached: CachedEntries,
     /// Number of entries that were asked for; fewer entries are the whole journal.
     history: i64,
     weight: usize,
@@ -41,31 +50,25 @@ struct CachedJournal {
 
 impl JournalCache {
     /// Returns the cached part of a journal's newest `history` entries; empty if there is none.
-    pub fn get(&self, tenant: TenantId, session: SessionId, history: i64) -> Vec<JournalEntry> {
+    pub fn get(&self, tenant: TenantId, session: SessionId, history: i64) -> CachedEntries {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.clock += 1;
         let now = kept.clock;
         match kept.tails.get_mut(&(tenant, session)) {
             Some(tail) if tail.history == history => {
                 tail.used = now;
-                tail.entries.clone()
+                tail.cached.clone()
             }
-            _ => Vec::new(),
+            _ => CachedEntries::default(),
         }
     }
 
     /// Stores a journal's newest entries.
-    pub fn put(
-        &self,
-        tenant: TenantId,
-        session: SessionId,
-        history: i64,
-        entries: &[JournalEntry],
-    ) {
-        let weight = entries.iter().map(|(_, _, entry)| estimate_bytes(entry)).sum();
+    pub fn put(&self, tenant: TenantId, session: SessionId, history: i64, cached: CachedEntries) {
+        let weight = cached.entries.iter().map(|entry| estimate_bytes(&entry.2)).sum();
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.clock += 1;
-        let tail = CachedJournal { entries: entries.to_vec(), history, weight, used: kept.clock };
+        let tail = CachedJournal { cached, history, weight, used: kept.clock };
         kept.weight += weight;
         if let Some(old) = kept.tails.insert((tenant, session), tail) {
             kept.weight -= old.weight;
@@ -114,9 +117,10 @@ mod tests {
     use super::*;
     use holdfast_types::Note;
 
-    fn note(seq: i64, bytes: usize) -> JournalEntry {
+    fn note(seq: i64, bytes: usize) -> CachedEntries {
         let run = RunId::from(uuid::Uuid::nil());
-        (seq, run, Entry::noted(Note::Summary, "x".repeat(bytes)))
+        let entry = (seq, run, Entry::noted(Note::Summary, "x".repeat(bytes)));
+        CachedEntries { version: 0, entries: vec![Arc::new(entry)] }
     }
 
     #[test]
@@ -124,11 +128,23 @@ mod tests {
         let (tails, tenant, session) =
             (JournalCache::default(), TenantId::generate(), SessionId::generate());
 
-        tails.put(tenant, session, 9, &[note(1, 1)]);
+        tails.put(tenant, session, 9, note(1, 1));
 
-        assert_eq!(tails.get(tenant, session, 9), [note(1, 1)]);
-        assert!(tails.get(tenant, session, 10).is_empty());
-        assert!(tails.get(TenantId::generate(), session, 9).is_empty());
+        assert_eq!(tails.get(tenant, session, 9), note(1, 1));
+        assert!(tails.get(tenant, session, 10).entries.is_empty());
+        assert!(tails.get(TenantId::generate(), session, 9).entries.is_empty());
+    }
+
+    #[test]
+    fn cached_entries_are_shared_and_not_copied() {
+        let (tails, tenant, session) =
+            (JournalCache::default(), TenantId::generate(), SessionId::generate());
+        let cached = note(1, 1);
+
+        tails.put(tenant, session, 9, cached.clone());
+
+        let got = tails.get(tenant, session, 9);
+        assert!(Arc::ptr_eq(&got.entries[0], &cached.entries[0]));
     }
 
     #[test]
@@ -137,13 +153,12 @@ mod tests {
         let sessions: Vec<SessionId> = (0..9).map(|_| SessionId::generate()).collect();
 
         for session in &sessions {
-            tails.put(tenant, *session, 9, &[note(1, MAX_CACHE_BYTES / 8)]);
+            tails.put(tenant, *session, 9, note(1, MAX_CACHE_BYTES / 8));
             tails.get(tenant, sessions[0], 9);
         }
 
-        assert!(!tails.get(tenant, sessions[0], 9).is_empty());
-        assert!(tails.get(tenant, sessions[1], 9).is_empty());
-        assert!(!tails.get(tenant, sessions[8], 9).is_empty());
+        let has = |n: usize| !tails.get(tenant, sessions[n], 9).entries.is_empty();
+        assert_eq!([has(0), has(1), has(8)], [true, false, true]);
         assert!(tails.0.lock().unwrap().weight <= MAX_CACHE_BYTES);
     }
 }

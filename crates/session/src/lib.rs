@@ -35,6 +35,7 @@ mod canvas;
 mod dead_letters;
 mod delete;
 mod delivery;
+mod erase;
 mod error;
 mod heartbeats;
 mod journal_cache;
@@ -91,6 +92,7 @@ pub use system_events::{MAX_EVENT_CHARS, MAX_PENDING_EVENTS, NewSystemEvent};
 pub use tool_calls::{ToolCallState, ToolCallView};
 pub use upkeep::{
     Upkeep,
+    archive::Archive,
     partial::Partial,
     prune::{EPHEMERAL_LABEL, PruneCounts},
     retention::{Retention, RetentionDays},

@@ -4,6 +4,7 @@ use holdfast_pg::Pools;
 
 use crate::Sessions;
 
+pub mod archive;
 pub mod duties;
 pub mod partial;
 pub mod prune;
@@ -13,11 +14,20 @@ pub mod retention;
 #[derive(Debug, Clone, Copy)]
 pub struct Upkeep<'a> {
     pools: &'a Pools,
+    archive: Option<&'a archive::Archive>,
+}
+
+impl<'a> Upkeep<'a> {
+    /// Archives what [`prune`](Self::prune) deletes.
+    #[must_use]
+    pub const fn archiving_to(self, archive: Option<&'a archive::Archive>) -> Self {
+        Self { archive, ..self }
+    }
 }
 
 impl Sessions {
     #[must_use]
     pub const fn upkeep(&self) -> Upkeep<'_> {
-        Upkeep { pools: &self.pools }
+        Upkeep { pools: &self.pools, archive: None }
     }
 }

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`backends`] | which Postgres, NATS and Redis to use; private ones for tests that crash them |
 //! | [`postgres`], [`nats`], [`redis`] | a database, a subject prefix, a key prefix for each test |
+//! | [`pooler`] | PgBouncer in front of Postgres |
 //! | [`proxy`] | a TCP proxy that cuts, refuses, stalls, and loses answers |
 //! | [`model`] | a scripted model behind the Chat Completions API |
 //! | [`telegram`], [`webhook`] | fake platforms that send and receive messages |
@@ -18,6 +19,7 @@ mod http;
 pub mod inputs;
 pub mod model;
 pub mod nats;
+pub mod pooler;
 pub mod postgres;
 pub mod process;
 pub mod proxy;
@@ -29,6 +31,7 @@ pub mod webhook;
 pub use backends::{Backends, OwnBackends};
 pub use faults::{Fault, Faults};
 pub use model::{FakeModel, Reply, Request};
+pub use pooler::Pooler;
 pub use postgres::Database;
 pub use process::Process;
 pub use proxy::Proxy;

@@ -112,6 +112,10 @@ pub struct RunnerConfig {
     #[serde(with = "humantime_serde")]
     pub prune: Duration,
 
+    /// Folder to which rows are written before they are deleted for their age; empty: they are not
+    /// archived. What cannot be archived is not deleted.
+    pub archive: PathBuf,
+
     /// Limits of the web tools.
     pub web: Web,
 
@@ -246,6 +250,7 @@ impl Default for RunnerConfig {
             relay: Duration::from_secs(5),
             gauges: Duration::from_secs(15),
             prune: Duration::from_secs(3600),
+            archive: PathBuf::new(),
             web: Web::default(),
             sandbox: holdfast_sandbox::Config::default(),
             scratch: ScratchConfig::default(),

@@ -30,6 +30,9 @@ impl Mesh {
             set("EGRESS__ALLOW", format!(r#"["{}"]"#, self.network.of_peer(role, Peer::World))),
             set("TELEMETRY__LOG", log_level()),
         ];
+        if self.pooler.is_some() {
+            env.push(set("DATABASE__TRANSACTION_POOLING", true.to_string()));
+        }
         env.extend(
             memory.map(|memory| set("MESH__MEMORY_URL", format!("http://{}", memory.addr()))),
         );

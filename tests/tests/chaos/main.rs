@@ -6,12 +6,14 @@
 
 mod actors;
 mod disk;
+mod erases;
 mod failover;
 mod fair;
 mod faults;
 mod idle;
 mod jetstream;
 mod learns;
+mod needs_pgbouncer;
 mod partition;
 mod remembers;
 mod report;

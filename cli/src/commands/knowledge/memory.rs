@@ -163,7 +163,7 @@ pub struct MemoryDetails {
 
 /// The user or session to erase
 #[derive(Debug, Args)]
-#[group(required = true, multiple = false)]
+#[group(id = "whose", required = true, args = ["user", "session"])]
 pub struct Erase {
     /// Erase everything about this user: `owner`, `telegram:42`, `api:anna`
     #[arg(long)]
@@ -171,6 +171,9 @@ pub struct Erase {
     /// Erase everything from this session, `ses_…`
     #[arg(long)]
     session: Option<String>,
+    /// Erase the user's conversations, reminders and messages too, not their memories alone
+    #[arg(long, requires = "user", conflicts_with = "session")]
+    everywhere: bool,
 }
 
 impl Memory {
@@ -288,9 +291,9 @@ impl Memory {
                 client.answer(client.memories().forget_memory(request).await)?;
                 screen.done("erased", &json!({"erased": id}))
             }
-            Self::Erase(Erase { user, session }) => {
+            Self::Erase(Erase { user, session, everywhere }) => {
                 let (user, session) = (user.unwrap_or_default(), session.unwrap_or_default());
-                let request = client.request(EraseMemoriesRequest { user, session });
+                let request = client.request(EraseMemoriesRequest { user, session, everywhere });
                 let erased = client.answer(client.memories().erase_memories(request).await)?;
                 screen.one(
                     &["erased", "left"],

@@ -1,5 +1,7 @@
 //! Loading a claimed session.
 
+use std::sync::Arc;
+
 use holdfast_pg::Pools;
 use holdfast_types::{
     Body, Entry, QueueMode, SessionSettings, SystemEvent, Target, Wait, known_or_default,
@@ -9,7 +11,7 @@ use serde::Deserialize;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use crate::{Claim, Error, InboxMessage, LoadedSession, Sessions};
+use crate::{Claim, Error, InboxMessage, LoadedSession, Sessions, journal_cache::CachedEntries};
 
 type SessionRow = (
     String,
@@ -26,6 +28,7 @@ type SessionRow = (
     Json<Vec<(i64, Uuid, Entry)>>,
     Json<Vec<SystemEvent>>,
     bool,
+    i32,
 );
 
 /// A message as the query encodes it.
@@ -51,39 +54,45 @@ impl Sessions {
     ///
     /// [`Error::Fenced`] if the claim is not current.
     pub async fn load(&self, claim: &Claim, history: i64) -> Result<LoadedSession, Error> {
-        let kept = self.journal_cache.get(claim.tenant, claim.session, history);
+        let cached = self.journal_cache.get(claim.tenant, claim.session, history);
+        let mut kept = cached.entries;
         // The last cached entry is read again. A database that lost its last commits in a failover
         // may have another entry in its place.
-        let known = kept.last().map_or(0, |(seq, ..)| *seq);
-        let mut loaded = read_session(&self.pools, claim, history, known).await?;
-        if let Some(last) = kept.last() {
-            match loaded.entries.first() {
-                Some(first) if first == last => {
-                    let came = std::mem::replace(&mut loaded.entries, kept);
-                    loaded.entries.extend(came.into_iter().skip(1));
-                    let most = usize::try_from(history).unwrap_or(0);
-                    let surplus = loaded.entries.len().saturating_sub(most);
-                    loaded.entries.drain(..surplus);
-                }
-                // There are more new entries than are asked for.
-                Some((seq, ..)) if *seq > known => {}
-                _ => loaded = read_session(&self.pools, claim, history, 0).await?,
-            }
+        let known = kept.last().map_or(0, |last| last.0);
+        let (mut loaded, mut version) = read_session(&self.pools, claim, history, known).await?;
+        let is_current = match (kept.last(), loaded.entries.first()) {
+            (None, _) => true,
+            (Some(_), _) if version != cached.version => false,
+            (Some(last), Some(first)) => *first == **last || first.0 > known,
+            (Some(_), None) => false,
+        };
+        if !is_current {
+            (loaded, version) = read_session(&self.pools, claim, history, 0).await?;
         }
+        // More new entries than are asked for, or another journal than the cached one.
+        if !loaded.entries.first().zip(kept.last()).is_some_and(|(first, last)| *first == **last) {
+            kept.clear();
+        }
+        let came = loaded.entries.drain(..).skip(usize::from(!kept.is_empty()));
+        kept.extend(came.map(Arc::new));
+        let most = usize::try_from(history).unwrap_or(0);
+        kept.drain(..kept.len().saturating_sub(most));
+        loaded.entries = kept.iter().map(|entry| (**entry).clone()).collect();
         if history > 0 {
-            self.journal_cache.put(claim.tenant, claim.session, history, &loaded.entries);
+            let cached = CachedEntries { version, entries: kept };
+            self.journal_cache.put(claim.tenant, claim.session, history, cached);
         }
         Ok(loaded)
     }
 }
 
-/// Loads a claimed session, with the journal entries from `known` on.
+/// Loads a claimed session, with the journal entries from `known` on, and the journal's version.
 async fn read_session(
     pools: &Pools,
     claim: &Claim,
     history: i64,
     known: i64,
-) -> Result<LoadedSession, Error> {
+) -> Result<(LoadedSession, i32), Error> {
     // One statement, for one round trip and one snapshot. A message that arrives later is
     // detected, because it moves `next_in`.
     const SQL: &str = "
@@ -105,7 +114,7 @@ async fn read_session(
                     'at', extract(epoch from created_at)::bigint) order by event_id), '[]')
                 from session.system_events e
                 where e.tenant_id = $1 and e.key = s.key and gone_at is null),
-               s.outside_since is not null
+               s.outside_since is not null, s.journal_version
         from session.sessions s join session.session_lease l using (tenant_id, session_id)
         where s.tenant_id = $1 and s.session_id = $2 and l.epoch = $4
           and l.owner = $6";
@@ -137,9 +146,10 @@ async fn read_session(
         entries,
         events,
         outside,
+        version,
     ) = row;
 
-    Ok(LoadedSession {
+    let loaded = LoadedSession {
         key,
         agent: agent.into(),
         waiting: inbox.0.into_iter().map(inbox_message).collect(),
@@ -153,7 +163,8 @@ async fn read_session(
         wait: wait.map_or(Wait::Anything, |wait| wait.0),
         events: events.0,
         outside,
-    })
+    };
+    Ok((loaded, version))
 }
 
 fn inbox_message(row: InboxRow) -> InboxMessage {

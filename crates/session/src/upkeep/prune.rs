@@ -18,11 +18,12 @@
 //!
 //! One statement finds out which tables of which tenants hold old rows, by the oldest row of each.
 //! Only these are pruned, in batches with a transaction each. Rows that another process is deleting
-//! are skipped.
+//! are skipped. With an [`Archive`](super::archive::Archive), a batch is written there before its
+//! transaction is committed; if that fails, nothing is deleted.
 
 use std::time::Duration;
 
-use holdfast_pg::{Pools, TenantTx};
+use holdfast_pg::{Pools, QueryScalar, TenantTx};
 use holdfast_types::{SessionId, SessionState, TenantId};
 use uuid::Uuid;
 
@@ -71,15 +72,8 @@ impl Upkeep<'_> {
             last = tenant;
             for (tenant, own, is_old) in tenants {
                 let keep = keep.with_days(own.into());
-                prune_tenant(
-                    self.pools,
-                    tenant_of(tenant),
-                    &keep,
-                    &is_old,
-                    &mut pruned,
-                    &mut failure,
-                )
-                .await;
+                prune_tenant(self, tenant_of(tenant), &keep, &is_old, &mut pruned, &mut failure)
+                    .await;
             }
         }
     }
@@ -180,7 +174,7 @@ async fn find_old_rows(pools: &Pools, keep: &Retention, last: Uuid) -> Result<Ve
 
 /// Prunes those tables of a tenant that have old rows.
 async fn prune_tenant(
-    pools: &Pools,
+    upkeep: Upkeep<'_>,
     tenant: TenantId,
     keep: &Retention,
     is_old: &[bool],
@@ -189,36 +183,38 @@ async fn prune_tenant(
 ) {
     let old = OLD_ROWS.iter().zip(is_old).filter(|(_, is_old)| **is_old);
     for (table, _) in old {
-        let (sql, age) = match table {
+        let (name, sql, age) = match table {
             Table::Inbox => {
                 let ages = [keep.inbox, keep.keys];
-                let deleted = delete_in_batches(pools, tenant, INBOX, &ages).await;
+                let deleted = upkeep.delete_in_batches(tenant, ("inbox", INBOX), &ages).await;
                 pruned.rows += failure.value(deleted);
                 continue;
             }
             Table::Ephemeral => {
-                let ended = prune_sessions(pools, tenant, EPHEMERAL, keep.ephemeral, failure).await;
+                let ended =
+                    prune_sessions(upkeep, tenant, EPHEMERAL, keep.ephemeral, failure).await;
                 pruned.sessions += failure.value(ended);
                 continue;
             }
             Table::JobSessions => {
-                let ended = prune_sessions(pools, tenant, JOB_SESSIONS, keep.runs, failure).await;
+                let ended = prune_sessions(upkeep, tenant, JOB_SESSIONS, keep.runs, failure).await;
                 pruned.sessions += failure.value(ended);
                 continue;
             }
-            Table::Keys => (KEYS, Duration::ZERO),
-            Table::Deliveries => (DELIVERIES, keep.deliveries),
-            Table::Runs => (RUNS, keep.runs),
-            Table::Subagents => (SUBAGENTS, keep.runs),
-            Table::Approvals => (APPROVALS, keep.runs),
-            Table::SystemEvents => (SYSTEM_EVENTS, keep.events),
-            Table::Spending => (SPENDING, keep.runs),
-            Table::Heartbeats => (HEARTBEATS, keep.heartbeats),
+            Table::Keys => ("tombstones", KEYS, Duration::ZERO),
+            Table::Deliveries => ("deliveries", DELIVERIES, keep.deliveries),
+            Table::Runs => ("runs", RUNS, keep.runs),
+            Table::Subagents => ("subagents", SUBAGENTS, keep.runs),
+            Table::Approvals => ("approvals", APPROVALS, keep.runs),
+            Table::SystemEvents => ("system_events", SYSTEM_EVENTS, keep.events),
+            Table::Spending => ("spending", SPENDING, keep.runs),
+            Table::Heartbeats => ("entries", HEARTBEATS, keep.heartbeats),
         };
-        pruned.rows += failure.value(delete_in_batches(pools, tenant, sql, &[age]).await);
+        let deleted = upkeep.delete_in_batches(tenant, (name, sql), &[age]).await;
+        pruned.rows += failure.value(deleted);
     }
     if let Some(age) = keep.journals {
-        pruned.rows += failure.value(prune_journals(pools, tenant, age).await);
+        pruned.rows += failure.value(prune_journals(upkeep, tenant, age).await);
     }
 }
 
@@ -248,22 +244,16 @@ async fn delete_old_events(pools: &Pools, age: Duration) -> Result<u64, Error> {
 
 /// Deletes old entries of a tenant's sessions that have nothing to do. Entries of a turn that is
 /// not finished stay: it continues from them.
-async fn prune_journals(pools: &Pools, tenant: TenantId, age: Duration) -> Result<u64, Error> {
+async fn prune_journals(upkeep: Upkeep<'_>, tenant: TenantId, age: Duration) -> Result<u64, Error> {
     const SESSIONS: &str = "
         select s.session_id, l.next_in - 1 = l.done_in and l.state <> 'RUNNING'
         from session.sessions s join session.session_lease l using (tenant_id, session_id)
         where s.tenant_id = $1 and s.kind <> '' and s.session_id > $2
         order by s.session_id limit $3";
-    const ENTRIES: &str = "
-        delete from session.entries where ctid = any(array(
-            select e.ctid from unnest($3::uuid[]) as s (session_id) cross join lateral (
-                select ctid, created_at from session.entries
-                where tenant_id = $1 and session_id = s.session_id order by seq limit $2) e
-            where e.created_at < clock_timestamp() - $4 * interval '1 second' limit $2))";
 
     let (mut deleted, mut last) = (0, Uuid::nil());
     loop {
-        let mut tx = pools.tenant(tenant).await?;
+        let mut tx = upkeep.pools.tenant(tenant).await?;
         let page: Vec<(Uuid, bool)> = holdfast_pg::query_as(SESSIONS)
             .bind(tenant.as_uuid())
             .bind(last)
@@ -276,16 +266,8 @@ async fn prune_journals(pools: &Pools, tenant: TenantId, age: Duration) -> Resul
         let idle: Vec<Uuid> =
             page.into_iter().filter(|(_, idle)| *idle).map(|(id, _)| id).collect();
         loop {
-            let mut tx = pools.tenant(tenant).await?;
-            let batch = holdfast_pg::query(ENTRIES)
-                .bind(tenant.as_uuid())
-                .bind(MAX_ROWS_PER_BATCH)
-                .bind(&idle)
-                .bind(age.as_secs_f64())
-                .execute(tx.conn())
-                .await?
-                .rows_affected();
-            tx.commit().await?;
+            let bind = |query: Rows| query.bind(age.as_secs_f64()).bind(&idle);
+            let batch = upkeep.delete_batch(tenant, ("entries", JOURNALS), bind).await?;
             deleted += batch;
             if batch < MAX_ROWS_PER_BATCH.unsigned_abs() {
                 break;
@@ -294,18 +276,42 @@ async fn prune_journals(pools: &Pools, tenant: TenantId, age: Duration) -> Resul
     }
 }
 
-/// Deletes rows of a table, at most `$2`; `$3` is an age in seconds.
+/// Wraps a statement that deletes: its result is a row for each deleted one, with that as JSON if
+/// `$1` is true. `$2` is the tenant, `$3` the maximum number of rows.
+macro_rules! returning {
+    ($($delete:tt)+) => {
+        concat!(
+            "with gone as (",
+            $($delete)+,
+            " returning *)
+            select case when $1 then row_to_json(gone)::text end from gone"
+        )
+    };
+}
+
+/// Selects the rows of a session in a table, each as JSON.
+macro_rules! content {
+    ($table:literal) => {
+        concat!(
+            "select row_to_json(t)::text from ",
+            $table,
+            " t where tenant_id = $1 and session_id = $2"
+        )
+    };
+}
+
+/// Deletes rows of a table, at most `$3`; `$4` is an age in seconds.
 macro_rules! delete_old {
     ($table:literal where $old:literal) => {
-        concat!(
+        returning!(
             "delete from ",
             $table,
             " where ctid = any(array(
                 select ctid from ",
             $table,
-            " where tenant_id = $1 and ",
+            " where tenant_id = $2 and ",
             $old,
-            " limit $2 for update skip locked))"
+            " limit $3 for update skip locked))"
         )
     };
 }
@@ -315,41 +321,56 @@ const INBOX: &str = "
         delete from session.inbox
         where ctid = any(array(
             select ctid from session.inbox
-            where tenant_id = $1 and state in ('done', 'dead')
-              and finished_at < clock_timestamp() - $3 * interval '1 second'
-            limit $2 for update skip locked))
+            where tenant_id = $2 and state in ('done', 'dead')
+              and finished_at < clock_timestamp() - $4 * interval '1 second'
+            limit $3 for update skip locked))
         returning *),
     kept as (
         insert into session.tombstones
             (tenant_id, source, idem_key, hash, session_id, seq, message_id, until)
         select tenant_id, source, idem_key, hash, session_id, seq, message_id,
-               clock_timestamp() + $4 * interval '1 second' from gone
+               clock_timestamp() + $5 * interval '1 second' from gone
         on conflict do nothing)
-    select from gone";
+    select case when $1 then row_to_json(gone)::text end from gone";
+/// Reads one entry of a session that has no old ones: the first.
+const JOURNALS: &str = returning!(
+    "delete from session.entries where ctid = any(array(
+        select e.ctid from unnest($5::uuid[]) as s (session_id)
+        cross join lateral (
+            select created_at from session.entries
+            where tenant_id = $2 and session_id = s.session_id order by seq limit 1) first
+        cross join lateral (
+            select ctid, created_at from session.entries
+            where tenant_id = $2 and session_id = s.session_id
+              and first.created_at < now() - $4 * interval '1 second'
+            order by seq limit $3) e
+        where e.created_at < now() - $4 * interval '1 second' limit $3))"
+);
 const KEYS: &str =
-    delete_old!("session.tombstones" where "until < clock_timestamp() - $3 * interval '1 second'");
+    delete_old!("session.tombstones" where "until < clock_timestamp() - $4 * interval '1 second'");
 const DELIVERIES: &str = delete_old!(
     "session.deliveries" where "state in ('sent', 'unknown', 'dead')
-     and finished_at < clock_timestamp() - $3 * interval '1 second'");
+     and finished_at < clock_timestamp() - $4 * interval '1 second'");
 const RUNS: &str = delete_old!(
     "session.runs" where "steps >= 0
-     and finished_at < clock_timestamp() - $3 * interval '1 second'");
+     and finished_at < clock_timestamp() - $4 * interval '1 second'");
 const SUBAGENTS: &str = delete_old!(
-    "session.subagents" where "announced_at < clock_timestamp() - $3 * interval '1 second'");
+    "session.subagents" where "announced_at < clock_timestamp() - $4 * interval '1 second'");
 const APPROVALS: &str = delete_old!(
-    "session.approvals" where "expires_at < clock_timestamp() - $3 * interval '1 second'");
+    "session.approvals" where "expires_at < clock_timestamp() - $4 * interval '1 second'");
 const SYSTEM_EVENTS: &str = delete_old!(
-    "session.system_events" where "gone_at < clock_timestamp() - $3 * interval '1 second'");
+    "session.system_events" where "gone_at < clock_timestamp() - $4 * interval '1 second'");
 const SPENDING: &str = delete_old!(
     "session.spending" where
-    "day < (clock_timestamp() at time zone 'utc' - $3 * interval '1 second')::date");
-const HEARTBEATS: &str = "
-    delete from session.entries
+    "day < (clock_timestamp() at time zone 'utc' - $4 * interval '1 second')::date");
+const HEARTBEATS: &str = returning!(
+    "delete from session.entries
     where ctid = any(array(
         select e.ctid from session.sessions s join session.entries e using (tenant_id, session_id)
-        where s.tenant_id = $1 and s.kind = 'heartbeat'
-          and e.created_at < clock_timestamp() - $3 * interval '1 second'
-        limit $2 for update of e skip locked))";
+        where s.tenant_id = $2 and s.kind = 'heartbeat'
+          and e.created_at < clock_timestamp() - $4 * interval '1 second'
+        limit $3 for update of e skip locked))"
+);
 
 const EPHEMERAL: &str = "
     select s.session_id from session.sessions s
@@ -368,29 +389,78 @@ const JOB_SESSIONS: &str = "
       and s.updated_at < clock_timestamp() - $2 * interval '1 second'
     order by s.created_at limit $3";
 
-/// Runs a statement with a limit until it deletes less. `ages` are its parameters from `$3`.
-async fn delete_in_batches(
-    pools: &Pools,
-    tenant: TenantId,
-    sql: &'static str,
-    ages: &[Duration],
-) -> Result<u64, Error> {
-    let mut deleted = 0;
-    loop {
-        let mut tx = pools.tenant(tenant).await?;
-        let query = holdfast_pg::query(sql).bind(tenant.as_uuid()).bind(MAX_ROWS_PER_BATCH);
-        let query = ages.iter().fold(query, |query, age| query.bind(age.as_secs_f64()));
-        let batch = query.execute(tx.conn()).await?.rows_affected();
-        tx.commit().await?;
-        deleted += batch;
-        if batch < MAX_ROWS_PER_BATCH.unsigned_abs() {
-            return Ok(deleted);
+/// A statement of [`returning!`].
+type Rows = QueryScalar<Option<String>>;
+
+impl Upkeep<'_> {
+    /// Runs a statement of [`returning!`] until it deletes less than its limit. `ages` are its
+    /// parameters from `$4`.
+    async fn delete_in_batches(
+        self,
+        tenant: TenantId,
+        (table, sql): (&'static str, &'static str),
+        ages: &[Duration],
+    ) -> Result<u64, Error> {
+        let mut deleted = 0;
+        loop {
+            let bind =
+                |query: Rows| ages.iter().fold(query, |query, age| query.bind(age.as_secs_f64()));
+            let batch = self.delete_batch(tenant, (table, sql), bind).await?;
+            deleted += batch;
+            if batch < MAX_ROWS_PER_BATCH.unsigned_abs() {
+                return Ok(deleted);
+            }
         }
+    }
+
+    /// Deletes one batch, after it was archived. Returns the number of rows.
+    async fn delete_batch(
+        self,
+        tenant: TenantId,
+        (table, sql): (&'static str, &'static str),
+        bind: impl FnOnce(Rows) -> Rows,
+    ) -> Result<u64, Error> {
+        let query = bind(
+            holdfast_pg::query_scalar(sql)
+                .bind(self.archive.is_some())
+                .bind(tenant.as_uuid())
+                .bind(MAX_ROWS_PER_BATCH),
+        );
+        let mut tx = self.pools.tenant(tenant).await?;
+        let rows = query.fetch_all(tx.conn()).await?;
+        let deleted = rows.len() as u64;
+        if let Some(archive) = self.archive {
+            archive.write(tenant, table, rows.into_iter().flatten().collect()).await?;
+        }
+        tx.commit().await?;
+        Ok(deleted)
+    }
+
+    /// Archives the content of a locked session that is deleted next.
+    async fn archive_session(self, tx: &mut TenantTx, session: SessionId) -> Result<(), Error> {
+        const CONTENT: [(&str, &str); 5] = [
+            ("sessions", content!("session.sessions")),
+            ("inbox", content!("session.inbox")),
+            ("entries", content!("session.entries")),
+            ("runs", content!("session.runs")),
+            ("deliveries", content!("session.deliveries")),
+        ];
+        let Some(archive) = self.archive else { return Ok(()) };
+        let tenant = tx.tenant();
+        for (table, sql) in CONTENT {
+            let rows: Vec<String> = holdfast_pg::query_scalar(sql)
+                .bind(tenant.as_uuid())
+                .bind(session.as_uuid())
+                .fetch_all(tx.conn())
+                .await?;
+            archive.write(tenant, table, rows).await?;
+        }
+        Ok(())
     }
 }
 
 async fn prune_sessions(
-    pools: &Pools,
+    upkeep: Upkeep<'_>,
     tenant: TenantId,
     sql: &'static str,
     age: Duration,
@@ -399,7 +469,7 @@ async fn prune_sessions(
     let mut deleted = 0;
     // There may be many: a job that runs each minute creates over a thousand in a day.
     loop {
-        let mut tx = pools.tenant(tenant).await?;
+        let mut tx = upkeep.pools.tenant(tenant).await?;
         let old: Vec<Uuid> = holdfast_pg::query_scalar(sql)
             .bind(tenant.as_uuid())
             .bind(age.as_secs_f64())
@@ -409,7 +479,7 @@ async fn prune_sessions(
         tx.finish_reading();
         let mut batch = 0;
         for session in old.into_iter().map(SessionId::from) {
-            let result = delete_if_idle(pools, tenant, session, age).await;
+            let result = delete_if_idle(upkeep, tenant, session, age).await;
             batch += failure.value(result.map(u64::from).map_err(|e| e.in_session(session)));
         }
         deleted += batch;
@@ -421,12 +491,12 @@ async fn prune_sessions(
 
 /// Deletes a session unless it was used since it was found. Another runner may have deleted it.
 async fn delete_if_idle(
-    pools: &Pools,
+    upkeep: Upkeep<'_>,
     tenant: TenantId,
     session: SessionId,
     age: Duration,
 ) -> Result<bool, Error> {
-    let mut tx = pools.tenant(tenant).await?;
+    let mut tx = upkeep.pools.tenant(tenant).await?;
     let lease = lock(&mut tx, session).await?;
     let is_idle = lease
         .is_some_and(|lease| lease.state == SessionState::Wait && lease.unfinished_messages() == 0);
@@ -434,6 +504,7 @@ async fn delete_if_idle(
         tx.rollback().await?;
         return Ok(false);
     }
+    upkeep.archive_session(&mut tx, session).await?;
     delete_rows(&mut tx, session).await?;
     tx.commit().await?;
     Ok(true)

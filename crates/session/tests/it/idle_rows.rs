@@ -1,7 +1,7 @@
 //! Periodic work reads what it changes, and not the rows that have nothing to do.
 
 use holdfast_pg::{Config, Pools};
-use holdfast_session::{Retention, SendCapacity, Sessions};
+use holdfast_session::{Retention, RetentionDays, SendCapacity, Sessions};
 use holdfast_types::{DeliveryClass, RunnerId};
 
 use crate::world::World;
@@ -107,5 +107,37 @@ async fn a_sweep_reads_one_row_for_each_tenant_with_queued_sessions() -> anyhow:
 
     let read = counted.reads(&world).await? - before;
     assert!((10..500).contains(&read), "{read} rows were read, of 3,000 queued ones");
+    Ok(())
+}
+
+#[tokio::test]
+async fn pruning_journals_reads_one_entry_of_a_session_without_old_ones() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    world.enroll(ada).await?;
+    for session in ["one", "two"] {
+        ada.say(session, session, "hello").await?;
+        world.answer(&world.claim_one().await?, "hi").await?;
+    }
+    world
+        .admin(
+            "insert into session.entries (tenant_id, session_id, seq, epoch, run_id, kind, body)
+             select tenant_id, session_id, 100 + n, epoch, run_id, kind, body
+             from session.entries, generate_series(1, 900) n where seq = 1",
+        )
+        .await?;
+    let days = RetentionDays { journals: Some(1), ..RetentionDays::default() };
+    world.sessions.queues().set_retention(ada.id, days).await?;
+    let config =
+        Config { url: world.url().into(), pool_size: 1, system_pool_size: 1, ..Config::default() };
+    let pools = Pools::lazy(&config, "test")?;
+    let counted = Counted { sessions: Sessions::new(pools.clone()), pools };
+    let before = counted.reads(&world).await?;
+
+    let pruned = counted.sessions.upkeep().prune(&Retention::default()).await;
+
+    let read = counted.reads(&world).await? - before;
+    assert_eq!(pruned.done.rows, 0);
+    assert!((2..60).contains(&read), "{read} rows were read, of 1,800 entries that are not old");
     Ok(())
 }

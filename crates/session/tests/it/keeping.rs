@@ -1,11 +1,11 @@
 //! Old rows are deleted and their idempotency keys are kept; events are published once each.
 
-use std::time::Duration;
+use std::{fs, os::unix::fs::PermissionsExt as _, time::Duration};
 
-use holdfast_session::{Error, Event, Retention, RetentionDays};
+use holdfast_session::{Archive, Error, Event, Retention, RetentionDays};
 use holdfast_types::TenantId;
 
-use crate::world::World;
+use crate::world::{Tenant, World};
 
 fn at_once() -> Retention {
     Retention { inbox: Duration::ZERO, runs: Duration::ZERO, ..Retention::default() }
@@ -412,4 +412,73 @@ async fn journals_are_kept_unless_their_tenant_limits_them() -> anyhow::Result<(
         world.answer(&claim, "hi").await?;
     }
     Ok(())
+}
+
+#[tokio::test]
+async fn what_is_deleted_for_its_age_is_archived_before() -> anyhow::Result<()> {
+    let (world, folder) = (World::start().await?, tempfile::tempdir()?);
+    let ada = archived_tenant(&world).await?;
+    let archive = Archive::new(folder.path().to_owned());
+
+    let upkeep = world.sessions.upkeep().archiving_to(Some(&archive));
+    let pruned = upkeep.prune(&at_once()).await;
+
+    assert!(pruned.failure.is_none(), "{:?}", pruned.failure);
+    let archived = |table: &str| -> anyhow::Result<Vec<serde_json::Value>> {
+        let mut rows = Vec::new();
+        for file in fs::read_dir(folder.path().join(ada.id.to_string()).join(table))? {
+            let path = file?.path();
+            assert_eq!(path.extension().and_then(|end| end.to_str()), Some("jsonl"));
+            assert_eq!(fs::metadata(&path)?.permissions().mode() & 0o777, 0o600);
+            for line in fs::read_to_string(path)?.lines() {
+                rows.push(serde_json::from_str(line)?);
+            }
+        }
+        Ok(rows)
+    };
+    let messages = archived("inbox")?;
+    assert_eq!(messages.len(), 1);
+    assert_eq!(messages[0]["body"]["text"], "hello");
+    assert_eq!(messages[0]["tenant_id"], ada.id.as_uuid().to_string());
+    let entries = archived("entries")?;
+    assert_eq!(entries.len(), 2, "{entries:?}");
+    assert_eq!(archived("runs")?.len(), 1);
+    let left = "select (select count(*) from session.inbox) + (select count(*) from session.runs)
+                     + (select count(*) from session.entries)";
+    assert_eq!(world.number(left).await?, 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_cannot_be_archived_is_kept() -> anyhow::Result<()> {
+    let (world, folder) = (World::start().await?, tempfile::tempdir()?);
+    archived_tenant(&world).await?;
+    let rows = "select (select count(*) from session.inbox) + (select count(*) from session.runs)
+                     + (select count(*) from session.entries)";
+    let before = world.number(rows).await?;
+    // A file is in the place of the folder.
+    let file = folder.path().join("archive");
+    fs::write(&file, "")?;
+    let archive = Archive::new(file.clone());
+
+    let upkeep = world.sessions.upkeep().archiving_to(Some(&archive));
+    let pruned = upkeep.prune(&at_once()).await;
+
+    let failure = pruned.failure.map(|error| error.to_string()).unwrap_or_default();
+    assert!(failure.contains(&file.display().to_string()), "{failure}");
+    assert_eq!(pruned.done.rows, 0);
+    assert_eq!(world.number(rows).await?, before);
+    Ok(())
+}
+
+/// A tenant with one old message, its turn and its journal.
+async fn archived_tenant(world: &World) -> anyhow::Result<Tenant<'_>> {
+    let ada = world.tenant();
+    world.enroll(ada).await?;
+    ada.say("s", "k", "hello").await?;
+    world.answer(&world.claim_one().await?, "hi").await?;
+    let days = RetentionDays { journals: Some(1), ..RetentionDays::default() };
+    world.sessions.queues().set_retention(ada.id, days).await?;
+    world.admin("update session.entries set created_at = now() - interval '2 days'").await?;
+    Ok(ada)
 }

@@ -11,7 +11,7 @@ use futures::{
     future::{BoxFuture, join_all},
 };
 use holdfast_bus::{Bus, Subject};
-use holdfast_session::{Event, Gauges, Retention, SweepCounts};
+use holdfast_session::{Archive, Event, Gauges, Retention, SweepCounts};
 use holdfast_types::DeliveryState;
 use serde_json::json;
 use tokio::time::sleep;
@@ -193,6 +193,8 @@ const fn to_gauge(number: i64) -> f64 {
 pub(crate) async fn prune(worker: Arc<Worker>, stop: CancellationToken) {
     let trouble = FailureLog::new("old rows are not removed");
     let retention = Retention::default();
+    let folder = &worker.config.archive;
+    let archive = (!folder.as_os_str().is_empty()).then(|| Archive::new(folder.clone()));
     // Soon after the start, as a process may not live for an hour.
     let mut wait = jittered(worker.config.prune.min(Duration::from_secs(300)));
     while stop.run_until_cancelled(sleep(wait)).await.is_some() {
@@ -200,7 +202,8 @@ pub(crate) async fn prune(worker: Arc<Worker>, stop: CancellationToken) {
         if !worker.upkeep.is_held() {
             continue;
         }
-        let pruned = worker.sessions.upkeep().prune(&retention).await;
+        let upkeep = worker.sessions.upkeep().archiving_to(archive.as_ref());
+        let pruned = upkeep.prune(&retention).await;
         match &pruned.failure {
             None => trouble.on_success(),
             Some(error) => trouble.on_failure(error),

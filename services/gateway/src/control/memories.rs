@@ -4,6 +4,7 @@
 //! provenance. The tenant comes from the caller only; no field of a request can name another one.
 
 mod knowledge;
+mod person;
 
 use std::time::Duration;
 
@@ -231,6 +232,10 @@ impl Service for Memories {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
         let (mut zones, mut files) = (0, 0);
+        let mut elsewhere = Vec::new();
+        if request.everywhere {
+            elsewhere = person::erase(&self.0, &caller, &request.user).await?;
+        }
         let what = match (request.user.is_empty(), request.session.is_empty()) {
             (false, true) => {
                 // The user's time zones are personal data too.
@@ -251,7 +256,7 @@ impl Service for Memories {
         let erased = with_timeout(self.0.memory()?.forget(caller.tenant, forget)).await?;
 
         let (mut erased, left) = (counts(erased.erased), counts(erased.left));
-        for (what, rows) in [("zones", zones), ("files", files)] {
+        for (what, rows) in elsewhere.into_iter().chain([("zones", zones), ("files", files)]) {
             if rows > 0 {
                 erased.push(pb::MemoryCount { what: what.to_owned(), rows });
             }

@@ -1,0 +1,139 @@
+//! Erasure of a person outside of the memory service: conversations, jobs, messages in
+//! conversations of others, identities.
+//!
+//! Everything can be repeated: after a failure the caller calls again.
+
+use std::collections::BTreeSet;
+
+use holdfast_agent::{
+    bootstrap::Audience,
+    person::{OWNER, person},
+};
+use holdfast_grpc::Caller;
+use holdfast_proto::memory::v1::{ForgetRequest, forget_request};
+use holdfast_schedule::store::JobFilter;
+use holdfast_types::{JobId, SessionId, SessionKey, SessionKind};
+
+use super::{
+    super::{State, actor, invalid},
+    full_access, with_timeout,
+};
+use crate::Error;
+
+/// Jobs that one query returns.
+const JOBS_PER_QUERY: u32 = 200;
+
+/// Erases a person as `telegram:42` or `api:anna`. Returns the number of erased rows by name.
+///
+/// # Errors
+///
+/// If `user` is empty, or the owner: the main session is the agent's own.
+pub(super) async fn erase(
+    state: &State,
+    caller: &Caller,
+    user: &str,
+) -> Result<Vec<(&'static str, u64)>, Error> {
+    if user.is_empty() {
+        return Err(Error::MissingField("user"));
+    }
+    if user == OWNER {
+        return Err(invalid(
+            "the owner's conversations are the agent's own: delete the agent, or its sessions"
+                .to_owned(),
+        ));
+    }
+    let jobs = remove_jobs(state, caller, user).await?;
+    let (authors, identities) = remove_identities(state, caller, user).await?;
+    let sessions = erase_sessions(state, caller, user, &authors, &jobs).await?;
+    let messages = state.sessions.erase_messages_of(caller.tenant, &authors).await?;
+    forget_conversations(state, caller, &messages).await?;
+    Ok(vec![
+        ("jobs", jobs.len() as u64),
+        ("identities", identities),
+        ("sessions", sessions),
+        ("messages", messages.len() as u64),
+    ])
+}
+
+async fn remove_jobs(state: &State, caller: &Caller, user: &str) -> Result<Vec<JobId>, Error> {
+    let mut removed = Vec::new();
+    loop {
+        let owner = Some(user.to_owned());
+        let filter = JobFilter { owner, limit: JOBS_PER_QUERY, ..JobFilter::default() };
+        let page = state.jobs.list(caller.tenant, &filter).await?;
+        if page.is_empty() {
+            return Ok(removed);
+        }
+        for job in page {
+            state.jobs.remove(caller.tenant, job.id).await?;
+            removed.push(job.id);
+        }
+    }
+}
+
+/// Removes the identities that lead to the person. Returns the author ids of the person's messages,
+/// and the number of identities.
+async fn remove_identities(
+    state: &State,
+    caller: &Caller,
+    user: &str,
+) -> Result<(Vec<String>, u64), Error> {
+    let mut authors = vec![user.to_owned()];
+    let routing = state.directory.routing();
+    for identity in routing.identities(caller.tenant).await? {
+        let author = format!("{}:{}", identity.channel, identity.peer);
+        let canonical = format!("{}:{}", identity.channel, identity.canonical);
+        if user == author || user == canonical {
+            routing
+                .delete_identity(caller.tenant, actor(caller), &identity.channel, &identity.peer)
+                .await?;
+            authors.push(author);
+        }
+    }
+    let identities = authors.len() as u64 - 1;
+    authors.dedup();
+    Ok((authors, identities))
+}
+
+/// Erases the person's conversations, those in which a group gives each member a session, and the
+/// runs of the removed jobs.
+async fn erase_sessions(
+    state: &State,
+    caller: &Caller,
+    user: &str,
+    authors: &[String],
+    jobs: &[JobId],
+) -> Result<u64, Error> {
+    let is_theirs = |key: &str| {
+        let Ok(kind) = key.parse::<SessionKey>().map(|key| key.kind()) else { return false };
+        let runs = |job: &JobId| key.contains(&format!(":cron:{job}:"));
+        let own = |author: &String| {
+            let Some((channel, peer)) = author.split_once(':') else { return false };
+            let peer = peer.replace('%', "%25").replace(':', "%3A");
+            key.contains(&format!(":group:{channel}:")) && key.ends_with(&format!(":user:{peer}"))
+        };
+        person(kind, key, Audience::Others).is_some_and(|found| found == user)
+            || (kind == SessionKind::Cron && jobs.iter().any(runs))
+            || (kind == SessionKind::Group && authors.iter().any(own))
+    };
+    let found = state.sessions.find_by_key(caller.tenant, is_theirs).await?;
+    for session in &found {
+        state.sessions.erase(caller.tenant, *session).await?;
+    }
+    Ok(found.len() as u64)
+}
+
+/// Erases what was remembered of conversations in which the person took part: who said it is not
+/// known any more.
+async fn forget_conversations(
+    state: &State,
+    caller: &Caller,
+    sessions: &[SessionId],
+) -> Result<(), Error> {
+    for session in sessions.iter().collect::<BTreeSet<_>>() {
+        let what = Some(forget_request::What::Session(session.to_string()));
+        let forget = ForgetRequest { who: Some(full_access()), what };
+        with_timeout(state.memory()?.forget(caller.tenant, forget)).await?;
+    }
+    Ok(())
+}
