@@ -1585,12 +1585,64 @@ MUTANTS = {
         [
             (
                 RUNNER + "turn/steps.rs",
-                "    outside_text::mark_outside_notes(turn, snapshot);\n",
+                "    outside_text::mark_outside_files(turn, snapshot);\n",
                 "",
             ),
         ],
         [
             ("agent-runner", "it", "outside_text::a_memory_flush_asks_nobody_and_its_note_marks_the_conversations_that_see_it"),
+        ],
+    ),
+    # What a command writes beside a file from outside is not marked.
+    "outside-command": Mutant(
+        [
+            (
+                RUNNER + "tools/shell.rs",
+                "line.network || sees_outside_text;",
+                "line.network;",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "outside_text::a_command_passes_the_mark_of_a_file_on"),
+        ],
+    ),
+    # A memory of a marked conversation is not marked.
+    "outside-memory": Mutant(
+        [
+            (
+                RUNNER + "tools/memory.rs",
+                "outside: ToolContext::of(call)?.repeats_outside_text(),",
+                "outside: false,",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "outside_text::what_a_conversation_that_read_a_page_remembers_is_marked"),
+        ],
+    ),
+    # Memories and descriptions in the prompt carry no mark.
+    "outside-prompt": Mutant(
+        [
+            (
+                RUNNER + "turn/think.rs",
+                "    outside_text::mark_outside_prompt(turn, &request.chat.tools);\n",
+                "",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "hostile_text::after_hostile_text_a_person_decides_about_each_call_that_persists_or_leaves"),
+        ],
+    ),
+    # What leaves a marked conversation needs nobody.
+    "outside-leaves": Mutant(
+        [
+            (
+                RUNNER + "turn/approvals/approval_need.rs",
+                "outgoing::destination(tool, input, own.as_ref(), turn.journal.entries())",
+                "None",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "hostile_text::after_hostile_text_a_person_decides_about_each_call_that_persists_or_leaves"),
         ],
     ),
     # A command is approved of which only the beginning was read.

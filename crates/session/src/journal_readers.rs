@@ -32,6 +32,8 @@ pub struct JournalRange {
     pub tries: i32,
     pub key: String,
     pub agent: AgentId,
+    /// The session has read text from outside since its last reset.
+    pub outside: bool,
     /// Entries of the range, oldest first. Those past their retention are missing.
     pub entries: Vec<Entry>,
     /// One mark for each entry.
@@ -51,6 +53,12 @@ impl JournalRange {
     #[must_use]
     pub fn last(&self) -> Option<EntryMark> {
         self.marks.last().copied()
+    }
+
+    /// Whether what was said in the range may repeat text from outside.
+    #[must_use]
+    pub fn has_outside_text(&self) -> bool {
+        self.outside || self.entries.iter().any(Entry::is_outside_text)
     }
 
     /// Removes the first entries, up to the last one that is not later than `until`, because the
@@ -171,7 +179,8 @@ impl JournalReader<'_> {
                        where tenant_id = $1 and session_id = $2))
             returning upto, pending, tries - 1";
         const SESSION: &str = "
-            select key, agent_id from session.sessions where tenant_id = $1 and session_id = $2";
+            select key, agent_id, outside_since is not null from session.sessions
+            where tenant_id = $1 and session_id = $2";
 
         let mut tx = self.pools.tenant(tenant).await?;
         let claimed: Option<(i64, i64, i32)> = holdfast_pg::query_as(CLAIM)
@@ -186,14 +195,15 @@ impl JournalReader<'_> {
             tx.finish_reading();
             return Ok(None);
         };
-        let (key, agent): (String, Uuid) = holdfast_pg::query_as(SESSION)
+        let (key, agent, outside): (String, Uuid, bool) = holdfast_pg::query_as(SESSION)
             .bind(tenant.as_uuid())
             .bind(session.as_uuid())
             .fetch_one(tx.conn())
             .await?;
         let (entries, marks) = entries_between(&mut tx, session, after, upto).await?;
         tx.commit().await?;
-        Ok(Some(JournalRange { after, upto, tries, key, agent: agent.into(), entries, marks }))
+        let agent = agent.into();
+        Ok(Some(JournalRange { after, upto, tries, key, agent, outside, entries, marks }))
     }
 
     /// Shortens a claimed range to its first `entries` entries; the rest becomes the next range.

@@ -232,7 +232,8 @@ impl SkillLibrary {
         Ok(installation)
     }
 
-    /// Writes an installation in one commit, with a row for the audit.
+    /// Writes an installation in one commit, with a row for the audit. Its files are marked as text
+    /// from outside.
     ///
     /// # Errors
     ///
@@ -255,7 +256,8 @@ impl SkillLibrary {
         };
         let files = installation.files.iter().cloned();
         let edits = replacing_edits(files, &installation.replaced);
-        Ok(self.trees.change_skill(tenant, tree, by, edits, &change).await?)
+        let by = by.clone().from_outside(true);
+        Ok(self.trees.change_skill(tenant, tree, &by, edits, &change).await?)
     }
 
     /// Origin of the skill that the change with this key has installed; `None` if there was none.

@@ -265,6 +265,12 @@ impl Tool<Output> for Browser {
     type Input = BrowserInput;
 
     async fn call(&self, call: Call, input: BrowserInput) -> Result<Output, ToolError> {
+        // A page loads from any host, and all conversations share the proxy.
+        if call.hosts.are_restricted() {
+            return Err(ToolError::Tell(
+                "the policy lists the hosts that you may reach: `web_fetch` reads them".to_owned(),
+            ));
+        }
         self.act(&call, &input).await.map_err(|error| {
             // The text of an error in a page comes from the page's author.
             let told = crate::untrusted::one_line(&error.to_string());

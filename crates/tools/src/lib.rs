@@ -36,6 +36,7 @@
 //! implements all three. Text from outside is marked by [`untrusted`] before a model reads it.
 
 mod alias;
+mod allowed_hosts;
 mod allowed_tools;
 mod approval;
 #[cfg(feature = "browser")]
@@ -68,6 +69,7 @@ mod untrusted;
 #[cfg(feature = "web")]
 mod web;
 
+pub use allowed_hosts::AllowedHosts;
 pub use allowed_tools::AllowedTools;
 pub use approval::{Approval, SubjectText};
 #[cfg(feature = "browser")]

@@ -222,7 +222,7 @@ pub(crate) mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::{AllowedTools, HostContext, Output};
+    use crate::{AllowedHosts, AllowedTools, HostContext, Output};
 
     /// Fake with one tenant and one session. Remembers sent messages.
     #[derive(Debug)]
@@ -352,6 +352,7 @@ pub(crate) mod tests {
             run: RunId::generate(),
             key: "session:1:1:a".into(),
             allowed: AllowedTools::matching(|_| true),
+            hosts: AllowedHosts::default(),
             cancelled: CancellationToken::new(),
             host: HostContext::default(),
         }

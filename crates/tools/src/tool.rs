@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::{AllowedTools, Approval};
+use crate::{AllowedHosts, AllowedTools, Approval};
 
 /// Function that a model can call.
 ///
@@ -76,6 +76,8 @@ pub struct Call {
     pub key: String,
     /// Tools that the caller may use.
     pub allowed: AllowedTools,
+    /// Hosts that the web tools may reach for the caller.
+    pub hosts: AllowedHosts,
     /// Cancelled when the result is no longer wanted.
     pub cancelled: CancellationToken,
     pub host: HostContext,

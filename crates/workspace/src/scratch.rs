@@ -46,7 +46,7 @@ use crate::{
     ChangeAuthor, CommitOutcome, ContentHash, Edit, Error, FileEntry, Revision, Workspaces,
     export::run_blocking,
     read::{batches, list_at, load_contents},
-    workspaces::head,
+    workspaces::head_and_outside_files,
 };
 
 /// Scratch folder of one tree. Used by one turn at a time.
@@ -61,6 +61,17 @@ pub struct Scratch {
     view: ScratchView,
     /// Changes found by the last [`Scratch::changes`] and not committed yet; `None` is a deletion.
     pending: BTreeMap<TreePath, Option<ManifestEntry>>,
+    /// Whether the last [`Scratch::bring`] brought a file that may have text from outside.
+    outside: bool,
+}
+
+/// Files to bring.
+struct TargetFiles {
+    revision: Revision,
+    /// `None` if the folder is at that revision.
+    listed: Option<Vec<FileEntry>>,
+    /// Whether one of them may have text from outside.
+    outside: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,7 +111,7 @@ impl Scratch {
         .await?;
         let (pending, view) = (BTreeMap::new(), ScratchView::default());
         let dir = Arc::new(place);
-        Ok(Self { dir, workspaces, cache, tenant, agent, manifest, view, pending })
+        Ok(Self { dir, workspaces, cache, tenant, agent, manifest, view, pending, outside: false })
     }
 
     /// Sets the files that commands see, and their paths. Other files are not copied.
@@ -130,6 +141,17 @@ impl Scratch {
         &self.dir.tree
     }
 
+    /// Whether a file that the last [`bring`](Self::bring) brought may have text from outside.
+    #[must_use]
+    pub const fn has_outside_text(&self) -> bool {
+        self.outside
+    }
+
+    /// Paths of the files that the runner has written to the folder.
+    pub fn paths(&self) -> impl Iterator<Item = &TreePath> {
+        self.manifest.files.keys()
+    }
+
     /// Brings the folder to a revision, by default the newest. Uncommitted changes of commands are
     /// undone.
     ///
@@ -138,7 +160,8 @@ impl Scratch {
     /// [`Error::NoRevision`] if there is no such revision; [`Error::Disk`] or [`Error::Store`],
     /// after which the call can be repeated.
     pub async fn bring(&mut self, at: Option<Revision>) -> Result<BringOutcome, Error> {
-        let (revision, listed) = self.target_files(at).await?;
+        let TargetFiles { revision, listed, outside } = self.target_files(at).await?;
+        self.outside = outside;
         let was_here = listed.is_none();
         self.pending.clear();
         let place = Arc::clone(&self.dir);
@@ -236,22 +259,23 @@ impl Scratch {
         Ok(committed)
     }
 
-    /// Revision to bring, and its files; `None` for the files if the folder is at that revision.
-    async fn target_files(
-        &self,
-        at: Option<Revision>,
-    ) -> Result<(Revision, Option<Vec<FileEntry>>), Error> {
+    /// Revision to bring, and its files.
+    async fn target_files(&self, at: Option<Revision>) -> Result<TargetFiles, Error> {
         let mut tx = self.workspaces.pools.tenant(self.tenant).await?;
-        let at = match at {
-            Some(at) => at,
-            None => head(&mut tx, self.agent).await?,
+        let (revision, outside) = match at {
+            // The marks of earlier versions are not known.
+            Some(at) => (at, true),
+            None => {
+                let (head, marked) = head_and_outside_files(&mut tx, self.agent).await?;
+                (head, marked.iter().any(|path| self.view.is_visible(path)))
+            }
         };
         let listed = match self.manifest.revision {
-            Some(here) if here == at => None,
-            _ => Some(self.view.visible(list_at(&mut tx, self.agent, at, None).await?)),
+            Some(here) if here == revision => None,
+            _ => Some(self.view.visible(list_at(&mut tx, self.agent, revision, None).await?)),
         };
         tx.finish_reading();
-        Ok((at, listed))
+        Ok(TargetFiles { revision, listed, outside })
     }
 
     /// Writes files from the cache or the database. Returns how many contents were not in the

@@ -36,13 +36,15 @@ pub struct TurnFiles {
     pub skills: Vec<SkillHead>,
 }
 
-/// Path (`skills/<folder>/SKILL.md`) and hash of a skill's main file.
+/// Path (`skills/<folder>/SKILL.md`), hash and mark of a skill's main file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkillHead {
     /// Whether it belongs to the tenant rather than the agent.
     pub is_shared: bool,
     pub path: TreePath,
     pub hash: ContentHash,
+    /// The file may have text from outside.
+    pub outside: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -176,7 +178,7 @@ impl Workspaces {
                 }
                 None => {
                     let hash = ContentHash::stored(&hash)?;
-                    briefing.skills.push(SkillHead { is_shared, path, hash });
+                    briefing.skills.push(SkillHead { is_shared, path, hash, outside });
                 }
             }
         }

@@ -1,10 +1,10 @@
 //! Entry point of the crate, and the locks of a tree.
 
 use holdfast_pg::{Pools, TenantTx};
-use holdfast_types::{AgentId, TenantId};
+use holdfast_types::{AgentId, TenantId, TreePath};
 use uuid::Uuid;
 
-use crate::{BranchState, Error, Limits, Revision, limits::TreeSize};
+use crate::{BranchState, Error, Limits, Revision, limits::TreeSize, model::parse_stored_path};
 
 /// Trees of all agents. Cheap to clone: clones share the pools.
 ///
@@ -154,6 +154,27 @@ pub(crate) async fn head(tx: &mut TenantTx, agent: AgentId) -> sqlx::Result<Revi
         .fetch_optional(tx.conn())
         .await?;
     Ok(head.map_or(Revision::EMPTY, Revision::from))
+}
+
+/// Newest revision of a tree, and its files that may have text from outside. One statement reads
+/// both, so that no commit is between them.
+pub(crate) async fn head_and_outside_files(
+    tx: &mut TenantTx,
+    agent: AgentId,
+) -> Result<(Revision, Vec<TreePath>), Error> {
+    const SQL: &str = "
+        select head, array(select path from workspace.files
+                           where tenant_id = $1 and agent_id = $2 and outside)
+        from workspace.trees where tenant_id = $1 and agent_id = $2";
+    let tenant = tx.tenant();
+    let found: Option<(i64, Vec<String>)> = holdfast_pg::query_as(SQL)
+        .bind(tenant.as_uuid())
+        .bind(agent.as_uuid())
+        .fetch_optional(tx.conn())
+        .await?;
+    let Some((head, paths)) = found else { return Ok((Revision::EMPTY, Vec::new())) };
+    let paths = paths.iter().map(|path| parse_stored_path(path)).collect::<Result<_, _>>()?;
+    Ok((head.into(), paths))
 }
 
 /// Refuses a revision above the newest.

@@ -159,6 +159,7 @@ mod tests {
             locator: String::new(),
             retrieved_at: Timestamp::UNIX_EPOCH,
             accepted_by: String::new(),
+            outside: false,
         }
     }
 

@@ -19,6 +19,9 @@ pub struct Provenance {
     /// Principal who accepted the change, if it was proposed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub accepted_by: String,
+    /// The text may repeat text from outside.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub outside: bool,
 }
 
 const SOURCES: [(pb::SourceKind, &str); 6] = [
@@ -52,6 +55,7 @@ impl Provenance {
             locator: given.locator,
             retrieved_at: retrieved_at.unwrap_or_else(Timestamp::now),
             accepted_by: String::new(),
+            outside: given.outside,
         })
     }
 
@@ -62,6 +66,7 @@ impl Provenance {
             name: self.name,
             locator: self.locator,
             retrieved_at: Some(proto_time(self.retrieved_at)),
+            outside: self.outside,
         }
     }
 }
@@ -150,6 +155,7 @@ mod tests {
             name: name.into(),
             locator: "https://example.com/a".into(),
             retrieved_at: Some(prost_types::Timestamp { seconds: 1_800_000_000, nanos: 0 }),
+            outside: true,
         }
     }
 

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     decision::{Decision, DecisionSource, Reason, Rule},
     error::{Error, short},
+    hosts::{HostLists, check_hosts},
     path::{covers, normalised},
 };
 
@@ -73,6 +74,9 @@ pub struct Actions {
     /// Commands that use the network; each needs an approval if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<Permission>,
+    /// Hosts that the web tools may reach, as `example.com` or `*.example.com`; all if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub egress: Option<Vec<String>>,
     pub root: FsScope,
     /// Files of its subagents, within those of the agent.
     pub subagent: FsScope,
@@ -87,6 +91,8 @@ impl Actions {
         for (actions, at) in [(self, "tools.actions"), (agent, "agent.tools.actions")] {
             actions.root.check(&format!("{at}.root"))?;
             actions.subagent.check(&format!("{at}.subagent"))?;
+            let hosts = actions.egress.as_deref().unwrap_or_default();
+            check_hosts(hosts, &format!("{at}.egress"))?;
         }
         Ok(Self { above: Some(Box::new(self.clone())), ..agent.clone() })
     }
@@ -98,6 +104,12 @@ impl Actions {
     /// Returns the network permission; `None` if neither set one.
     pub(crate) fn network(&self) -> Option<Permission> {
         self.strictest(|actions| actions.network)
+    }
+
+    /// Returns the lists of hosts that the web tools may reach; `None` if neither set one.
+    pub(crate) fn hosts(&self) -> Option<HostLists> {
+        let above = self.above.as_deref().and_then(|actions| actions.egress.as_ref());
+        HostLists::of([above, self.egress.as_ref()])
     }
 
     fn strictest(&self, of: impl Fn(&Self) -> Option<Permission>) -> Option<Permission> {

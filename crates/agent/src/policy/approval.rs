@@ -11,6 +11,7 @@ use super::{
     decision::{Decision, DecisionSource, Reason, Rule},
     error::{Error, short},
     exec::{ExecVerdict, exec_approval, with_variables},
+    hosts::HostLists,
     name::principal_of,
     path::{covers, normalised},
     view::View,
@@ -134,6 +135,12 @@ impl View<'_> {
     #[must_use]
     pub fn network(&self) -> Option<Permission> {
         self.compiled.actions.network()
+    }
+
+    /// Hosts that the web tools may reach; `None` if neither the tenant nor the agent set a list.
+    #[must_use]
+    pub fn hosts(&self) -> Option<HostLists> {
+        self.compiled.actions.hosts()
     }
 
     /// Whether this session may read or write a path.

@@ -121,6 +121,8 @@ pub enum Reason {
     Command(super::exec::ExecReason),
     /// The call changes what the agent does later, in a conversation with text from outside.
     OutsideText,
+    /// The call sends something to others, in a conversation with text from outside.
+    SentAfterOutsideText,
 }
 
 impl fmt::Display for Reason {
@@ -132,6 +134,9 @@ impl fmt::Display for Reason {
             Self::Command(reason) => write!(f, "the command needs approval: {reason}"),
             Self::OutsideText => f.write_str(
                 "it changes what the agent does later, and the agent has read text from outside",
+            ),
+            Self::SentAfterOutsideText => f.write_str(
+                "it may tell others what the agent knows, and the agent has read text from outside",
             ),
         }
     }

@@ -24,6 +24,8 @@ pub enum Error {
     /// A path scope outside the workspace.
     #[error("`{path}` in `{at}` is no scope: write a path in the workspace, without `..`")]
     Scope { at: String, path: String },
+    #[error("`{host}` in `{at}` is no host: write `example.com`, or `*.example.com`")]
+    Host { at: String, host: String },
     #[error(
         "`{person}` in `{at}` is nobody: write the channel and the id there, as in `telegram:12345`, or `api:` and a key's id"
     )]

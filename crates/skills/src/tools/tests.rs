@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use holdfast_tools::{AllowedTools, HostContext, Registry as Tools};
+use holdfast_tools::{AllowedHosts, AllowedTools, HostContext, Registry as Tools};
 use holdfast_types::{AgentId, AgentName, RunId, SessionId, TenantId};
 use tokio_util::sync::CancellationToken;
 
@@ -63,6 +63,7 @@ fn call(key: &str) -> Call {
         run: RunId::generate(),
         key: key.to_owned(),
         allowed: AllowedTools::matching(|_| true),
+        hosts: AllowedHosts::default(),
         cancelled: CancellationToken::new(),
         host: HostContext::default(),
     }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::body::{Body, MAX_BODY_BYTES, PageText};
-use crate::{Call, Output, Tool, ToolError, untrusted};
+use crate::{AllowedHosts, Call, Output, Tool, ToolError, untrusted};
 
 /// Timeout of a fetch, redirects included.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(30);
@@ -55,9 +55,14 @@ impl WebFetch {
     }
 
     /// Fetches an address; returns the final URL, the status and the body.
-    async fn fetch(&self, said: &str) -> Result<(Url, StatusCode, Body), String> {
+    async fn fetch(
+        &self,
+        hosts: &AllowedHosts,
+        said: &str,
+    ) -> Result<(Url, StatusCode, Body), String> {
         let mut url = Guard::parse(said).map_err(|refused| refused.to_string())?;
         for _ in 0..=MAX_REDIRECTS {
+            hosts.check(&url)?;
             let client = self.guard.client(&url).map_err(|refused| refused.to_string())?;
             let sent = client.get(url.clone()).header("accept", ACCEPT_HEADER).send().await;
             let response = sent.map_err(|error| Guard::told(&error))?;
@@ -89,7 +94,8 @@ impl Tool<Output> for WebFetch {
     type Input = WebFetchInput;
 
     async fn call(&self, call: Call, input: WebFetchInput) -> Result<Output, ToolError> {
-        let fetched = tokio::time::timeout(self.patience, self.fetch(&input.url)).await;
+        let fetched =
+            tokio::time::timeout(self.patience, self.fetch(&call.hosts, &input.url)).await;
         let fetched = fetched
             .unwrap_or_else(|_| Err(format!("it took longer than {} s", self.patience.as_secs())));
         let shown = || crate::untrusted::one_line(&input.url).chars().take(200).collect::<String>();

@@ -40,6 +40,11 @@ impl ScratchView {
         seen.collect()
     }
 
+    /// Whether commands see a file of the tree.
+    pub fn is_visible(&self, path: &TreePath) -> bool {
+        self.0.as_ref().is_none_or(|view| view.view_path(path).is_some())
+    }
+
     /// Whether a file of the scratch folder can be in the tree.
     pub fn is_storable(&self, path: &TreePath) -> bool {
         self.0.as_ref().is_none_or(|view| view.tree_path(path).is_ok())

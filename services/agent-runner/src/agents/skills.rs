@@ -46,6 +46,13 @@ pub(crate) struct AgentSkills {
     settings_loaded_at: Option<Instant>,
 }
 
+impl AgentSkills {
+    /// Paths of the skills that may have text from outside.
+    pub(crate) fn outside_paths(&self) -> impl Iterator<Item = &str> {
+        self.heads.iter().filter(|head| head.outside).map(|head| head.path.as_str())
+    }
+}
+
 /// Loads the skills of agents.
 #[derive(Debug, Clone)]
 pub(crate) struct SkillLoader {

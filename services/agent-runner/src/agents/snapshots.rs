@@ -54,6 +54,14 @@ const SNAPSHOT_REFRESH_AGE: Duration = Duration::from_millis(600);
 /// Snapshots that are cached. When the cache is full, all of it is cleared.
 const MAX_CACHED_SNAPSHOTS: usize = 10_000;
 
+/// Files of an agent that are in prompts.
+struct LoadedFiles {
+    files: Vec<BootstrapFile>,
+    outside_files: Vec<BootstrapName>,
+    notes: RecentNotes,
+    skills: Vec<SkillHead>,
+}
+
 /// The settings of an agent as one turn uses them.
 #[derive(Debug, Clone)]
 pub(crate) struct AgentSnapshot {
@@ -63,6 +71,8 @@ pub(crate) struct AgentSnapshot {
     pub(crate) instructions: String,
     /// Bootstrap files with their current contents.
     pub(crate) files: Vec<BootstrapFile>,
+    /// Those of them that may have text from outside.
+    pub(crate) outside_files: Vec<BootstrapName>,
     /// Notes of the last days.
     pub(crate) notes: RecentNotes,
     /// Names of the tools that the agent may use; `None` means all.
@@ -341,9 +351,10 @@ impl Agents {
             connections,
             self.refresh_health(&chain)
         );
-        let ((files, notes, heads), connections) = (files?, connections?);
+        let (loaded, connections) = (files?, connections?);
+        let LoadedFiles { files, outside_files, notes, skills } = loaded;
         let known = before.map(|before| &before.skills);
-        let skills = self.shelves.load(tenant, heads, known).await?;
+        let skills = self.shelves.load(tenant, skills, known).await?;
         let own = agent.settings.approval_timeout_s.map(u64::from).map(Duration::from_secs);
         let version = self.version(before, &agent.name, &agent.instructions, &files);
         Ok(AgentLookup::Ready(Arc::new(AgentSnapshot {
@@ -352,6 +363,7 @@ impl Agents {
             kind: agent.settings.kind,
             instructions: agent.instructions,
             files,
+            outside_files,
             notes,
             version,
             tools: agent.settings.tools,
@@ -410,11 +422,7 @@ impl Agents {
 
     /// Loads an agent's bootstrap files, the notes of the last days and the headers of its skills.
     /// A new agent gets its first files here.
-    async fn load_files(
-        &self,
-        tenant: TenantId,
-        agent: AgentId,
-    ) -> Result<(Vec<BootstrapFile>, RecentNotes, Vec<SkillHead>), Error> {
+    async fn load_files(&self, tenant: TenantId, agent: AgentId) -> Result<LoadedFiles, Error> {
         let noted: Vec<(Date, TreePath)> = notes::recent_paths(jiff::Timestamp::now())
             .into_iter()
             .filter_map(|(day, path)| Some((day, path.parse().ok()?)))
@@ -446,7 +454,15 @@ impl Agents {
                 recent.mark_outside(day);
             }
         }
-        Ok((BootstrapName::ALL.map(file).to_vec(), recent, skills))
+        let is_outside = |name: &BootstrapName| {
+            found.iter().any(|(path, file)| path.as_str() == name.path() && file.outside)
+        };
+        Ok(LoadedFiles {
+            files: BootstrapName::ALL.map(file).to_vec(),
+            outside_files: BootstrapName::ALL.into_iter().filter(is_outside).collect(),
+            notes: recent,
+            skills,
+        })
     }
 
     pub(crate) const fn locks(&self) -> &Locks {

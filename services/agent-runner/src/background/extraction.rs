@@ -285,6 +285,7 @@ async fn extract_range(
         name: snapshot.name.to_string(),
         locator: format!("{session}, entries {} to {}", range.after + 1, range.upto),
         retrieved_at: None,
+        outside: range.has_outside_text(),
     };
     let at =
         prost_types::Timestamp { seconds: end.at.as_second(), nanos: end.at.subsec_nanosecond() };

@@ -191,6 +191,7 @@ async fn index_note(
             name: "workspace".to_owned(),
             locator: format!("{}, revision {}", listed.path, listed.revision),
             retrieved_at: None,
+            outside: file.outside,
         }),
     };
     match memory.client.index_document(tenant, request).await {

@@ -204,6 +204,7 @@ async fn index_entries(
                 name: user.chars().take(200).collect(),
                 locator: name.clone(),
                 retrieved_at: None,
+                outside: claimed.has_outside_text(),
             }),
         };
         match memory.client.add_turns(tenant, request).await {

@@ -261,7 +261,7 @@ fn writes_outside_text(call: &Call, edits: &[Edit]) -> Result<bool, FilesError> 
 }
 
 /// Whether a file is in the folder of one of the people.
-fn is_of_person(path: &TreePath) -> bool {
+pub(crate) fn is_of_person(path: &TreePath) -> bool {
     path.parts().next() == Some(PEOPLE_FOLDER)
 }
 

@@ -193,7 +193,7 @@ impl Memories for Memory {
             content: new.text.into_bytes(),
             media_type: "text/markdown".to_owned(),
             tags: new.tags,
-            provenance: Some(source_provenance(call, &new.source)),
+            provenance: Some(source_provenance(call, &new.source)?),
             author: call.agent_name.to_string(),
             confidence: None,
             request_id: call.key.clone(),
@@ -219,7 +219,7 @@ impl Memories for Memory {
             content: change.text.into_bytes(),
             media_type: "text/markdown".to_owned(),
             title: change.title,
-            provenance: Some(source_provenance(call, &change.source)),
+            provenance: Some(source_provenance(call, &change.source)?),
             author: call.agent_name.to_string(),
             version: change.version,
             session: call.session.to_string(),
@@ -249,7 +249,7 @@ impl Memory {
             session: call.session.to_string(),
             // A group's memory is shown in the group only.
             group_safe: person.is_group,
-            provenance: Some(agent_provenance(call, &call.session.to_string())),
+            provenance: Some(agent_provenance(call, &call.session.to_string())?),
             ..item
         };
         let request = pb::PutItemsRequest {
@@ -315,7 +315,7 @@ impl Memory {
             r#type: PROPOSAL_EVENT.to_owned(),
             content: payload.to_string(),
             session: call.session.to_string(),
-            provenance: Some(source_provenance(call, &change.source)),
+            provenance: Some(source_provenance(call, &change.source)?),
             ..pb::NewItem::default()
         };
         let request = pb::PutItemsRequest {
@@ -360,26 +360,28 @@ async fn with_timeout<T>(
 }
 
 /// Provenance of a text that the agent wrote itself.
-fn agent_provenance(call: &Call, locator: &str) -> pb::Provenance {
-    pb::Provenance {
+fn agent_provenance(call: &Call, locator: &str) -> anyhow::Result<pb::Provenance> {
+    Ok(pb::Provenance {
         kind: pb::SourceKind::Agent.into(),
         name: call.agent_name.to_string(),
         locator: locator.to_owned(),
         retrieved_at: None,
-    }
+        outside: ToolContext::of(call)?.repeats_outside_text(),
+    })
 }
 
 /// Provenance of a text whose source the agent names.
-fn source_provenance(call: &Call, source: &str) -> pb::Provenance {
+fn source_provenance(call: &Call, source: &str) -> anyhow::Result<pb::Provenance> {
     let site = source.strip_prefix("https://").or_else(|| source.strip_prefix("http://"));
     let host = site.and_then(|rest| rest.split(['/', '?', '#']).next());
     match host.filter(|host| !host.is_empty()) {
-        Some(host) => pb::Provenance {
+        Some(host) => Ok(pb::Provenance {
             kind: pb::SourceKind::Web.into(),
             name: host.chars().take(200).collect(),
             locator: source.to_owned(),
             retrieved_at: None,
-        },
+            outside: true,
+        }),
         None => agent_provenance(call, source),
     }
 }

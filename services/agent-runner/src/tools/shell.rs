@@ -220,6 +220,7 @@ impl Shell {
         let view = file_view.clone();
         let whose = FolderKey { tenant: call.tenant, agent, session: call.session, view };
         let folder = self.0.folders.acquire(whose).await.map_err(folder_error)?;
+        let sees_outside_text = folder.has_outside_text();
         let mut command = Command::new(line.script.as_str(), folder.scratch.tree());
         command.workdir = WorkPath::parse(&line.workdir).map_err(tool_error)?;
         command.env = line.env.clone();
@@ -241,8 +242,8 @@ impl Shell {
             )
         };
         let context = ToolContext::of(call)?;
-        // The network is outside, too.
-        let outside = context.has_read_outside_text || line.network;
+        // The network is outside, too. Which of its files a command reads is not known.
+        let outside = context.has_read_outside_text || line.network || sees_outside_text;
         let asked =
             command_policy::required_approval(&context.command_policy, self.0.backend, line);
         let traits = CommandTraits::new(outside, asked != Approval::Never);

@@ -17,6 +17,7 @@
 //! |---|---|
 //! | `approval_need.rs` | which calls need an approval |
 //! | `outside_text.rs` | calls that change instructions after text from outside was read |
+//! | `outgoing.rs` | calls that send something to others after text from outside was read |
 //! | `allow_rules.rs` | matching of "always" rules; pure |
 //! | `request.rs` | texts for people and models; pure |
 //! | `decisions.rs` | decisions: who may make them, and their execution |
@@ -24,6 +25,7 @@
 mod allow_rules;
 pub(crate) mod approval_need;
 pub(crate) mod decisions;
+mod outgoing;
 pub(crate) mod outside_text;
 mod request;
 

@@ -15,7 +15,7 @@ use futures::future::join_all;
 use holdfast_agent::UNKNOWN_OUTCOME;
 use holdfast_bus::DeltaBody;
 use holdfast_session::CompletionResult;
-use holdfast_tools::{AllowedTools, Call, HostContext, Output, ToolError};
+use holdfast_tools::{AllowedHosts, AllowedTools, Call, HostContext, Output, ToolError};
 use holdfast_types::{CallRecord, ConnectionKind, Directives, Effect, Entry, Media, ToolCall};
 use jiff::Timestamp;
 use tokio::time::{Instant, timeout_at};
@@ -194,7 +194,9 @@ async fn run_call(
         // Known once the turn charges it.
         cost_micros: 0,
         details,
-        outside: effects.has_read_outside_text || outside_text::is_outside_result(tool, &output),
+        outside: effects.has_read_outside_text
+            || outside_text::is_outside_result(tool, &output)
+            || outside_text::describes_server_tool(turn, tool, &output),
     };
     (Ok(Entry::Returned { call: call.id.clone(), output, failed, media, record }), effects)
 }
@@ -259,6 +261,7 @@ pub(crate) fn call_context(
         key: call_key(turn, call),
         // Checked again here: the model may name a tool that it was not offered.
         allowed: allowed_tools(turn, snapshot),
+        hosts: allowed_hosts(turn, snapshot),
         cancelled: CancellationToken::new(),
         host: HostContext::new(tool_context(turn, snapshot)),
     }
@@ -279,6 +282,15 @@ pub(crate) fn allowed_tools(turn: &TurnState<'_>, snapshot: &AgentSnapshot) -> A
     let offered =
         connections::without_unconnected_tools(offered, &usable_connections(turn, snapshot));
     canvas::without_unseen_canvas(offered, turn.kind, turn.reply_target().as_ref())
+}
+
+/// Hosts that the web tools may reach.
+fn allowed_hosts(turn: &TurnState<'_>, snapshot: &AgentSnapshot) -> AllowedHosts {
+    let hosts = turn.policy.view(&participants::policy_subject(turn, snapshot)).hosts();
+    match hosts {
+        Some(lists) => AllowedHosts::matching(move |host| lists.allows(host)),
+        None => AllowedHosts::default(),
+    }
 }
 
 /// Connections that are meant for this conversation.

@@ -14,6 +14,7 @@ use crate::{
     error::Error,
     failpoints,
     turn::{
+        approvals::outside_text,
         budget,
         context::{compaction, flush, media, memory_prefetch},
         heartbeats,
@@ -139,6 +140,7 @@ async fn ask_model(
     media::load_images(turn).await?;
     memory_prefetch::await_prefetch(turn).await;
     let mut request = prompt::model_request(turn, snapshot, with_tools);
+    outside_text::mark_outside_prompt(turn, &request.chat.tools);
     if let Some(why) = budget::reserve(turn, snapshot, &mut request).await? {
         return Ok(ModelOutcome::Spent(why));
     }

@@ -2,7 +2,7 @@
 //! unavailable.
 
 mod needs_packages;
-mod server;
+pub mod server;
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use self::server::Server;
 use crate::world::{LONG, World, place};
 
 /// A server of the agent's tenant, for all its agents.
-fn at(url: &str) -> NewMcpServer {
+pub fn at(url: &str) -> NewMcpServer {
     NewMcpServer {
         name: "x".to_owned(),
         transport: McpTransport::Http { url: url.to_owned() },
@@ -35,13 +35,13 @@ fn run(command: &str, args: &[&str]) -> NewMcpServer {
     NewMcpServer { transport, secrets: None, ..at("") }
 }
 
-async fn put(world: &World, new: NewMcpServer) -> anyhow::Result<()> {
+pub async fn put(world: &World, new: NewMcpServer) -> anyhow::Result<()> {
     world.directory.mcp_servers().put(world.tenant, Actor::Operator, new).await?;
     Ok(())
 }
 
 /// The settings of a runner that may reach servers on this machine.
-fn config(world: &World) -> Config {
+pub fn config(world: &World) -> Config {
     let mut config = world.config();
     config.runner.mcp.allow = vec!["127.0.0.1".to_owned()];
     config.runner.mcp.connect_timeout = Duration::from_secs(20);

@@ -280,6 +280,99 @@ async fn a_command_that_is_told_what_a_page_said_changes_no_instruction() -> any
     Ok(())
 }
 
+/// A world in which commands run, with a file from outside.
+async fn with_commands(world: &World) -> anyhow::Result<Running> {
+    world.workspaces.seed(world.tenant, world.agent.id).await?;
+    let put = Edit::Put { path: "came.txt".parse()?, content: b"do X".into(), base: Base::Any };
+    let by = ChangeAuthor::new("holdfast", "came with a message").from_outside(true);
+    world.workspaces.commit(world.tenant, world.agent.id, &by, vec![put]).await?;
+    let mut config = world.config();
+    config.runner.sandbox.backend = BackendChoice::Bubblewrap;
+    world.runner_with(config, |app| app.with_tool(Page)).await
+}
+
+fn exec(command: &str) -> Reply {
+    Reply::call("e", "exec", json!({ "command": command }).to_string())
+}
+
+async fn is_marked(world: &World, path: &str) -> anyhow::Result<bool> {
+    let found = world.workspaces.read(world.tenant, world.agent.id, &path.parse()?, None).await?;
+    Ok(found.is_some_and(|file| file.outside))
+}
+
+#[tokio::test]
+async fn a_command_passes_the_mark_of_a_file_on() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _runner = with_commands(&world).await?;
+    let before = world.file("AGENTS.md").await?;
+
+    let copy = "cp came.txt notes.txt; cat came.txt > AGENTS.md";
+    turn(&world, [exec(copy), Reply::text("copied")]).await?;
+    world.text(&world.send(world.owners("/new")).await?).await?;
+    let read = json!({ "path": "notes.txt" }).to_string();
+    turn(&world, [Reply::call("r", "read", read), Reply::text("read")]).await?;
+
+    assert_eq!(world.file("notes.txt").await?.as_deref(), Some("do X"));
+    assert!(is_marked(&world, "notes.txt").await?);
+    assert_eq!(world.file("AGENTS.md").await?, before);
+    assert_asked(&world).await
+}
+
+#[tokio::test]
+async fn a_command_that_sees_no_text_from_outside_changes_what_it_is_told_to() -> anyhow::Result<()>
+{
+    let world = World::start().await?;
+    let _runner = with_commands(&world).await?;
+    let gone = Edit::Delete { path: "came.txt".parse()?, base: Base::Any };
+    let by = ChangeAuthor::new("ada", "gone");
+    world.workspaces.commit(world.tenant, world.agent.id, &by, vec![gone]).await?;
+
+    let command = "echo tea > notes.txt; echo tea > TOOLS.md";
+    turn(&world, [exec(command), Reply::text("written")]).await?;
+
+    assert!(!is_marked(&world, "notes.txt").await?);
+    assert_eq!(world.file("TOOLS.md").await?.as_deref(), Some("tea\n"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_appended_to_a_file_from_outside_marks_the_conversation() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _runner = with_commands(&world).await?;
+    let append = json!({ "path": "came.txt", "content": "more" }).to_string();
+
+    turn(&world, [Reply::call("a", "append_file", append), Reply::text("appended")]).await?;
+
+    assert!(is_marked(&world, "came.txt").await?);
+    assert_asked(&world).await
+}
+
+#[tokio::test]
+async fn what_a_conversation_that_read_a_page_remembers_is_marked() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let memory = world.memory().await?;
+    world.workspaces.seed(world.tenant, world.agent.id).await?;
+    let runner = world.runner_with(world.config_with(&memory), |app| app.with_tool(Page)).await?;
+    let save = |text: &str| {
+        let input = json!({ "text": text, "type": "fact" }).to_string();
+        Reply::call("s", "memory_save", input)
+    };
+    let marks =
+        "select coalesce(provenance->>'outside', 'false') from memory.items order by created_at";
+
+    turn(&world, [save("The kettle is green."), Reply::text("saved")]).await?;
+    turn(&world, [page(), save("The boiler does X."), Reply::text("saved")]).await?;
+    world.text(&world.send(world.owners("/new")).await?).await?;
+    assert_eq!(world.texts(marks).await?, ["false", "true"]);
+    let turns = "select count(*) from memory.units where provenance->>'outside' = 'true'
+                 and kind = 5";
+    world
+        .until("turns are marked", async || world.number(turns).await.is_ok_and(|n| n > 0))
+        .await?;
+    drop(runner);
+    Ok(())
+}
+
 /// Path of today's note.
 fn note() -> String {
     format!("memory/{}.md", jiff::Timestamp::now().strftime("%Y%m/%Y%m%d"))

@@ -408,3 +408,25 @@ async fn the_gateway_tool_shows_the_tenant_to_its_owner_and_to_nobody_else() -> 
     assert!(refused[..6].iter().all(with_owner), "{refused:?}");
     Ok(())
 }
+
+#[tokio::test]
+async fn web_fetch_reaches_only_hosts_that_the_policy_lists() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _runner = world.runner().await?;
+    put(&world, json!({ "actions": { "egress": ["*.example.test", "10.0.0.9"] } })).await?;
+    let fetch =
+        |id: &str, url: &str| Reply::call(id, "web_fetch", json!({ "url": url }).to_string());
+    world.model.queue([
+        fetch("a", "http://elsewhere.test/"),
+        fetch("b", "http://10.0.0.9/"),
+        Reply::text("done"),
+    ]);
+
+    let sent = world.say("s", "look").await?;
+    world.text(&sent).await?;
+
+    let made = returned(&world, &sent).await?;
+    assert!(made[0].0.contains("`elsewhere.test` is not among the hosts"), "{made:?}");
+    assert!(made[1].0.contains("not on the public internet"), "{made:?}");
+    Ok(())
+}

@@ -10,11 +10,14 @@ use holdfast_skills::{
     Config as Skills, Download, Finder, Policy, Registries, RegistryConfig, SkillLibrary,
 };
 use holdfast_testkit::{Reply, Request};
-use holdfast_types::{RecommendSkills, TenantId};
+use holdfast_types::{ApprovalDecision, RecommendSkills, TenantId};
 use holdfast_workspace::{ChangeAuthor, Workspaces};
 use serde_json::json;
 
-use crate::world::{World, place};
+use crate::{
+    approvals::{say_of, waiting},
+    world::{World, place},
+};
 
 /// Makes the calls that the last message names, one line each (`!tool {input}`), and then repeats
 /// what came of the last.
@@ -257,7 +260,11 @@ async fn a_skill_is_found_in_a_registry_installed_read_and_used() -> anyhow::Res
     assert!(found.contains("slug `water-plants`, registry `shelf`, 1.0"), "{found}");
     let done = owner(&world, &install("water-plants", false)).await?;
     assert!(done.contains("The skill `water-plants` 1.0 of the registry `shelf` is installed"));
-    let again = owner(&world, &install("water-plants", false)).await?;
+    // Its description, which is in the prompt now, is text from outside.
+    let again = world.send(world.owners(&install("water-plants", false))).await?;
+    let asked = waiting(&world, 1).await?;
+    say_of(&world, &asked[0], ApprovalDecision::Once).await?;
+    let again = world.text(&again).await?;
     assert!(again.contains("is installed already"), "{again}");
     let text = owner(&world, &read("skills/water-plants/SKILL.md")).await?;
     assert!(text.contains("Pour 0.2 l."), "{text}");
@@ -368,6 +375,8 @@ async fn whenever_a_runner_dies_the_old_skill_is_there_or_the_new_one() -> anyho
         force: holdfast_skills::Force::No,
     };
     library.install(world.tenant, world.agent.id, &by("first"), &order).await?;
+    // A person has read it, and is not asked about the new one.
+    world.admin("update workspace.files set outside = false").await?;
     offer(folder.path(), "water-plants", "new")?;
     fs::remove_file(folder.path().join("water-plants/more/list.md"))?;
     fs::write(folder.path().join("water-plants/more/other.md"), "new")?;

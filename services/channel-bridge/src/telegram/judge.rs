@@ -66,7 +66,13 @@ pub fn judge(update: Update, settings: &TelegramSettings, me: &BotIdentity) -> V
         &message,
         author,
         attachments,
-        MessageTraits { is_group, is_edit, silent, is_listed },
+        MessageTraits {
+            is_group,
+            is_edit,
+            silent,
+            is_listed,
+            has_text_of_others: has_text_of_others(&message, me),
+        },
     )))
 }
 
@@ -117,6 +123,7 @@ struct MessageTraits {
     is_edit: bool,
     silent: bool,
     is_listed: bool,
+    has_text_of_others: bool,
 }
 
 fn accept_request(
@@ -160,6 +167,7 @@ fn accept_request(
         reply_to: if kind.is_group { id.to_string() } else { String::new() },
         silent: kind.silent,
         sender_listed: kind.is_listed,
+        has_text_of_others: kind.has_text_of_others,
         sent_at: Some(prost_types::Timestamp { seconds: moment, nanos: 0 }),
         ..AcceptRequest::default()
     }
@@ -186,6 +194,17 @@ impl Author {
         let name = format!("{} {}", from.first_name, from.last_name).trim().to_owned();
         Some(Self { id: from.id.to_string(), name, username: from.username.clone() })
     }
+}
+
+/// Whether somebody other than the sender and the bot wrote the message, or the text that it quotes.
+fn has_text_of_others(message: &Message, me: &BotIdentity) -> bool {
+    let is_own = |id: i64| id == me.id || message.from.as_ref().is_some_and(|from| from.id == id);
+    let replied = message.reply_to_message.as_deref().filter(|replied| is_reply(replied));
+    let quotes_others = replied.is_some_and(|replied| {
+        let has_text = replied.text.is_some() || replied.caption.is_some();
+        has_text && !replied.from.as_ref().is_some_and(|from| is_own(from.id))
+    });
+    message.forward_origin.is_some() || message.external_reply.is_some() || quotes_others
 }
 
 fn is_reply(replied: &RepliedMessage) -> bool {
@@ -390,6 +409,26 @@ mod tests {
 
         for (update, silent) in cases {
             assert_eq!(taken(update.clone()).silent, silent, "{update}");
+        }
+    }
+
+    #[test]
+    fn what_others_wrote_is_told_from_what_the_sender_wrote() {
+        let replied = |from: u32| json!({"message_id": 1, "from": {"id": from}, "text": "do X"});
+        for (update, is_of_others) in [
+            (private(json!({"text": "hi"})), false),
+            (private(json!({"text": "hi", "forward_origin": {"type": "user"}})), true),
+            (private(json!({"voice": {"file_id": "v"}, "forward_origin": {}})), true),
+            (private(json!({"caption": "see", "photo": [{"file_id": "p"}]})), false),
+            (private(json!({"text": "yes", "reply_to_message": replied(42)})), false),
+            (private(json!({"text": "yes", "reply_to_message": replied(7)})), false),
+            (private(json!({"text": "yes", "reply_to_message": replied(8)})), true),
+            (
+                private(json!({"text": "yes", "external_reply": {}, "quote": {"text": "do X"}})),
+                true,
+            ),
+        ] {
+            assert_eq!(taken(update.clone()).has_text_of_others, is_of_others, "{update}");
         }
     }
 

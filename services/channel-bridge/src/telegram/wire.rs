@@ -59,6 +59,10 @@ pub struct Message {
     pub is_topic_message: bool,
     pub reply_to_message: Option<Box<RepliedMessage>>,
     pub quote: Option<Quote>,
+    /// Set if the message was forwarded.
+    pub forward_origin: Option<serde::de::IgnoredAny>,
+    /// Set if the message replies to one of another chat.
+    pub external_reply: Option<serde::de::IgnoredAny>,
     pub text: Option<String>,
     #[serde(default)]
     pub entities: Vec<Entity>,

@@ -65,6 +65,9 @@ struct Body {
     text: String,
     #[serde(default)]
     message_id: String,
+    /// Somebody other than the sender wrote the text.
+    #[serde(default)]
+    forwarded: bool,
     #[serde(default)]
     sent_at: Option<Timestamp>,
     #[serde(default)]
@@ -136,6 +139,7 @@ impl Webhook {
             channel: CHANNEL.to_owned(),
             account: self.name.clone(),
             idempotency_key: key.to_owned(),
+            has_text_of_others: body.forwarded,
             peer_kind: if body.group { "group" } else { "direct" }.to_owned(),
             peer_id: conversation.clone(),
             thread: body.thread.clone(),

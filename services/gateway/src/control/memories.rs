@@ -372,7 +372,12 @@ fn provenance(caller: &Caller, source: &str) -> kept::Provenance {
         Some(host) => (kept::SourceKind::Web, host.chars().take(200).collect()),
         None => (kept::SourceKind::User, caller_name(caller)),
     };
-    kept::Provenance { kind: kind.into(), name, locator: source.to_owned(), retrieved_at: None }
+    kept::Provenance {
+        kind: kind.into(),
+        name,
+        locator: source.to_owned(),
+        ..kept::Provenance::default()
+    }
 }
 
 fn kind_of(word: &str) -> Result<kept::Kind, Error> {

@@ -166,6 +166,7 @@ fn body(request: &pb::AcceptRequest, text_limit: usize) -> Result<Body, Error> {
         }),
         attachments,
         silent: request.silent,
+        outside: request.has_text_of_others,
         ..Body::default()
     })
 }

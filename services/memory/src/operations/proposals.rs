@@ -232,6 +232,7 @@ fn decision_item(proposal: &Item, decision: &Decision) -> Result<Item, Error> {
         locator: decision.proposal.clone(),
         retrieved_at: now,
         accepted_by: String::new(),
+        outside: false,
     };
     Ok(Item {
         item_id: Uuid::now_v7(),

@@ -114,6 +114,22 @@ async fn a_name_that_is_rebound_between_two_hops_is_refused() -> anyhow::Result<
 }
 
 #[tokio::test]
+async fn no_redirect_leads_to_a_host_that_is_not_listed() -> anyhow::Result<()> {
+    let server = server().await?;
+    let tools = tools(&server, Answers::default())?;
+    let hosts = AllowedHosts::matching(|host| host == "start.test");
+    let listed = || Call { hosts: hosts.clone(), ..call() };
+
+    let page = tools.call(listed(), "web_fetch", &input(&url(&server, "/near"))).await?;
+    let away = input(&url(&server, "/to/http://1.1.1.1/page"));
+    let told = tell(tools.call(listed(), "web_fetch", &away).await);
+
+    assert!(page.for_llm.contains("# Hi"), "{}", page.for_llm);
+    assert!(told.contains("`1.1.1.1` is not among the hosts that the policy allows"), "{told}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn what_is_too_long_is_cut_and_keeps_its_marks() -> anyhow::Result<()> {
     let server = server().await?;
     let tools = tools(&server, Answers::default())?;

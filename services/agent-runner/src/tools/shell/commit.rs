@@ -97,8 +97,8 @@ async fn try_commit(
         let is_kept = may_change_instructions || !is_instruction(path.as_str());
         if !is_kept {
             kept.notes.push(format!(
-                "`{path}` was not kept: this conversation, or the command, has read text from \
-                 outside; change the file with `write` or `edit`, which ask a person"
+                "`{path}` was not kept: this conversation has read text from outside, or the command \
+                 could; change the file with `write` or `edit`, with which a person can decide"
             ));
         }
         is_kept

@@ -34,7 +34,7 @@ use holdfast_workspace::{ContentCache, PathView, Scratch, Workspaces};
 use tokio::{sync::OnceCell, task::spawn_blocking, time::timeout};
 use tracing::{debug, warn};
 
-use crate::config;
+use crate::{config, tools::files::is_of_person};
 
 /// Runners that can share a directory.
 const MAX_RUNNERS: u16 = 1_000;
@@ -133,6 +133,13 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
+    /// Whether the command sees a file that may have text from outside. For the owner, the files of
+    /// other people are such.
+    pub(super) fn has_outside_text(&self) -> bool {
+        let sees_others = *self.view.space() == FileSpace::Whole;
+        self.scratch.has_outside_text() || (sees_others && self.scratch.paths().any(is_of_person))
+    }
+
     /// Removes what a command left, so that it does not use the disk until the folder is used
     /// again.
     pub(crate) async fn clear(&mut self) {

@@ -39,8 +39,8 @@ pub(super) struct RunningCommand {
 /// Facts about a command that decide what it may do. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct CommandTraits {
-    /// The command, or a conversation that wrote to it, has read text from outside. Then its changes
-    /// of the agent's instructions are not kept.
+    /// The command could read text from outside, or a conversation that wrote to it has. Then its
+    /// files are marked, and its changes of the agent's instructions are not kept.
     outside: Arc<AtomicBool>,
     /// The command needed an approval; so does its input.
     pub(super) is_approved: bool,

@@ -11,7 +11,7 @@ use holdfast_types::ToolCall;
 use serde_json::Value;
 use tokio::time::{Duration, timeout};
 
-use super::{allow_rules, outside_text, request};
+use super::{allow_rules, outgoing, outside_text, request};
 use crate::{
     agents::snapshots::AgentSnapshot,
     error::Error,
@@ -130,22 +130,25 @@ async fn required_approval(
     let Ok(input) = serde_json::from_str::<Value>(&call.input) else { return Ok(said) };
     Ok(match participants::decide(turn, snapshot, call) {
         Decision::Allow if is_new_instruction(turn, snapshot, known, &input) => {
-            ask_about(known, &input, Reason::OutsideText)
+            ask_about(known, &input, Reason::OutsideText, None)
         }
-        Decision::Allow => Approval::Never,
+        Decision::Allow => match new_destination(turn, known, &input) {
+            Some(to) => ask_about(known, &input, Reason::SentAfterOutsideText, Some(to)),
+            None => Approval::Never,
+        },
         Decision::Deny { layer: DecisionSource::Action | DecisionSource::Exec, rule } => {
             Approval::Deny(format!("not done: {rule}"))
         }
         // The call itself reports that the tool is not available.
         Decision::Deny { .. } => Approval::Never,
-        Decision::NeedApproval { reason } => ask_about(known, &input, reason),
+        Decision::NeedApproval { reason } => ask_about(known, &input, reason, None),
     })
 }
 
-fn ask_about(tool: &str, input: &Value, reason: Reason) -> Approval {
+fn ask_about(tool: &str, input: &Value, reason: Reason, pattern: Option<String>) -> Approval {
     let subject = SubjectText::default().with("reason", &reason.to_string()).with_input(input);
     let summary = request::summarize_input(tool, input, reason);
-    Approval::Ask { subject: subject.into(), summary, pattern: None }
+    Approval::Ask { subject: subject.into(), summary, pattern }
 }
 
 /// Whether a person must decide because text from outside may become an instruction. A memory flush
@@ -162,6 +165,16 @@ fn is_new_instruction(
         && (turn.audience(snapshot) == Audience::Owner || written_paths(tool, input).is_none())
         && turn.has_read_outside_text()
         && outside_text::changes_instructions(tool, input)
+}
+
+/// Destination of a call that a person must decide about, because text from outside may have asked
+/// for it.
+fn new_destination(turn: &TurnState<'_>, tool: &str, input: &Value) -> Option<String> {
+    if !turn.has_read_outside_text() {
+        return None;
+    }
+    let own = turn.conversation_target();
+    outgoing::destination(tool, input, own.as_ref(), turn.journal.entries())
 }
 
 /// Whether an "always" rule covers the call. Records the use of the rule.

@@ -6,21 +6,25 @@
 //! | results of tools that fence what they fetched | the result's record |
 //! | commands, other conversations' history, files that are marked | the result's record |
 //! | messages of subagents, guests and conversations that have read such text | the message |
-//! | files and pictures that came with a message | by their presence |
+//! | files and pictures that came with a message, forwarded messages, quotations of others | the message |
+//! | files, notes, skills, memories and tools of MCP servers in the prompt | the turn's messages |
 //!
 //! The session keeps the mark until a reset, also behind a summary. While it has the mark, a person
 //! decides about each change of instructions, and files that it writes are marked.
 
 use holdfast_agent::{
-    bootstrap::{BootstrapName, may_load},
+    bootstrap::{BootstrapName, is_shown, may_load},
     file_view::is_instruction,
     policy::{CompiledPolicy, written_paths},
 };
 use holdfast_tools::is_untrusted;
-use holdfast_types::{Body, Entry, Note};
+use holdfast_types::{Body, Entry, Note, ToolSpec};
 use serde_json::Value;
 
-use crate::{agents::snapshots::AgentSnapshot, turn::state::TurnState};
+use crate::{
+    agents::snapshots::AgentSnapshot,
+    turn::{skills::invocation, state::TurnState, think::is_tool_lookup},
+};
 
 /// Tools whose results may have text from outside, although they do not fence it.
 const OUTSIDE_TOOLS: [&str; 4] = ["exec", "gateway", "process", "sessions_history"];
@@ -32,12 +36,36 @@ impl TurnState<'_> {
     }
 }
 
-/// Marks the conversation if notes with text from outside are in its prompt.
-pub(crate) fn mark_outside_notes(turn: &mut TurnState<'_>, snapshot: &AgentSnapshot) {
-    let is_in_prompt = may_load(turn.kind, turn.audience(snapshot), BootstrapName::Memory);
-    if is_in_prompt && snapshot.notes.has_outside_text(turn.local_date(snapshot)) {
+/// Marks the conversation if files with text from outside are in its prompt: bootstrap files, notes of
+/// the last days, headers of skills.
+pub(crate) fn mark_outside_files(turn: &mut TurnState<'_>, snapshot: &AgentSnapshot) {
+    let (kind, audience) = (turn.kind, turn.audience(snapshot));
+    let is_shown = |name: &BootstrapName| is_shown(kind, audience, *name);
+    let has_notes = may_load(kind, audience, BootstrapName::Memory);
+    if snapshot.outside_files.iter().any(is_shown)
+        || (has_notes && snapshot.notes.has_outside_text(turn.local_date(snapshot)))
+        || invocation::lists_outside_text(snapshot)
+    {
         turn.journal.mark_prompt_outside();
     }
+}
+
+/// Marks the conversation if memories with text from outside are in its prompt, or tools that an MCP
+/// server describes.
+pub(crate) fn mark_outside_prompt(turn: &mut TurnState<'_>, tools: &[ToolSpec]) {
+    let registry = turn.tools.registry();
+    if turn.prefetch.has_outside_text || tools.iter().any(|tool| registry.is_brought(&tool.name)) {
+        turn.journal.mark_prompt_outside();
+    }
+}
+
+/// Whether a lookup of tools shows what an MCP server says of its own.
+pub(crate) fn describes_server_tool(turn: &TurnState<'_>, tool: &str, output: &str) -> bool {
+    let mut names = output.lines().filter_map(|line| {
+        let name = line.strip_prefix("- ").unwrap_or(line);
+        name.split(':').next()
+    });
+    is_tool_lookup(tool) && names.any(|name| turn.tools.registry().is_brought(name))
 }
 
 /// Whether a tool's result has text from outside.

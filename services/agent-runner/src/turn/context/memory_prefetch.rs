@@ -48,10 +48,15 @@ const MAX_QUERY_BYTES: usize = 2_000;
 pub(crate) struct MemoryPrefetch {
     /// `seq`s of the messages that the query was made from.
     searched_seqs: Vec<i64>,
-    search: Option<AbortOnDropHandle<Vec<RecalledMemory>>>,
+    search: Option<AbortOnDropHandle<Recall>>,
     /// Memories found, best match first.
     pub(crate) memories: Vec<RecalledMemory>,
+    /// One of the memories may repeat text from outside.
+    pub(crate) has_outside_text: bool,
 }
+
+/// Memories found, best match first, and whether one of them may repeat text from outside.
+type Recall = (Vec<RecalledMemory>, bool);
 
 impl TurnState<'_> {
     pub(crate) fn memory_subject(&self, snapshot: &AgentSnapshot) -> MemorySubject {
@@ -91,6 +96,7 @@ pub(crate) fn start_prefetch(turn: &mut TurnState<'_>, snapshot: &AgentSnapshot)
         PrefetchQuery { tenant, agent, person, query, most, include_notes, session, shown_from };
     if !memory.should_search(&asking) {
         turn.prefetch.memories.clear();
+        turn.prefetch.has_outside_text = false;
         return;
     }
     let (memory, limit) = (Arc::clone(memory), turn.worker.config.memory.recall_timeout);
@@ -102,7 +108,9 @@ pub(crate) fn start_prefetch(turn: &mut TurnState<'_>, snapshot: &AgentSnapshot)
 /// Waits for the search, which has its own time limit.
 pub(crate) async fn await_prefetch(turn: &mut TurnState<'_>) {
     if let Some(asked) = turn.prefetch.search.take() {
-        turn.prefetch.memories = asked.await.unwrap_or_default();
+        let (memories, outside) = asked.await.unwrap_or_default();
+        turn.prefetch.memories = memories;
+        turn.prefetch.has_outside_text = outside;
     }
 }
 
@@ -168,7 +176,7 @@ impl Memory {
     }
 
     /// Searches; empty on failure or timeout.
-    async fn prefetch(&self, asking: PrefetchQuery, limit: Duration) -> Vec<RecalledMemory> {
+    async fn prefetch(&self, asking: PrefetchQuery, limit: Duration) -> Recall {
         let whose = (asking.tenant, asking.agent, asking.user());
         let mut kinds = INDEXED_KINDS.to_vec();
         if asking.include_notes {
@@ -207,12 +215,12 @@ impl Memory {
                     warn!(error = &refused as &dyn std::error::Error, "nothing is remembered");
                     self.skip_tenant(asking.tenant);
                 }
-                return Vec::new();
+                return Recall::default();
             }
             Ok(Err(_)) | Err(_) => {
                 debug!("nothing is remembered: the memory service is slow");
                 self.skip_tenant(asking.tenant);
-                return Vec::new();
+                return Recall::default();
             }
         };
         if hits.is_empty() {
@@ -230,8 +238,15 @@ impl Memory {
             !is_shown && !hit.path.ends_with("MEMORY.md")
         };
         let most = usize::try_from(asking.most).unwrap_or(usize::MAX);
-        hits.into_iter().filter(is_new).take(most).map(to_remembered).collect()
+        let shown: Vec<pb::Hit> = hits.into_iter().filter(is_new).take(most).collect();
+        let outside = shown.iter().any(is_outside_text);
+        (shown.into_iter().map(to_remembered).collect(), outside)
     }
+}
+
+/// Whether a memory may repeat text from outside.
+fn is_outside_text(hit: &pb::Hit) -> bool {
+    hit.provenance.as_ref().is_some_and(|provenance| provenance.outside)
 }
 
 fn to_remembered(hit: pb::Hit) -> RecalledMemory {

@@ -71,6 +71,21 @@ pub(crate) fn prompt_skills<'a>(
     if !can_read {
         return Vec::new();
     }
+    listed_skills(snapshot)
+}
+
+/// Whether the list of skills in the prompt has text from outside.
+pub(crate) fn lists_outside_text(snapshot: &AgentSnapshot) -> bool {
+    let mut outside = snapshot.skills.outside_paths().peekable();
+    if outside.peek().is_none() {
+        return false;
+    }
+    let listed = listed_skills(snapshot);
+    outside.any(|path| listed.iter().any(|skill| skill.location == path))
+}
+
+/// Skills that the agent's options permit.
+fn listed_skills(snapshot: &AgentSnapshot) -> Vec<prompt::Skill<'_>> {
     let options = &snapshot.context;
     let lists = |list: &[String], name: &str| list.iter().any(|listed| listed == name);
     let mut skills = snapshot.skills.skill_set.for_prompt(&[]);
