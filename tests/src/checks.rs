@@ -64,21 +64,25 @@ pub async fn check(mesh: &Mesh, said: &[SentMessage]) -> anyhow::Result<Findings
     Ok(findings)
 }
 
-/// The newest entries of the journals that the broken promises name, by a session, a run or the id of
-/// a message.
+/// Entries and messages of the sessions that the broken promises name, by a session, a run or the id
+/// of a message.
 pub async fn journals_of(mesh: &Mesh, broken: &[String]) -> anyhow::Result<Vec<String>> {
+    // What happened from shortly before the messages were accepted until their ends.
     const SQL: &str = "
         with named as (
-            select session_id from session.runs where run_id::text = any($1)
-            union select session_id from session.inbox
-                  where split_part(body->>'text', ' ', 1) = any($1) or session_id::text = any($1)
-            limit 3)
+            select i.session_id, min(i.accepted_at) - interval '5 seconds' as first,
+                   max(coalesce(i.finished_at, now())) + interval '5 seconds' as last
+            from session.inbox i
+            where split_part(i.body->>'text', ' ', 1) = any($1) or i.session_id::text = any($1)
+               or i.run_id::text = any($1)
+            group by i.session_id limit 5)
         select line from (
             select session_id, e.created_at as at, e.seq as place,
                    session_id::text || ' entry ' || e.seq || ', epoch ' || e.epoch || ', '
                    || e.created_at::time(3) || ', run ' || e.run_id || ' ' || e.kind || ' '
                    || left(e.body::text, 300) as line
             from session.entries e join named using (session_id)
+            where e.created_at between first and last
             union all
             select session_id, i.accepted_at, i.seq,
                    session_id::text || ' message ' || i.seq || ' ' || i.message_id || ' at '
@@ -86,7 +90,8 @@ pub async fn journals_of(mesh: &Mesh, broken: &[String]) -> anyhow::Result<Vec<S
                    || ' by run ' || coalesce(i.run_id::text, '-') || ' ' || coalesce(i.outcome, '-')
                    || ' ' || left(i.body->>'text', 100)
             from session.inbox i join named using (session_id)
-            order by session_id, at desc, place desc limit 200) lines
+            where i.accepted_at between first and last
+            limit 300) lines
         order by session_id, at, place";
 
     let words = |text: &String| -> Vec<String> {

@@ -414,6 +414,13 @@ fn order(facts: &Facts<'_>, verdict: &mut Verdict) {
         for (how, first) in [("answered", &facts.first_answered), ("heard", &facts.first_heard)] {
             let mut before: Option<(MessageId, usize)> = None;
             for id in messages.iter().filter(|id| facts.messages[id].acknowledged.is_some()) {
+                // A runner that was stopped may ask a model about an interrupted message later.
+                let message = &facts.messages[id];
+                let may_be_late =
+                    facts.may_be_interrupted(message) && !message.has_end(End::Completed);
+                if how == "answered" && may_be_late {
+                    continue;
+                }
                 let Some(place) = first.get(&(Verb::Re, *id)) else { continue };
                 let in_order = before.is_none_or(|(_, earlier)| earlier <= *place);
                 verdict.ensure(

@@ -10,7 +10,7 @@ use holdfast_proto::gateway::v1::{
 use std::sync::PoisonError;
 use tonic::{Code, Request, Response, Status, transport::Channel};
 
-use super::{CALL_TIMEOUT, Conversation, MessageRetention, Senders};
+use super::{CALL_TIMEOUT, Conversation, MessageRetention, Senders, SentMessage};
 use crate::history::{EventKind, MessageId};
 
 impl Senders<'_> {
@@ -86,6 +86,13 @@ impl Senders<'_> {
             if message.conversation().client() == client {
                 message.retention = MessageRetention::Removed;
             }
+        }
+    }
+
+    /// Its message may be gone from now on.
+    pub fn expect_pruned(&self, said: &SentMessage) {
+        for message in self.ledger().iter_mut().filter(|message| message.id == said.id) {
+            message.retention = MessageRetention::Removed;
         }
     }
 

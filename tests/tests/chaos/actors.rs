@@ -203,13 +203,11 @@ async fn prune(
                 sleep(Duration::from_millis(300)).await;
             }
         };
-        let is_aged = tokio::time::timeout(ERRAND_PATIENCE, is_aged).await.is_ok();
-        // Later nobody can ask any more.
-        load.follow(&said).await?;
-        if !is_aged {
+        if tokio::time::timeout(ERRAND_PATIENCE, is_aged).await.is_err() {
             continue;
         }
-        load.expect_removed(&conversation);
+        load.follow(&said).await?;
+        load.expect_pruned(&said);
         // Postgres may be down: then it is pruned the next time.
         let _ = mesh.sessions.upkeep().prune(&Retention::default()).await;
         load.send_copies(&conversation, &said.id, MessageKind::Say, 2).await?;
