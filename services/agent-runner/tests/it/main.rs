@@ -43,6 +43,7 @@ mod renewing;
 mod routed;
 mod schedules;
 mod scripted;
+mod shares;
 mod shell;
 mod shortening;
 mod skill_env;
