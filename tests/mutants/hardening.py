@@ -141,7 +141,7 @@ MUTANTS = {
     ),
     # A claim waits for a session that another transaction has locked.
     "skip-locked-claim": Mutant(
-        [(SESSION + "protocol/claim.rs", "for update of l skip locked),", "for update of l),")],
+        [(SESSION + "protocol/claim.rs", "for update of l skip locked) r),", "for update of l) r),")],
         session("claiming::a_locked_session_keeps_no_other_from_being_claimed_or_swept"),
     ),
     # A sweep waits for a session that another transaction has locked.
@@ -157,7 +157,7 @@ MUTANTS = {
     ),
     # Jobs run before people.
     "priority-claim": Mutant(
-        [(SESSION + "protocol/claim.rs", 'claim!("l.priority, l.fair_key")', 'claim!("-l.priority, l.fair_key")')],
+        [(SESSION + "protocol/claim.rs", 'claim!("place > first, priority, fair_key")', 'claim!("place > first, -priority, fair_key")')],
         session("claiming::people_come_first_then_subagents_then_jobs_and_none_starves"),
     ),
     # Priorities are all there is: a job waits for ever behind people.
@@ -165,8 +165,8 @@ MUTANTS = {
         [
             (
                 SESSION + "protocol/claim.rs",
-                'const FAIR: &str = claim!("l.fair_key");',
-                'const FAIR: &str = claim!("l.priority, l.fair_key");',
+                'const FAIR: &str = claim!("fair_key");',
+                'const FAIR: &str = claim!("priority, fair_key");',
             ),
         ],
         session("claiming::people_come_first_then_subagents_then_jobs_and_none_starves"),
@@ -245,8 +245,34 @@ MUTANTS = {
     ),
     # The account that has waited longest gets all sends.
     "delivery-account": Mutant(
-        [(SESSION + "delivery.rs", "chosen as (select * from found order by turn, next_at limit $3)", "chosen as (select * from found order by next_at limit $3)")],
+        [(SESSION + "delivery.rs", "partition by tenant_id order by account_turn, next_at) as turn", "partition by tenant_id order by next_at) as turn")],
         session("delivering::a_backlog_of_one_account_does_not_delay_the_replies_of_another"),
+    ),
+    # A tenant with many accounts gets the reserved sends too.
+    "delivery-tenant": Mutant(
+        [(SESSION + "delivery.rs", "case when turn > $12 then $13 else 0 end),", "case when turn > $12 then $13 - $13 else 0 end),")],
+        [("channel-bridge", "it", "delivering::a_tenant_with_many_accounts_does_not_take_all_slots")],
+    ),
+    # A class below its share waits behind the others.
+    "class-share": Mutant(
+        [
+            (
+                SESSION + "protocol/claim.rs",
+                'claim!("place > first, priority, fair_key")',
+                'claim!("priority, fair_key")',
+            ),
+        ],
+        session("claiming::a_flood_of_one_class_does_not_take_the_shares_of_the_others"),
+    ),
+    # Two sweeps lock the counters of a tenant in no order.
+    "sweep-counters": Mutant(
+        [(SESSION + "protocol/sweep.rs", "order by f.tenant_id, f.shard for update of f),", "order by f.tenant_id, f.shard desc for update of f),")],
+        session("sweeping::a_sweep_locks_the_counters_of_paused_sessions_in_order"),
+    ),
+    # A sweep waits for a session that it should give up or wake.
+    "sweep-lock": Mutant(
+        [(SESSION + "sessions.rs", 'select_lease!("for update skip locked")', 'select_lease!("for update")')],
+        session("sweeping::a_locked_session_does_not_delay_the_sweep_of_others"),
     ),
     # A tenant creates as many sessions as it likes.
     "session-limit": Mutant(

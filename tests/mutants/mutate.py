@@ -64,8 +64,8 @@ MUTANTS = {
     "row-lock": [
         (
             SESSION + "sessions.rs",
-            "where tenant_id = $1 and session_id = $2\n        for update\";",
-            "where tenant_id = $1 and session_id = $2\";",
+            'select_lease!("for update")',
+            'select_lease!("")',
         ),
         (SESSION + "protocol/ingest.rs", "\n            for update) l\";", ") l\";"),
         (SESSION + "protocol/append.rs", "\n                for update),", "),"),

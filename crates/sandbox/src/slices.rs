@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! <this process' group>/holdfast-runner      this process
-//! <this process' group>/tenant-<id>          commands of a tenant; removed when they have ended
+//! <this process' group>/tenants              commands of all tenants
+//! <this process' group>/tenants/tenant-<id>  commands of a tenant; removed when they have ended
 //! ```
 //!
 //! A group with processes of its own cannot have limited groups below it, so this process moves to
@@ -31,6 +32,9 @@ const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
 /// Group of this process, below the one that it was started in.
 const OWN_GROUP: &str = "holdfast-runner";
 
+/// Group of all tenants' slices, beside it.
+const TENANTS_GROUP: &str = "tenants";
+
 /// Limits of all commands of a tenant together, where the system has cgroup v2.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -41,11 +45,14 @@ pub struct TenantLimits {
     pub processes: u32,
     /// Share of the processors when they are busy, 1 to 10,000; each tenant's is the same.
     pub cpu_weight: u32,
+    /// Memory in bytes of all commands of all tenants; 0 is three quarters of the memory that this
+    /// process' group or the machine has.
+    pub all_memory: u64,
 }
 
 impl Default for TenantLimits {
     fn default() -> Self {
-        Self { memory: 4 << 30, processes: 1024, cpu_weight: 100 }
+        Self { memory: 4 << 30, processes: 1024, cpu_weight: 100, all_memory: 0 }
     }
 }
 
@@ -67,7 +74,8 @@ pub(crate) enum NoSlices {
 /// Slices of this process.
 #[derive(Debug)]
 pub(crate) struct TenantSlices {
-    group: PathBuf,
+    /// Group of all slices.
+    tenants: PathBuf,
     limits: TenantLimits,
     /// Number of commands; 0 for a slice that could not be removed yet.
     commands: Mutex<HashMap<TenantId, usize>>,
@@ -136,13 +144,21 @@ impl TenantSlices {
         let join = fs::write(own_group.join("cgroup.procs"), pid);
         join.map_err(|_| NoSlices::NotWritable)?;
         let enable = CONTROLLERS.map(|controller| format!("+{controller}")).join(" ");
-        fs::write(group.join("cgroup.subtree_control"), enable).map_err(|error| {
+        fs::write(group.join("cgroup.subtree_control"), &enable).map_err(|error| {
             match error.kind() {
                 ErrorKind::ResourceBusy => NoSlices::Shared,
                 _ => NoSlices::NotWritable,
             }
         })?;
-        Ok(Self { group, limits, commands: Mutex::default() })
+        let tenants = group.join(TENANTS_GROUP);
+        make_group(&tenants)
+            .and_then(|()| fs::write(tenants.join("cgroup.subtree_control"), enable))
+            .and_then(|()| match all_memory(&group, &limits) {
+                Some(memory) => limit_memory(&tenants, memory),
+                None => Ok(()),
+            })
+            .map_err(|_| NoSlices::NotWritable)?;
+        Ok(Self { tenants, limits, commands: Mutex::default() })
     }
 
     /// Moves processes of a command to its tenant's slice. Processes that they start later are born
@@ -158,8 +174,8 @@ impl TenantSlices {
         let failed = Error::failed("limit a tenant's commands");
         let joined = make_group(&slice)
             .and_then(|()| {
-                let TenantLimits { memory, processes, cpu_weight } = &self.limits;
-                fs::write(slice.join("memory.max"), memory.to_string())?;
+                let TenantLimits { memory, processes, cpu_weight, .. } = &self.limits;
+                limit_memory(&slice, *memory)?;
                 fs::write(slice.join("pids.max"), processes.to_string())?;
                 fs::write(slice.join("cpu.weight"), cpu_weight.to_string())
             })
@@ -184,7 +200,7 @@ impl TenantSlices {
     }
 
     fn slice(&self, tenant: TenantId) -> PathBuf {
-        self.group.join(format!("tenant-{}", tenant.as_uuid().simple()))
+        self.tenants.join(format!("tenant-{}", tenant.as_uuid().simple()))
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<TenantId, usize>> {
@@ -200,6 +216,27 @@ impl Drop for SliceMember {
         }
         self.slices.remove_unused(&mut commands);
     }
+}
+
+/// Limits the memory of a group, which gets no swap space beyond it where swap is counted.
+fn limit_memory(group: &Path, bytes: u64) -> std::io::Result<()> {
+    fs::write(group.join("memory.max"), bytes.to_string())?;
+    let swap = group.join("memory.swap.max");
+    if swap.exists() { fs::write(swap, "0") } else { Ok(()) }
+}
+
+/// Memory for the commands of all tenants; `None` if the size of the machine is unknown.
+fn all_memory(group: &Path, limits: &TenantLimits) -> Option<u64> {
+    if limits.all_memory > 0 {
+        return Some(limits.all_memory);
+    }
+    // `max` if the group has no limit; the root group has no such file.
+    let of_group = fs::read_to_string(group.join("memory.max")).unwrap_or_default();
+    let machine = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let machine = machine.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let machine = machine.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    let limits = [of_group.trim().parse().ok(), machine.map(|kib| kib * 1024)];
+    limits.into_iter().flatten().min().map(|bytes: u64| bytes / 4 * 3)
 }
 
 fn make_group(path: &Path) -> std::io::Result<()> {
@@ -229,11 +266,15 @@ mod tests {
     #[test]
     fn all_commands_of_a_tenant_are_in_one_slice_which_goes_with_the_last() {
         let mount = mount("cpuset cpu io memory pids");
-        let limits = TenantLimits { memory: 1 << 20, processes: 7, cpu_weight: 50 };
+        let limits = TenantLimits { memory: 1 << 20, processes: 7, cpu_weight: 50, all_memory: 0 };
+        fs::write(mount.path().join("unit/memory.max"), "4194304\n").unwrap();
         let slices = TenantSlices::open(mount.path(), "1:x:/y\n0::/unit\n", limits).unwrap();
         let (slices, group) = (Arc::new(slices), mount.path().join("unit"));
         let (one, other) = (TenantId::generate(), TenantId::generate());
         let pid = |pid| Pid::from_raw(pid).unwrap();
+        // The system counts swap here.
+        fs::create_dir(slices.slice(one)).unwrap();
+        fs::write(slices.slice(one).join("memory.swap.max"), "max").unwrap();
 
         let first = slices.join(one, [pid(101), pid(102)]).unwrap();
         let second = slices.join(one, [pid(103)]).unwrap();
@@ -242,8 +283,11 @@ mod tests {
         let own = rustix::process::getpid().as_raw_nonzero().to_string();
         assert_eq!(read(group.join("holdfast-runner/cgroup.procs")), own);
         assert_eq!(read(group.join("cgroup.subtree_control")), "+cpu +memory +pids");
+        assert_eq!(read(group.join("tenants/cgroup.subtree_control")), "+cpu +memory +pids");
+        assert_eq!(read(group.join("tenants/memory.max")), "3145728");
         let slice = slices.slice(one);
         assert_eq!(read(slice.join("memory.max")), "1048576");
+        assert_eq!(read(slice.join("memory.swap.max")), "0");
         assert_eq!(read(slice.join("pids.max")), "7");
         assert_eq!(read(slice.join("cpu.weight")), "50");
         assert_eq!(read(slice.join("cgroup.procs")), "103");

@@ -58,15 +58,19 @@ pub struct SendCapacity {
     pub slots: i64,
     /// Maximum number of sends of one account at once.
     pub per_account: i64,
+    /// Sends of one tenant at once beyond which it may not take the reserved slots.
+    pub per_tenant: i64,
+    /// How many of `slots` are for tenants with fewer than `per_tenant` sends.
+    pub reserved: i64,
     /// Sends in progress, by account.
-    pub used: Vec<(AccountId, i64)>,
+    pub used: Vec<(TenantId, AccountId, i64)>,
 }
 
 impl SendCapacity {
     /// Capacity of a bridge that sends nothing yet, all of which one account may use.
     #[must_use]
     pub const fn slots(slots: i64) -> Self {
-        Self { slots, per_account: slots, used: Vec::new() }
+        Self { slots, per_account: slots, per_tenant: slots, reserved: 0, used: Vec::new() }
     }
 }
 
@@ -128,28 +132,39 @@ const CLAIM: &str = concat!(
         where channel = $1 and state = 'pending' and next_at <= clock_timestamp()
         order by next_at limit $10),
     accounts as (select account_id from waiting union select account_id from due),
+    sends as (
+        select * from unnest($11::uuid[], $6::uuid[], $7::bigint[])
+            as s (tenant_id, account_id, count)),
     free as (
-        select a.account_id, coalesce(u.count, 0) as used,
-               $5 - coalesce(u.count, 0) as free
-        from accounts a
-        left join unnest($6::uuid[], $7::bigint[]) as u (account_id, count)
-             using (account_id)
-        where a.account_id is not null and $5 > coalesce(u.count, 0)),
-    first as materialized (
-        select a.account_id, a.used, a.free
+        select a.account_id, coalesce(s.count, 0) as used, $5 - coalesce(s.count, 0) as free
+        from accounts a left join sends s using (account_id)
+        where a.account_id is not null and $5 > coalesce(s.count, 0)),
+    ranked as (
+        select a.*, d.next_at, coalesce(t.count, 0) as tenant_used,
+               coalesce(t.count, 0) + row_number() over (
+                   partition by d.tenant_id order by a.used, d.next_at) as turn
         from free a cross join lateral (
-            select next_at ",
+            select tenant_id, next_at ",
     due!(),
     " limit 1) d
-        order by a.used, d.next_at limit $3),
+        left join (select tenant_id, sum(count)::bigint as count from sends group by 1) t
+             using (tenant_id)),
+    first as materialized (select * from ranked order by turn, next_at limit $3),
     found as materialized (
-        select d.*, a.used + row_number() over (
-                   partition by d.account_id order by d.next_at) as turn
+        select d.*, a.tenant_used, a.used + row_number() over (
+                   partition by d.account_id order by d.next_at) as account_turn
         from first a cross join lateral (
             select tenant_id, session_id, out_seq, part, account_id, next_at ",
     due!(),
     " limit a.free for update skip locked) d),
-    chosen as (select * from found order by turn, next_at limit $3),
+    turns as (
+        select f.*, tenant_used + row_number() over (
+                   partition by tenant_id order by account_turn, next_at) as turn
+        from found f),
+    chosen as (
+        select * from (
+            select t.*, row_number() over (order by turn, next_at) as number from turns t) numbered
+        where number <= $3 - case when turn > $12 then $13 else 0 end),
     claimed as (
         update session.deliveries d
         set owner = $2, lease_until = clock_timestamp() + $4 * interval '1 second'
@@ -180,8 +195,8 @@ impl Deliveries<'_> {
     /// part waits for the earlier parts of its session, except for those that only decorate a
     /// message.
     ///
-    /// The account with the fewest sends in progress comes first, so that no account's backlog
-    /// delays the replies of another.
+    /// The tenant with the fewest sends in progress comes first, and of its accounts the one with
+    /// the fewest, so that no backlog delays the replies of another.
     ///
     /// # Errors
     ///
@@ -200,6 +215,7 @@ impl Deliveries<'_> {
             .bind(class == DeliveryClass::Keyed)
             .execute(once.conn())
             .await?;
+        let used = || capacity.used.iter();
         let from = self.cursors().get(channel).copied().unwrap_or_default();
         let rows: Vec<ClaimResultRow> = holdfast_pg::query_as(CLAIM)
             .bind(channel)
@@ -207,11 +223,14 @@ impl Deliveries<'_> {
             .bind(capacity.slots)
             .bind(HANDOVER_TIMEOUT.as_secs_f64())
             .bind(capacity.per_account)
-            .bind(capacity.used.iter().map(|(account, _)| account.as_uuid()).collect::<Vec<_>>())
-            .bind(capacity.used.iter().map(|(_, count)| *count).collect::<Vec<_>>())
+            .bind(used().map(|(_, account, _)| account.as_uuid()).collect::<Vec<_>>())
+            .bind(used().map(|(_, _, count)| *count).collect::<Vec<_>>())
             .bind(from)
             .bind(ACCOUNTS_PER_CLAIM)
             .bind(DUE_PARTS_PER_CLAIM)
+            .bind(used().map(|(tenant, ..)| tenant.as_uuid()).collect::<Vec<_>>())
+            .bind(capacity.per_tenant)
+            .bind(capacity.reserved)
             .fetch_all(once.conn())
             .await?;
         once.done();

@@ -69,10 +69,10 @@ pub use heartbeats::ChannelConversation;
 pub use journal_readers::{EntryMark, JournalRange, JournalReader, MAX_EXTRACTION_TRIES};
 pub use message_outcomes::MessageOutcome;
 pub use model::{
-    Acceptance, Claim, Completion, CompletionResult, DeadLetter, Delivery, DeliveryView, EntryView,
-    FreeSlots, InboxMessage, LoadedSession, MessageStatus, NewDelivery, NewMessage,
-    PendingApproval, RenewalResult, RenewedLease, RunView, SendResult, SessionOwner, SessionView,
-    StepSignals, StepWrite, SweepCounts, TenantCounts, TurnOutcome,
+    Acceptance, Claim, ClassSlots, Completion, CompletionResult, DeadLetter, Delivery,
+    DeliveryView, EntryView, FreeSlots, InboxMessage, LoadedSession, MessageStatus, NewDelivery,
+    NewMessage, PendingApproval, RenewalResult, RenewedLease, RunView, SendResult, SessionOwner,
+    SessionView, StepSignals, StepWrite, SweepCounts, TenantCounts, TurnClass, TurnOutcome,
 };
 pub use protocol::batch::MessageWithSettings;
 pub use protocol::overdue::OverdueResult;

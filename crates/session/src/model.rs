@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use holdfast_types::{
     AccountId, AgentId, ApprovalId, Body, ChannelAction, DeliveryId, Entry, MessageId, QueueMode,
-    RunId, RunnerId, SessionId, SessionKey, SessionSettings, SessionState, Source, SystemEvent,
-    Target, TenantId, Usage, Wait,
+    RunId, RunnerId, SessionId, SessionKey, SessionKind, SessionSettings, SessionState, Source,
+    SystemEvent, Target, TenantId, Usage, Wait,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
@@ -64,22 +64,79 @@ pub struct Claim {
     pub epoch: i64,
     /// Claims since the journal last made progress, including this one.
     pub attempts: i32,
-    /// Whether no person waits for the turn: it is a job's, a heartbeat's or a subagent's.
-    pub is_background: bool,
+    pub class: TurnClass,
+}
+
+/// Class of a session's turns when slots are short; earlier ones run first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TurnClass {
+    /// A conversation of people or programs.
+    Interactive,
+    Subagent,
+    /// A job, a heartbeat, or a job's subagent.
+    Job,
 }
 
 /// Free slots of a runner.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FreeSlots {
     pub all: u32,
     /// How many of them sessions may take for which no person waits.
     pub background: u32,
+    pub interactive: ClassSlots,
+    pub subagents: ClassSlots,
+    pub jobs: ClassSlots,
+}
+
+/// Free slots of one class of turns.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ClassSlots {
+    /// How many slots the class may take.
+    pub free: u32,
+    /// How many of them it takes before the other classes: those of its reserved share.
+    pub first: u32,
 }
 
 impl From<u32> for FreeSlots {
     /// Slots that any session may take.
     fn from(slots: u32) -> Self {
-        Self { all: slots, background: slots }
+        let class = ClassSlots { free: slots, first: 0 };
+        Self { all: slots, background: slots, interactive: class, subagents: class, jobs: class }
+    }
+}
+
+impl TurnClass {
+    /// Returns the class of a session kind.
+    #[must_use]
+    pub const fn of(kind: SessionKind) -> Self {
+        match kind {
+            SessionKind::Main
+            | SessionKind::Dm
+            | SessionKind::Group
+            | SessionKind::Topic
+            | SessionKind::Work
+            | SessionKind::Api
+            | SessionKind::Global => Self::Interactive,
+            SessionKind::Subagent => Self::Subagent,
+            SessionKind::Cron | SessionKind::Heartbeat => Self::Job,
+        }
+    }
+
+    /// Stored number; lower ones run first.
+    pub(crate) const fn priority(self) -> i16 {
+        match self {
+            Self::Interactive => 0,
+            Self::Subagent => 1,
+            Self::Job => 2,
+        }
+    }
+
+    pub(crate) const fn from_priority(priority: i16) -> Self {
+        match priority {
+            ..=0 => Self::Interactive,
+            1 => Self::Subagent,
+            2.. => Self::Job,
+        }
     }
 }
 

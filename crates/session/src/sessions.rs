@@ -14,7 +14,7 @@ use holdfast_types::{MessageId, SessionId, SessionKind, SessionState, TenantId, 
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use crate::{Claim, Error, journal_cache::JournalCache};
+use crate::{Claim, Error, TurnClass, journal_cache::JournalCache};
 
 /// How long a claim lasts without renewal.
 pub const CLAIM_LEASE: Duration = Duration::from_secs(30);
@@ -69,17 +69,7 @@ pub(crate) const CHOICES_PER_FAIR_ONE: u64 = 4;
 
 /// Priority of a session's turns when slots are short; lower ones run first.
 pub(crate) const fn priority(kind: SessionKind) -> i16 {
-    match kind {
-        SessionKind::Main
-        | SessionKind::Dm
-        | SessionKind::Group
-        | SessionKind::Topic
-        | SessionKind::Work
-        | SessionKind::Api
-        | SessionKind::Global => 0,
-        SessionKind::Subagent => 1,
-        SessionKind::Cron | SessionKind::Heartbeat => 2,
-    }
+    TurnClass::of(kind).priority()
 }
 
 /// A session's lease row, locked by the current transaction.
@@ -140,18 +130,40 @@ impl Lease {
     }
 }
 
+macro_rules! select_lease {
+    ($lock:literal) => {
+        concat!(
+            "select session_id, state, paused is not null, wait, epoch, owner, next_in, done_in,
+                    next_out, next_entry, attempts, workspace
+             from session.session_lease
+             where tenant_id = $1 and session_id = $2
+             ",
+            $lock
+        )
+    };
+}
+
 /// Locks a session's lease row, whoever owns the session. Returns `None` if the tenant has no such
 /// session.
 pub(crate) async fn lock(tx: &mut TenantTx, session: SessionId) -> sqlx::Result<Option<Lease>> {
-    const SQL: &str = "
-        select session_id, state, paused is not null, wait, epoch, owner, next_in, done_in,
-               next_out, next_entry, attempts, workspace
-        from session.session_lease
-        where tenant_id = $1 and session_id = $2
-        for update";
+    select_lease(tx, session, select_lease!("for update")).await
+}
 
+/// As [`lock`], without waiting: returns `None` also if another transaction has locked the row.
+pub(crate) async fn lock_if_free(
+    tx: &mut TenantTx,
+    session: SessionId,
+) -> sqlx::Result<Option<Lease>> {
+    select_lease(tx, session, select_lease!("for update skip locked")).await
+}
+
+async fn select_lease(
+    tx: &mut TenantTx,
+    session: SessionId,
+    sql: &'static str,
+) -> sqlx::Result<Option<Lease>> {
     let tenant = tx.tenant();
-    let row = holdfast_pg::query_as::<LeaseRow>(SQL)
+    let row = holdfast_pg::query_as::<LeaseRow>(sql)
         .bind(tenant.as_uuid())
         .bind(session.as_uuid())
         .fetch_optional(tx.conn())

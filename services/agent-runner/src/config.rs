@@ -166,6 +166,11 @@ pub struct ScratchConfig {
     /// Commands of one tenant that run in this process at once, including background ones.
     pub commands_per_tenant: usize,
 
+    /// Folders of one tenant that are kept besides those in which commands run.
+    ///
+    /// Each has at most the size of a folder, so this bounds the disk that a tenant uses.
+    pub folders_per_tenant: usize,
+
     /// Time for which a session's folder is kept after its last command, and the records of its
     /// background processes after their end.
     #[serde(with = "humantime_serde")]
@@ -216,6 +221,12 @@ impl ScratchConfig {
             commands => commands,
         }
     }
+
+    /// Background commands that a tenant may have: half of the commands that it may have, so that
+    /// the others need not wait for the end of a background command.
+    pub(crate) fn background_per_tenant(&self) -> usize {
+        (self.command_slots().min(self.commands_per_tenant) / 2).max(1)
+    }
 }
 
 impl Default for ScratchConfig {
@@ -225,6 +236,7 @@ impl Default for ScratchConfig {
             cache: 1 << 30,
             commands: 0,
             commands_per_tenant: 64,
+            folders_per_tenant: 64,
             idle: Duration::from_hours(1),
         }
     }
@@ -317,6 +329,10 @@ impl RunnerConfig {
             self.scratch.dir.is_absolute(),
             "`runner.scratch.dir` is `{}`: write it from the root on",
             self.scratch.dir.display()
+        );
+        ensure!(
+            self.scratch.folders_per_tenant > 0,
+            "`runner.scratch.folders_per_tenant` is 0: write 64, say"
         );
         self.mcp.check()?;
         ensure!(

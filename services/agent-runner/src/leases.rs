@@ -134,14 +134,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use holdfast_session::CLAIM_LEASE;
+    use holdfast_session::{CLAIM_LEASE, TurnClass};
     use holdfast_types::{RunnerId, TenantId};
 
     use super::*;
 
     fn claim(session: SessionId, epoch: i64) -> Claim {
         let (tenant, runner) = (TenantId::generate(), RunnerId::generate());
-        Claim { tenant, session, runner, epoch, attempts: 1, is_background: false }
+        Claim { tenant, session, runner, epoch, attempts: 1, class: TurnClass::Interactive }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use holdfast_kit::{Check, boot_clock};
 use holdfast_lock::{SessionLock, TakeOutcome};
-use holdfast_session::{Claim, FreeSlots};
+use holdfast_session::{Claim, ClassSlots, FreeSlots, TurnClass};
 use tokio::{
     task::{Id, JoinError, JoinSet},
     time::{Instant, sleep, sleep_until, timeout},
@@ -35,6 +35,9 @@ const MIN_FORWARD_INTERVAL: Duration = Duration::from_millis(50);
 
 /// One of so many slots is reserved for turns that a person waits for.
 const RESERVED_SHARE: u32 = 4;
+
+/// One of so many slots, at least one, is reserved for subagents, and as many for jobs.
+const RESERVED_BACKGROUND_SHARE: u32 = 8;
 
 #[derive(Debug)]
 pub(crate) struct Pool {
@@ -90,15 +93,9 @@ impl Pool {
         self.drain().await;
     }
 
-    /// Slots that are free. A quarter of all slots is reserved for turns that a person waits for.
     fn free_slots(&self) -> FreeSlots {
-        let count = |turns: usize| u32::try_from(turns).unwrap_or(u32::MAX);
-        let slots = self.worker.config.slots;
-        let in_background = self.leases.values().filter(|lease| lease.claim.is_background).count();
-        FreeSlots {
-            all: slots.saturating_sub(count(self.running.len())),
-            background: (slots - slots / RESERVED_SHARE).saturating_sub(count(in_background)),
-        }
+        let classes = self.leases.values().map(|lease| lease.claim.class);
+        free_slots(self.worker.config.slots, self.running.len(), classes)
     }
 
     async fn claim(&mut self) {
@@ -155,7 +152,7 @@ impl Pool {
         if let Some(lease) = self.leases.remove(&id) {
             self.worker.leases.remove(&lease.claim);
             // Others may wait that had no share of the slots.
-            self.should_claim |= lease.claim.is_background;
+            self.should_claim |= lease.claim.class != TurnClass::Interactive;
             if let Err(error) = &ended
                 && error.is_panic()
             {
@@ -191,6 +188,43 @@ impl Pool {
         while let Some(ended) = self.running.join_next_with_id().await {
             self.on_session_end(ended);
         }
+    }
+}
+
+/// Returns the slots that are free while turns of these classes run.
+///
+/// A quarter of all slots is reserved for turns that a person waits for, and an eighth each for
+/// subagents and jobs. Turns that people wait for may take all slots, but a class below its share
+/// gets the next one. A runner with fewer than four slots reserves none for subagents and jobs.
+fn free_slots(
+    slots: u32,
+    running: usize,
+    classes: impl Iterator<Item = TurnClass> + Clone,
+) -> FreeSlots {
+    let count = |turns: usize| u32::try_from(turns).unwrap_or(u32::MAX);
+    let running_of = |class| count(classes.clone().filter(|found| *found == class).count());
+    let (interactive, subagents, jobs) = (
+        running_of(TurnClass::Interactive),
+        running_of(TurnClass::Subagent),
+        running_of(TurnClass::Job),
+    );
+    let reserved = slots / RESERVED_SHARE;
+    let share = match reserved {
+        0 => 0,
+        _ => (slots / RESERVED_BACKGROUND_SHARE).max(1),
+    };
+    let all = slots.saturating_sub(count(running));
+    let background = slots - reserved;
+    let class = |running: u32| ClassSlots {
+        free: (background - share).saturating_sub(running),
+        first: share.saturating_sub(running),
+    };
+    FreeSlots {
+        all,
+        background: background.saturating_sub(subagents + jobs),
+        interactive: ClassSlots { free: all, first: reserved.saturating_sub(interactive) },
+        subagents: class(subagents),
+        jobs: class(jobs),
     }
 }
 
@@ -231,4 +265,29 @@ async fn lock(worker: Arc<Worker>, lease: Arc<Lease>) {
 async fn unlock(worker: Arc<Worker>, lease: Arc<Lease>) {
     // On failure the lock expires.
     drop(worker.locks.release(session_lock(&lease)).await);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_class_has_a_share_that_no_other_takes() {
+        let free = |slots, classes: &[TurnClass]| {
+            free_slots(slots, classes.len(), classes.iter().copied())
+        };
+        let class = |free, first| ClassSlots { free, first };
+
+        let idle = free(16, &[]);
+        assert_eq!((idle.all, idle.background), (16, 12));
+        assert_eq!(idle.interactive, class(16, 4));
+        assert_eq!((idle.subagents, idle.jobs), (class(10, 2), class(10, 2)));
+
+        let jobs = free(16, &[TurnClass::Job; 10]);
+        assert_eq!((jobs.all, jobs.background, jobs.jobs), (6, 2, class(0, 0)));
+        assert_eq!(jobs.subagents, class(10, 2));
+
+        let small = free(1, &[]);
+        assert_eq!((small.all, small.background, small.jobs), (1, 1, class(1, 0)));
+    }
 }

@@ -19,12 +19,16 @@ const MAX_QUEUED: usize = 256;
 
 pub(crate) type TenantSession = (TenantId, SessionId);
 
-/// Queue of conversations to extract from, without waiting until they are idle.
+/// Queue of conversations to extract from, without waiting until they are idle. Its tenants take
+/// turns, and none fills more than a quarter of it.
 #[derive(Default)]
 pub(crate) struct ExtractionQueue {
     sessions: Mutex<VecDeque<TenantSession>>,
     pub(crate) added: Notify,
 }
+
+/// Limit on one tenant's part of a queue.
+const MAX_QUEUED_PER_TENANT: usize = MAX_QUEUED / 4;
 
 impl fmt::Debug for ExtractionQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -35,15 +39,23 @@ impl fmt::Debug for ExtractionQueue {
 impl ExtractionQueue {
     pub(crate) fn push(&self, which: TenantSession) {
         let mut jobs = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        if jobs.len() < MAX_QUEUED && !jobs.contains(&which) {
+        let of_tenant = jobs.iter().filter(|(tenant, _)| *tenant == which.0).count();
+        if jobs.len() < MAX_QUEUED && of_tenant < MAX_QUEUED_PER_TENANT && !jobs.contains(&which) {
             jobs.push_back(which);
             drop(jobs);
             self.added.notify_one();
         }
     }
 
+    /// Takes the oldest conversation. Others of its tenant move behind those of other tenants.
     pub(crate) fn pop(&self) -> Option<TenantSession> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+        let mut jobs = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = jobs.pop_front()?;
+        let (later, first): (VecDeque<_>, VecDeque<_>) =
+            jobs.drain(..).partition(|(tenant, _)| *tenant == next.0);
+        jobs.extend(first.into_iter().chain(later));
+        drop(jobs);
+        Some(next)
     }
 }
 
@@ -82,5 +94,26 @@ impl SummaryQueue {
 
     pub(crate) fn pop(&self) -> Option<SummaryJob> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_of_one_tenant_does_not_delay_the_extractions_of_another() {
+        let queue = ExtractionQueue::default();
+        let (busy, quiet) = (TenantId::generate(), TenantId::generate());
+        for _ in 0..MAX_QUEUED {
+            queue.push((busy, SessionId::generate()));
+        }
+        queue.push((quiet, SessionId::generate()));
+
+        let first: Vec<_> = (0..3).filter_map(|_| queue.pop()).map(|(tenant, _)| tenant).collect();
+
+        assert_eq!(first, [busy, quiet, busy]);
+        let rest = std::iter::from_fn(|| queue.pop()).count();
+        assert_eq!(rest, MAX_QUEUED_PER_TENANT - 2);
     }
 }

@@ -56,7 +56,7 @@ pub struct DeliveryWorker {
     pub class: DeliveryClass,
     /// Maximum number of sends at once.
     pub slots: usize,
-    /// Sends in progress by account.
+    /// Sends in progress by tenant and account.
     pub shares: Arc<SendSlots>,
 }
 
@@ -88,12 +88,12 @@ impl DeliveryWorker {
                     let is_idle = claimed.is_empty();
                     for (delivery, permit) in claimed.into_iter().zip(permits) {
                         let (this, more) = (Arc::clone(&this), Arc::clone(&more));
-                        let share = this.shares.take(delivery.target.account);
+                        let share = this.shares.take(delivery.tenant, delivery.target.account);
                         sends.spawn(async move {
                             this.deliver(delivery, &more).await;
-                            let is_last = share.is_last();
+                            let is_awaited = share.is_awaited();
                             drop((share, permit));
-                            if is_last {
+                            if is_awaited {
                                 more.notify_one();
                             }
                         });

@@ -1,4 +1,4 @@
-//! Limit on the concurrent sends of one account (promise I10).
+//! Limits on the concurrent sends of one account and of one tenant (promise I10).
 //!
 //! A receiver that answers slowly, or not at all, occupies a slot until the timeout. Without a
 //! limit, one tenant's receivers could occupy all slots, and every other tenant's replies would
@@ -6,66 +6,85 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use holdfast_session::SendCapacity;
-use holdfast_types::AccountId;
+use holdfast_types::{AccountId, TenantId};
 
 /// Number of sends in progress for each account.
 #[derive(Debug)]
 pub struct SendSlots {
-    per_account: i64,
-    used: Mutex<HashMap<AccountId, i64>>,
+    slots: usize,
+    used: Mutex<HashMap<(TenantId, AccountId), usize>>,
 }
 
 /// One send of an account; released on drop.
 #[derive(Debug)]
 pub struct SendSlot {
     slots: Arc<SendSlots>,
-    account: AccountId,
+    account: (TenantId, AccountId),
 }
 
 impl SendSlots {
-    /// Limits each account to a quarter of the slots, and at least one.
+    /// Limits each account to a quarter of the slots, and at least one. The last quarter of the
+    /// slots is for tenants that use less than a quarter.
     #[must_use]
     pub fn of(slots: usize) -> Arc<Self> {
-        let per_account = i64::try_from((slots / 4).max(1)).unwrap_or(i64::MAX);
-        Arc::new(Self { per_account, used: Mutex::default() })
+        Arc::new(Self { slots, used: Mutex::default() })
     }
 
     /// Returns what can be sent with this number of free slots.
     #[must_use]
     pub fn capacity(&self, free: usize) -> SendCapacity {
-        let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = |slots: usize| i64::try_from(slots).unwrap_or(i64::MAX);
+        let used = self.used();
         SendCapacity {
-            slots: i64::try_from(free).unwrap_or(i64::MAX),
-            per_account: self.per_account,
-            used: used.iter().map(|(account, count)| (*account, *count)).collect(),
+            slots: count(free),
+            per_account: count(self.share()),
+            per_tenant: count(self.share()),
+            reserved: count(self.reserved()),
+            used: used
+                .iter()
+                .map(|((tenant, account), n)| (*tenant, *account, count(*n)))
+                .collect(),
         }
     }
 
     /// Counts a send of an account.
     #[must_use]
-    pub fn take(self: &Arc<Self>, account: AccountId) -> SendSlot {
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        *used.entry(account).or_default() += 1;
-        SendSlot { slots: Arc::clone(self), account }
+    pub fn take(self: &Arc<Self>, tenant: TenantId, account: AccountId) -> SendSlot {
+        *self.used().entry((tenant, account)).or_default() += 1;
+        SendSlot { slots: Arc::clone(self), account: (tenant, account) }
+    }
+
+    fn share(&self) -> usize {
+        (self.slots / 4).max(1)
+    }
+
+    const fn reserved(&self) -> usize {
+        self.slots / 4
+    }
+
+    fn used(&self) -> MutexGuard<'_, HashMap<(TenantId, AccountId), usize>> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl SendSlot {
-    /// Whether the account has no further slot: its other replies wait for this one.
+    /// Whether replies may wait for this slot although others are free: the account has no further
+    /// one, or only the reserved ones are free.
     #[must_use]
-    pub fn is_last(&self) -> bool {
-        let used = self.slots.used.lock().unwrap_or_else(PoisonError::into_inner);
-        used.get(&self.account).is_some_and(|count| *count >= self.slots.per_account)
+    pub fn is_awaited(&self) -> bool {
+        let used = self.slots.used();
+        used.get(&self.account).is_some_and(|count| *count >= self.slots.share())
+            || used.values().sum::<usize>() + self.slots.reserved() >= self.slots.slots
     }
 }
 
 impl Drop for SendSlot {
     fn drop(&mut self) {
-        let mut used = self.slots.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut used = self.slots.used();
         if let Some(count) = used.get_mut(&self.account) {
             *count -= 1;
             if *count == 0 {
@@ -81,17 +100,30 @@ mod tests {
 
     #[test]
     fn an_account_may_use_a_quarter_and_at_least_one() {
-        let (slots, account) = (SendSlots::of(8), AccountId::generate());
+        let (tenant, account) = (TenantId::generate(), AccountId::generate());
+        let slots = SendSlots::of(8);
 
-        let first = slots.take(account);
-        assert!(!first.is_last());
-        let second = slots.take(account);
+        let first = slots.take(tenant, account);
+        assert!(!first.is_awaited());
+        let second = slots.take(tenant, account);
 
-        assert!(second.is_last());
-        let used = vec![(account, 2)];
-        assert_eq!(slots.capacity(6), SendCapacity { slots: 6, per_account: 2, used });
+        assert!(second.is_awaited());
+        let used = vec![(tenant, account, 2)];
+        let capacity = SendCapacity { slots: 6, per_account: 2, per_tenant: 2, reserved: 2, used };
+        assert_eq!(slots.capacity(6), capacity);
         drop((first, second));
         assert!(slots.capacity(8).used.is_empty());
         assert_eq!(SendSlots::of(1).capacity(1), SendCapacity::slots(1));
+    }
+
+    #[test]
+    fn the_last_slot_before_the_reserved_ones_is_awaited() {
+        let (tenant, slots) = (TenantId::generate(), SendSlots::of(8));
+        let mut taken: Vec<_> = (0..5).map(|_| slots.take(tenant, AccountId::generate())).collect();
+        assert!(!taken[0].is_awaited());
+
+        taken.push(slots.take(tenant, AccountId::generate()));
+
+        assert!(taken[0].is_awaited());
     }
 }

@@ -40,6 +40,10 @@ struct ErrorEnvelope<'a> {
     error: &'a ErrorBody,
 }
 
+/// Delay that a client is told after the model's provider refused a turn for its rate: the first
+/// cooldown of a provider's key (docs/models.md).
+const PROVIDER_COOLDOWN: Duration = Duration::from_secs(60);
+
 const INVALID_REQUEST: &str = "invalid_request_error";
 const SERVER_ERROR: &str = "server_error";
 
@@ -171,8 +175,10 @@ impl ApiError {
         let class = finished.reason.as_deref().and_then(|word| word.parse::<Class>().ok());
         let (status, kind) = match class {
             Some(Class::RateLimited) => {
-                return Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", message)
+                let status = StatusCode::TOO_MANY_REQUESTS;
+                let limited = Self::new(status, "rate_limit_error", message)
                     .code(Class::RateLimited.as_str());
+                return Self { retry_after: Some(PROVIDER_COOLDOWN), ..limited };
             }
             Some(Class::BudgetSpent | Class::Quota) => {
                 (StatusCode::TOO_MANY_REQUESTS, "insufficient_quota")
@@ -349,6 +355,8 @@ mod tests {
 
             assert_eq!(response.status().as_u16(), status, "{failed:?}");
             assert_eq!(response.headers().contains_key(SHOULD_RETRY), is_final, "{failed:?}");
+            let says_when = response.headers().contains_key(RETRY_AFTER);
+            assert_eq!(says_when, status == 429 && !is_final, "{failed:?}");
         }
     }
 

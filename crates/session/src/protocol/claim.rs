@@ -15,7 +15,7 @@ use super::{
     sweep::{MAX_ATTEMPTS, SUSPECT_ATTEMPTS},
 };
 use crate::{
-    Claim, CompletionResult, Error, FreeSlots, RenewalResult, RenewedLease, Sessions,
+    Claim, CompletionResult, Error, FreeSlots, RenewalResult, RenewedLease, Sessions, TurnClass,
     sessions::{CHOICES_PER_FAIR_ONE, lock_claimed},
 };
 
@@ -75,38 +75,55 @@ const RENEW: &str = renew!("");
 const RENEW_UNLOCKED: &str = renew!("skip locked");
 
 /// The claim; the parameter is the order of the ready sessions.
+///
+/// Each class has candidates of its own, so that sessions beyond the share of their class leave no
+/// slot idle that another class may take. A session that a process of a version without priorities
+/// has created gets its class here, from its second claim on.
 macro_rules! claim {
     ($order:literal) => {
         concat!(
-            "with ready as materialized (
-                select l.tenant_id, l.session_id, l.workspace, l.fair_key, l.attempts, l.priority
-                from session.session_lease l
-                where l.state = 'READY' and l.fair_key is not null and l.paused is null
-                  and (l.priority = 0 or $5 > 0)
-                  and l.ready_at <= clock_timestamp()
-                  and (l.workspace is null or not exists (
-                      select from session.workspace_lease w
-                      where w.tenant_id = l.tenant_id and w.workspace = l.workspace
-                        and w.session_id <> l.session_id and w.lease_until > clock_timestamp()))
-                  -- Asked once, and only if there is a suspect.
-                  and (l.attempts < $4 or not exists (
-                      select from session.session_lease h
-                      where h.state = 'RUNNING' and h.owner = $1 and h.attempts > $4))
-                order by ",
+            "with classes (priority, free, first) as (
+                values (0::smallint, $6::bigint, $7::bigint),
+                       (1::smallint, $8::bigint, $9::bigint),
+                       (2::smallint, $10::bigint, $11::bigint)),
+            ready as materialized (
+                select r.*, c.first, row_number() over (
+                           partition by r.priority order by r.fair_key) as place
+                from classes c cross join lateral (
+                    select l.tenant_id, l.session_id, l.workspace, l.fair_key, l.attempts,
+                           l.priority
+                    from session.session_lease l
+                    where l.state = 'READY' and l.fair_key is not null and l.paused is null
+                      and l.priority = c.priority
+                      and l.ready_at <= clock_timestamp()
+                      and (l.workspace is null or not exists (
+                          select from session.workspace_lease w
+                          where w.tenant_id = l.tenant_id and w.workspace = l.workspace
+                            and w.session_id <> l.session_id
+                            and w.lease_until > clock_timestamp()))
+                      -- Asked once, and only if there is a suspect.
+                      and (l.attempts < $4 or not exists (
+                          select from session.session_lease h
+                          where h.state = 'RUNNING' and h.owner = $1 and h.attempts > $4))
+                    order by l.fair_key
+                    limit least(c.free, $2)
+                    for update of l skip locked) r),
+            ranked as materialized (
+                select r.*, row_number() over (order by ",
             $order,
-            "
-                limit $2
-                for update of l skip locked),
-            within_share as materialized (
-                select * from (
-                    select r.*, row_number() over (
-                               partition by priority > 0 order by priority, fair_key) as place
-                    from ready r) ranked
-                where priority = 0 or place <= $5),
-            chosen as materialized (
-                select * from within_share
+            ") as number, row_number() over (partition by priority > 0 order by ",
+            $order,
+            ") as number_in_part
+                from ready r
                 where attempts < $4 or session_id = (
-                    select session_id from within_share where attempts >= $4 order by fair_key limit 1)),
+                    select session_id from ready where attempts >= $4
+                    order by ",
+            $order,
+            " limit 1)),
+            within_share as materialized (
+                select r.*, row_number() over (order by number) as slot
+                from ranked r where priority = 0 or number_in_part <= $5),
+            chosen as materialized (select * from within_share where slot <= $2),
             rooms as (
                 insert into session.workspace_lease as w (tenant_id, workspace, session_id, lease_until)
                 select distinct on (tenant_id, workspace)
@@ -121,14 +138,17 @@ macro_rules! claim {
             taken as (
                 update session.session_lease l
                 set state = 'RUNNING', epoch = l.epoch + 1, owner = $1, attempts = l.attempts + 1,
-                    lease_until = clock_timestamp() + $3 * interval '1 second'
-                from chosen r
+                    lease_until = clock_timestamp() + $3 * interval '1 second',
+                    priority = case when l.priority > 0 then l.priority
+                                    when k.kind = 'subagent' then 1
+                                    when k.kind in ('cron', 'heartbeat') then 2 else 0 end
+                from chosen r left join session.sessions k using (tenant_id, session_id)
                 where l.tenant_id = r.tenant_id and l.session_id = r.session_id
                   and (r.workspace is null or exists (
                       select from rooms where rooms.tenant_id = r.tenant_id
                                           and rooms.session_id = r.session_id))
                 returning l.tenant_id, l.session_id, l.epoch, l.attempts, l.fair_key, l.priority)
-            select tenant_id, session_id, epoch, attempts, priority > 0,
+            select tenant_id, session_id, epoch, attempts, priority,
                    setval('session.vclock', greatest(fair_key, (select last_value from session.vclock)))
             from taken"
         )
@@ -136,9 +156,9 @@ macro_rules! claim {
 }
 
 impl Sessions {
-    /// Claims up to `slots` ready sessions: by priority, and in the fair order within one. Every
-    /// fourth claim ignores the priorities, so that no session starves. Sessions for which no
-    /// person waits take at most `slots.background`.
+    /// Claims up to `slots` ready sessions: by class, and in the fair order within one. A class that
+    /// has less than its reserved share comes first. Every fourth claim ignores the classes, so that
+    /// no session starves.
     ///
     /// The attempt is counted here, before the run, so that a message that kills its runner is
     /// detected. One statement, which is its own transaction; it waits for no lock and writes
@@ -155,32 +175,38 @@ impl Sessions {
         runner: RunnerId,
         slots: impl Into<FreeSlots>,
     ) -> Result<Vec<Claim>, Error> {
-        const BY_PRIORITY: &str = claim!("l.priority, l.fair_key");
-        const FAIR: &str = claim!("l.fair_key");
+        const BY_PRIORITY: &str = claim!("place > first, priority, fair_key");
+        const FAIR: &str = claim!("fair_key");
 
         let number = self.claims.fetch_add(1, Ordering::Relaxed);
         let is_fair = number % CHOICES_PER_FAIR_ONE == CHOICES_PER_FAIR_ONE - 1;
         let mut once = self.pools.system_connection().await?;
         let slots = slots.into();
-        let rows: Vec<(Uuid, Uuid, i64, i32, bool, i64)> =
+        let rows: Vec<(Uuid, Uuid, i64, i32, i16, i64)> =
             holdfast_pg::query_as(if is_fair { FAIR } else { BY_PRIORITY })
                 .bind(runner.as_uuid())
                 .bind(i64::from(slots.all))
                 .bind(self.lease.as_secs_f64())
                 .bind(SUSPECT_ATTEMPTS)
                 .bind(i64::from(slots.background))
+                .bind(i64::from(slots.interactive.free))
+                .bind(i64::from(slots.interactive.first))
+                .bind(i64::from(slots.subagents.free))
+                .bind(i64::from(slots.subagents.first))
+                .bind(i64::from(slots.jobs.free))
+                .bind(i64::from(slots.jobs.first))
                 .fetch_all(once.conn())
                 .await?;
         once.done();
         Ok(rows
             .into_iter()
-            .map(|(tenant, session, epoch, attempts, is_background, _)| Claim {
+            .map(|(tenant, session, epoch, attempts, priority, _)| Claim {
                 tenant: tenant.into(),
                 session: session.into(),
                 runner,
                 epoch,
                 attempts,
-                is_background,
+                class: TurnClass::from_priority(priority),
             })
             .collect())
     }

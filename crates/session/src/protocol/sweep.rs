@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     Error, NewDelivery, Sessions, SweepCounts,
-    sessions::{CHOICES_PER_FAIR_ONE, FAIR_KEY_STEP, Lease, lock, tenant_of},
+    sessions::{CHOICES_PER_FAIR_ONE, FAIR_KEY_STEP, Lease, lock_if_free, tenant_of},
     upkeep::partial::{FirstError, Partial},
 };
 
@@ -166,8 +166,9 @@ async fn give_up_oldest_message(
     session: SessionId,
 ) -> Result<bool, Error> {
     let mut tx = pools.tenant(tenant).await?;
-    // Another sweep may have handled the session since: only the row under its lock counts.
-    let Some(lease) = lock(&mut tx, session).await? else { return Ok(false) };
+    // Another sweep may have handled the session since: only the row under its lock counts. A locked
+    // row is left to the next sweep, so that it delays no other session.
+    let Some(lease) = lock_if_free(&mut tx, session).await? else { return Ok(false) };
     if lease.state != SessionState::Running
         || lease.attempts < MAX_ATTEMPTS
         || !is_lease_expired(&mut tx, session).await?
@@ -251,8 +252,11 @@ async fn end_overdue_wait(
     session: SessionId,
 ) -> Result<bool, Error> {
     let mut tx = pools.tenant(tenant).await?;
-    let Some(lease) = lock(&mut tx, session).await? else { return Ok(false) };
-    if !matches!(lease.state, SessionState::WaitForMsg | SessionState::WaitForEvent) {
+    let Some(lease) = lock_if_free(&mut tx, session).await? else { return Ok(false) };
+    // The session may wait for something else by now.
+    if !matches!(lease.state, SessionState::WaitForMsg | SessionState::WaitForEvent)
+        || !is_wait_over(&mut tx, session).await?
+    {
         tx.rollback().await?;
         return Ok(false);
     }
@@ -416,6 +420,18 @@ struct OldestMessage {
 async fn is_lease_expired(tx: &mut TenantTx, session: SessionId) -> sqlx::Result<bool> {
     const SQL: &str = "
         select coalesce(lease_until < clock_timestamp(), true) from session.session_lease
+        where tenant_id = $1 and session_id = $2";
+    let tenant = tx.tenant();
+    holdfast_pg::query_scalar(SQL)
+        .bind(tenant.as_uuid())
+        .bind(session.as_uuid())
+        .fetch_one(tx.conn())
+        .await
+}
+
+async fn is_wait_over(tx: &mut TenantTx, session: SessionId) -> sqlx::Result<bool> {
+    const SQL: &str = "
+        select coalesce(wait_until < clock_timestamp(), false) from session.session_lease
         where tenant_id = $1 and session_id = $2";
     let tenant = tx.tenant();
     holdfast_pg::query_scalar(SQL)

@@ -3,8 +3,8 @@
 use std::{collections::HashSet, time::Duration};
 
 use holdfast_session::{
-    Claim, FreeSlots, NewMessage, RenewalResult, SUSPECT_ATTEMPTS, Sessions, ShareChanges,
-    StepWrite,
+    Claim, ClassSlots, FreeSlots, NewMessage, RenewalResult, SUSPECT_ATTEMPTS, Sessions,
+    ShareChanges, StepWrite, TurnClass,
 };
 use holdfast_types::{AgentName, RunId, RunnerId, SessionKey, Source, Wait};
 
@@ -324,14 +324,14 @@ async fn jobs_never_take_the_slots_that_are_reserved_for_people() -> anyhow::Res
     }
 
     // Of the tenant's eight, six; of the runner's, what it gives to such turns.
-    let few = FreeSlots { all: 8, background: 2 };
+    let few = FreeSlots { background: 2, ..FreeSlots::from(8) };
     let some = world.sessions.claim(world.runner, few).await?;
     let jobs = world.sessions.claim(world.runner, 100).await?;
     assert_eq!((some.len(), jobs.len()), (2, 4));
-    assert!(jobs.iter().all(|claim| claim.is_background));
+    assert!(jobs.iter().all(|claim| claim.class == TurnClass::Job));
     let person = ada.say("a", "k", "hello").await?;
     assert!(person.wake.is_some(), "there is a slot at once");
-    let none_for_jobs = FreeSlots { all: 8, background: 0 };
+    let none_for_jobs = FreeSlots { background: 0, ..FreeSlots::from(8) };
     let claimed = world.sessions.claim(world.runner, none_for_jobs).await?;
     assert_eq!(claimed.iter().map(|claim| claim.session).collect::<Vec<_>>(), [person.session]);
 
@@ -341,6 +341,91 @@ async fn jobs_never_take_the_slots_that_are_reserved_for_people() -> anyhow::Res
     }
     world.sweep().await?;
     assert_eq!(world.sessions.claim(world.runner, 100).await?.len(), 5);
+    Ok(())
+}
+
+/// Stores messages for sessions of jobs, subagents and people, whose cap none of them reaches.
+async fn flood(world: &World, jobs: u32, subagents: u32, people: u32) -> anyhow::Result<()> {
+    let (ada, agent) = (world.tenant(), AgentName::new("s"));
+    let share = ShareChanges { cap: Some(1000), ..ShareChanges::default() };
+    world.sessions.queues().set_share(ada.id, share).await?;
+    for n in 0..jobs {
+        let key = SessionKey::cron(&agent, "job", &n.to_string())?;
+        let message = NewMessage { key, ..ada.message("x", &format!("job {n}"), "go") };
+        world.sessions.ingest(ada.id, message).await?;
+    }
+    for n in 0..subagents {
+        let key = SessionKey::subagent(&agent, &n.to_string())?;
+        let message = NewMessage { key, ..ada.message("x", &format!("child {n}"), "go") };
+        let source = Source::Internal(message.key.as_str().to_owned());
+        world.sessions.ingest(ada.id, NewMessage { source, ..message }).await?;
+    }
+    for n in 0..people {
+        ada.say(&format!("a{n}"), &format!("k{n}"), "hello").await?;
+    }
+    Ok(())
+}
+
+/// Number of claimed sessions of people, subagents and jobs.
+fn count_classes(claims: &[Claim]) -> (usize, usize, usize) {
+    let of = |class| claims.iter().filter(|claim| claim.class == class).count();
+    (of(TurnClass::Interactive), of(TurnClass::Subagent), of(TurnClass::Job))
+}
+
+#[tokio::test]
+async fn a_flood_of_one_class_does_not_take_the_shares_of_the_others() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    flood(&world, 20, 20, 20).await?;
+    let class = |first| ClassSlots { free: 5, first };
+    let free = |all| FreeSlots {
+        background: 6,
+        interactive: ClassSlots { free: all, first: 2 },
+        subagents: class(1),
+        jobs: class(1),
+        ..FreeSlots::from(all)
+    };
+
+    let few = world.sessions.claim(world.runner, free(4)).await?;
+    let many = world.sessions.claim(world.runner, free(8)).await?;
+    assert_eq!(count_classes(&few), (2, 1, 1));
+    assert_eq!(count_classes(&many), (6, 1, 1));
+    // Shares that are taken already give no precedence.
+    let taken = FreeSlots { jobs: class(0), ..free(4) };
+    assert_eq!(count_classes(&world.sessions.claim(world.runner, taken).await?), (3, 1, 0));
+    Ok(())
+}
+
+#[tokio::test]
+async fn sessions_beyond_their_share_leave_no_slot_idle() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    flood(&world, 20, 20, 8).await?;
+    // The fourth claim is the one that ignores priorities: the background rows are the oldest.
+    for _ in 0..3 {
+        let none = FreeSlots { background: 0, ..FreeSlots::from(1) };
+        world.sessions.claim(world.runner, none).await?;
+    }
+    let free = ClassSlots { free: 2, first: 0 };
+    let slots = FreeSlots { background: 3, jobs: free, subagents: free, ..FreeSlots::from(8) };
+
+    let claimed = count_classes(&world.sessions.claim(world.runner, slots).await?);
+
+    assert_eq!(claimed, (5, 1, 2));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_session_of_a_version_without_priorities_gets_its_class() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    flood(&world, 1, 1, 1).await?;
+    world.admin("update session.session_lease set priority = 0").await?;
+
+    let claimed = world.sessions.claim(world.runner, 10).await?;
+
+    assert_eq!(count_classes(&claimed), (1, 1, 1));
+    let wrong = "select count(*) from session.session_lease l join session.sessions s
+                 using (tenant_id, session_id)
+                 where l.priority <> case s.kind when 'cron' then 2 when 'subagent' then 1 else 0 end";
+    assert_eq!(world.number(wrong).await?, 0);
     Ok(())
 }
 

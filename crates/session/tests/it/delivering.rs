@@ -434,8 +434,12 @@ async fn a_backlog_of_one_account_does_not_delay_the_replies_of_another() -> any
     };
 
     let first = SendCapacity { per_account: 2, ..SendCapacity::slots(3) };
-    let next = SendCapacity { slots: 2, per_account: 4, used: vec![(busy, 2), (quiet, 1)] };
-    let full = SendCapacity { slots: 9, per_account: 3, used: vec![(busy, 3), (quiet, 2)] };
+    let used = |count: i64, quiets: i64| {
+        let tenant = ada.id;
+        vec![(tenant, busy, count), (tenant, quiet, quiets)]
+    };
+    let next = SendCapacity { per_account: 4, used: used(2, 1), ..SendCapacity::slots(2) };
+    let full = SendCapacity { per_account: 3, used: used(3, 2), ..SendCapacity::slots(9) };
     let rest = SendCapacity::slots(9);
 
     assert_eq!(accounts(first).await?, [busy, busy, quiet]);

@@ -298,6 +298,108 @@ async fn a_session_that_cannot_be_written_keeps_no_other_from_being_swept() -> a
 }
 
 #[tokio::test]
+async fn a_locked_session_does_not_delay_the_sweep_of_others() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    let wait = Wait::Message {
+        filter: holdfast_types::MessageFilter::default(),
+        deadline_ms: Some(60_000),
+        note: String::new(),
+    };
+    for session in ["wait-1", "wait-2", "dies-1", "dies-2"] {
+        ada.say(session, session, "hello").await?;
+    }
+    for claim in world.claim().await? {
+        if world.sessions.load(&claim, 1).await?.key.contains("wait") {
+            world.finish(&claim, vec![1], "sure?", wait.clone()).await?;
+        }
+    }
+    world.lapse().await?;
+    let past = "clock_timestamp() - interval '1 second'";
+    for set in [
+        format!("wait_until = {past} where state <> 'RUNNING'"),
+        format!("attempts = {MAX_ATTEMPTS} where state = 'RUNNING'"),
+    ] {
+        assert_eq!(world.admin(&format!("update session.session_lease set {set}")).await?, 2);
+    }
+    // A client is frozen in a transaction that has locked one session of each kind.
+    let mut frozen = world.begin().await?;
+    sqlx::query(
+        "select from session.session_lease where session_id in (
+             select session_id from session.sessions where key like '%-1:%') for update",
+    )
+    .execute(&mut frozen)
+    .await?;
+
+    let swept = tokio::time::timeout(Duration::from_secs(5), world.sweep()).await??;
+
+    assert_eq!((swept.dead, swept.overdue), (1, 1));
+    // Meanwhile the locked session has begun another wait.
+    sqlx::query(
+        "update session.session_lease set wait_until = clock_timestamp() + interval '1 hour'
+         where state <> 'RUNNING' and session_id in (
+             select session_id from session.sessions where key like '%-1:%')",
+    )
+    .execute(&mut frozen)
+    .await?;
+    sqlx::query("commit").execute(&mut frozen).await?;
+    let swept = world.sweep().await?;
+    assert_eq!((swept.dead, swept.overdue), (1, 0));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_sweep_locks_the_counters_of_paused_sessions_in_order() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    for n in 0..40 {
+        ada.say(&format!("s{n}"), &format!("k{n}"), "hello").await?;
+    }
+    assert_eq!(world.claim().await?.len(), 40);
+    world.admin("update session.session_lease set paused = 'user'").await?;
+    world.lapse().await?;
+    // The rows lie in the table from the last to the first.
+    world
+        .admin(
+            "with old as (delete from session.tenant_flight returning *)
+             insert into session.tenant_flight select * from old order by shard desc",
+        )
+        .await?;
+    let mut first = world.begin().await?;
+    sqlx::query("select from session.tenant_flight order by shard limit 1 for update")
+        .execute(&mut first)
+        .await?;
+
+    let let_go = async {
+        world
+            .after_waiting(1, async {
+                // The sweep waits for the first, and has locked no other.
+                let rest = "select count(*) from (
+                    select from session.tenant_flight for update skip locked) free";
+                let all = "select count(*) from session.tenant_flight";
+                Ok((world.number(rest).await, world.number(all).await))
+            })
+            .await
+            .and_then(|(rest, all)| Ok((rest?, all?)))
+    };
+    let swept = async { anyhow::Ok(world.sweep().await?) };
+    let (counted, swept) = tokio::join!(
+        async {
+            let counted = let_go.await;
+            sqlx::query("commit").execute(&mut first).await?;
+            counted
+        },
+        swept
+    );
+    let (rest, all) = counted?;
+
+    assert!(all > 3, "{all} shards");
+    assert_eq!(rest, all - 1);
+    assert_eq!(swept?.orphaned, 40);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_wait_that_is_over_does_not_begin_again_when_its_turn_is_given_up() -> anyhow::Result<()>
 {
     let world = World::start().await?;

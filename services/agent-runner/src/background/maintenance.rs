@@ -200,6 +200,8 @@ pub(crate) async fn prune(worker: Arc<Worker>, stop: CancellationToken) {
     while stop.run_until_cancelled(sleep(wait)).await.is_some() {
         wait = jittered(worker.config.prune);
         if !worker.upkeep.is_held() {
+            // This process may get the duty, or get it back, at the next sweep.
+            wait = jittered(worker.config.sweep);
             continue;
         }
         let upkeep = worker.sessions.upkeep().archiving_to(archive.as_ref());

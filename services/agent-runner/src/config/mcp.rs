@@ -33,6 +33,9 @@ pub struct McpConfig {
     /// Maximum number of HTTP connections.
     pub connections: usize,
 
+    /// Maximum number of HTTP connections of one tenant.
+    pub connections_per_tenant: usize,
+
     /// Maximum number of servers that run as processes.
     pub processes: usize,
 
@@ -50,6 +53,7 @@ impl Default for McpConfig {
             retry: Duration::from_secs(30),
             idle: Duration::from_mins(5),
             connections: 256,
+            connections_per_tenant: 64,
             processes: 16,
             processes_per_tenant: 4,
         }
@@ -72,6 +76,7 @@ impl McpConfig {
         }
         for (name, most) in [
             ("connections", self.connections),
+            ("connections_per_tenant", self.connections_per_tenant),
             ("processes", self.processes),
             ("processes_per_tenant", self.processes_per_tenant),
         ] {

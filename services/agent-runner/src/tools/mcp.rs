@@ -23,6 +23,7 @@
 
 mod link;
 mod process;
+mod slots;
 mod tool;
 
 use std::{

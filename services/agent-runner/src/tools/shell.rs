@@ -34,15 +34,15 @@ use std::{
 
 use holdfast_bus::Bus;
 use holdfast_sandbox::{
-    Backend, Command, MOUNT, Network, NetworkPolicy, Owner, ProcessId, Processes, ScriptGuard,
-    Signal, State, WorkPath,
+    Backend, Command, CommandEnd, MOUNT, Network, NetworkPolicy, Owner, ProcessId, Processes,
+    ScriptGuard, Signal, State, WorkPath,
 };
 use holdfast_session::Sessions;
 use holdfast_tools::{
     Approval, Call, CommandLine, CommandResult, CommandState, Commands, ProcessInput,
     ProcessSignal, ProcessSummary, ToolError,
 };
-use holdfast_types::{Fault as _, TreePath};
+use holdfast_types::{Fault as _, TenantId, TreePath};
 use holdfast_workspace::{ChangeAuthor, Workspaces};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -83,6 +83,8 @@ struct ShellState {
     folders: Arc<Folders>,
     workspaces: Workspaces,
     jobs: BackgroundJobs,
+    /// Maximum background commands of a tenant.
+    background_per_tenant: usize,
     sessions: Sessions,
     bus: Bus,
     /// Cancelled when the process stops: then nobody waits for commands.
@@ -141,6 +143,7 @@ impl Shell {
             folders: Arc::new(Folders::new(config.scratch.clone(), workspaces.clone())),
             workspaces,
             jobs: BackgroundJobs::default(),
+            background_per_tenant: config.scratch.background_per_tenant(),
             sessions,
             bus,
             stopping: CancellationToken::new(),
@@ -264,6 +267,21 @@ impl ShellState {
         Ok(Arc::clone(&ToolContext::of(call)?.secrets))
     }
 
+    /// Reason why no further command of a tenant may go on in the background. Two commands at the
+    /// same moment may both be admitted.
+    fn background_refusal(&self, tenant: TenantId) -> Option<String> {
+        let limit = self.background_per_tenant;
+        let unsettled = self.jobs.unsettled();
+        let running = unsettled.iter().filter(|(owner, _)| owner.tenant == tenant).count();
+        (running >= limit).then(|| {
+            format!(
+                "{limit} background commands of this tenant run here, which is the limit: end one \
+                 with `process`, wait until one has ended, or run the command in the foreground \
+                 with a longer `yield_ms`"
+            )
+        })
+    }
+
     /// Reason why the command is never permitted, even with an approval.
     fn permanent_refusal(&self, line: &CommandLine) -> Option<String> {
         if let Err(blocked) = self.guard.check(&line.script, Path::new(MOUNT)) {
@@ -299,6 +317,11 @@ impl Commands for Shell {
         if let Some(refusal) = self.0.permanent_refusal(&line) {
             return Err(ToolError::Tell(refusal));
         }
+        if line.patience.is_none()
+            && let Some(why) = self.0.background_refusal(call.tenant)
+        {
+            return Err(ToolError::Tell(format!("not run: {why}")));
+        }
         let mut running = self.start_command(call, &line).await?;
         let patience = match line.patience {
             Some(patience) => {
@@ -320,6 +343,18 @@ impl Commands for Shell {
                 Ok(command_result(end_status(ended), unread, took, Some(kept)))
             }
             State::Running => {
+                if !self.0.stopping.is_cancelled()
+                    && let Some(why) = self.0.background_refusal(call.tenant)
+                {
+                    // A process that ended meanwhile is stopped already.
+                    let ended = self.0.processes.stop(running.owner, running.id).await;
+                    let (unread, took) = (running.unread(), running.began.elapsed());
+                    let kept = running.commit_changes(ended.unwrap_or(CommandEnd::Cancelled)).await;
+                    self.0.processes.forget(running.owner, running.id);
+                    background::count_end(CommandEnd::Cancelled);
+                    let stands = CommandState::Ended(format!("stopped: {why}"));
+                    return Ok(command_result(stands, unread, took, Some(kept)));
+                }
                 let (unread, took) = (running.unread(), running.began.elapsed());
                 let id = self.move_to_background(running, command_title(&line.script));
                 Ok(command_result(CommandState::Running(id.to_string()), unread, took, None))

@@ -45,6 +45,7 @@ mod renewing;
 mod routed;
 mod schedules;
 mod scripted;
+mod shares;
 mod shell;
 mod shortening;
 mod skill_env;

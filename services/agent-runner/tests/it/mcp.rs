@@ -372,6 +372,31 @@ async fn a_probe_says_what_agents_would_see_or_why_they_see_nothing() -> anyhow:
     Ok(())
 }
 
+#[tokio::test]
+async fn connections_of_one_tenant_leave_room_for_those_of_another() -> anyhow::Result<()> {
+    let (world, server) = (World::start().await?, Server::start().await?);
+    put(&world, at(&server.url())).await?;
+    let (other, _) = world.directory.tenants().create(Actor::Operator, "other").await?;
+    world.directory.mcp_servers().put(other.id, Actor::Operator, at(&server.url())).await?;
+    let mut config = config(&world);
+    (config.runner.mcp.connections, config.runner.mcp.connections_per_tenant) = (2, 1);
+    let _runner = world.runner_with(config, |app| app).await?;
+    make(&world, "s", &[("mcp_x_echo", r#"{"text":"hello"}"#)]).await?;
+    put(&world, NewMcpServer { name: "y".to_owned(), ..at(&server.url()) }).await?;
+    let probe = async |tenant, server: &str| {
+        let probe = McpProbe { tenant, server: server.to_owned() };
+        world.bus.probe_mcp(&probe, LONG).await
+    };
+
+    let ours = probe(world.tenant, "y").await?;
+    let theirs = probe(other.id, "x").await?;
+
+    let why = ours.error.unwrap_or_default();
+    assert!(why.contains("1 connections to servers are open for this tenant"), "{why}");
+    assert_eq!((theirs.tools.len(), theirs.error), (4, None));
+    Ok(())
+}
+
 /// A server of a few lines. Its process shows what it is given.
 const SMALL: &str = r#"
 import json, os, sys

@@ -654,6 +654,40 @@ async fn a_tenant_has_so_many_commands_at_once_and_no_more() -> anyhow::Result<(
 }
 
 #[tokio::test]
+async fn background_commands_leave_half_of_a_tenants_commands_to_others() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let mut config = walled(&world);
+    (config.runner.scratch.commands, config.runner.scratch.commands_per_tenant) = (16, 4);
+    let _runner = world.runner_with(config, |app| app).await?;
+    let background = |id: &str| {
+        let input = json!({ "command": "sleep 74.5", "background": true }).to_string();
+        Reply::call(id, "exec", input)
+    };
+    let slow = json!({ "command": "echo x > made; sleep 74.75", "yield_ms": 300 }).to_string();
+    world.model.queue([
+        background("a"),
+        background("b"),
+        background("c"),
+        exec("echo free"),
+        Reply::call("e", "exec", slow),
+        Reply::text("done"),
+    ]);
+
+    let sent = world.send(owner(&world, "go")).await?;
+    world.text(&sent).await?;
+
+    let told = returned(&world, &sent).await?;
+    assert!(told[1].starts_with("running in the background"), "{told:?}");
+    assert!(told[2].starts_with("not run: 2 background commands of this tenant"), "{told:?}");
+    assert!(told[2].contains("end one with `process`"), "{told:?}");
+    assert!(told[3].contains("free"), "{told:?}");
+    assert!(told[4].contains("stopped: 2 background commands of this tenant"), "{told:?}");
+    assert_eq!(read(&world, world.agent.id, "made").await?.as_deref(), Some("x\n"));
+    assert!(!is_running("sleep 74.75"));
+    Ok(())
+}
+
+#[tokio::test]
 async fn folders_that_nobody_uses_are_removed() -> anyhow::Result<()> {
     let world = World::start().await?;
     let mut config = walled(&world);
@@ -666,6 +700,33 @@ async fn folders_that_nobody_uses_are_removed() -> anyhow::Result<()> {
 
     let told = run(&world, "cat here").await?;
     assert!(told.contains("\nx\n"), "{told}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_tenant_keeps_a_limited_number_of_folders() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let mut config = walled(&world);
+    config.runner.scratch.folders_per_tenant = 2;
+    let _runner = world.runner_with(config, |app| app).await?;
+    let folders = || {
+        let runner = fs::read_dir(world.scratch.path().join("0")).into_iter().flatten().flatten();
+        runner.filter(|entry| entry.path().join("used").exists()).count()
+    };
+
+    for n in 0..4 {
+        world.model.queue([exec(&format!("echo {n} > file{n}")), Reply::text("done")]);
+        let sent = world.say(&format!("s{n}"), "go").await?;
+        world.text(&sent).await?;
+    }
+
+    assert_eq!(folders(), 2);
+    // Nothing is lost: the folder is made again from the workspace.
+    world.model.queue([exec("cat file0"), Reply::text("done")]);
+    let sent = world.say("s0", "go").await?;
+    world.text(&sent).await?;
+    let told = returned(&world, &sent).await?;
+    assert!(told[1].contains("0\n"), "{told:?}");
     Ok(())
 }
 

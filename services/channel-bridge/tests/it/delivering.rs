@@ -301,6 +301,49 @@ async fn a_receiver_that_hangs_does_not_hold_up_anothers_replies() {
 }
 
 #[tokio::test]
+async fn a_tenant_with_many_accounts_does_not_take_all_slots() {
+    use holdfast_directory::{Actor, NewAccount};
+
+    let world = World::new().await;
+    let (slow, quick) =
+        (FakeReceiver::start().await.unwrap(), FakeReceiver::start().await.unwrap());
+    let (other, _) = world.directory.tenants().create(Actor::Operator, "other").await.unwrap();
+    let account = async |tenant, name: String, receiver: &FakeReceiver| {
+        let new = NewAccount {
+            channel: "webhook".into(),
+            name,
+            enabled: true,
+            settings: json!({"url": receiver.url()}),
+            secrets: Some(json!({"secret": SECRET})),
+        };
+        world.directory.accounts().create(tenant, Actor::Operator, new).await.unwrap().id
+    };
+    slow.faults().always(Fault::Hang(Duration::from_secs(20)));
+    for n in 0..12 {
+        let id = account(world.tenant, format!("slow {n}"), &slow).await;
+        world.reply("webhook", id, &format!("room {n}"), "hi").await;
+    }
+    let theirs = [
+        account(other.id, "one".to_owned(), &quick).await,
+        account(other.id, "two".to_owned(), &quick).await,
+    ];
+    let mut config = world.config.clone();
+    config.bridge.deliver_slots = 8;
+    let bridge = world.bridge_with(config).await;
+
+    // Twelve accounts, none beyond its own share: six of eight slots, and two for other tenants.
+    assert!(slow.wait_for(6, Duration::from_secs(5)).await);
+    for (n, account) in theirs.into_iter().enumerate() {
+        world.reply_of(other.id, target("webhook", account, &format!("r {n}")), "hello").await;
+    }
+
+    assert!(quick.wait_for(2, Duration::from_secs(5)).await);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(slow.posts().len(), 6);
+    bridge.stop().await;
+}
+
+#[tokio::test]
 async fn a_request_for_approval_has_buttons_on_telegram() {
     let (world, account) = with_bot().await;
     let asked = world.ask(target("telegram", account, "7"), "Approval needed").await;

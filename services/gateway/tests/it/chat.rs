@@ -205,6 +205,8 @@ async fn a_refusal_that_would_come_again_is_no_failure_of_the_server() {
         let response = response.await.unwrap();
 
         assert_eq!(response.status(), status, "{class}");
+        let after = response.headers().get("retry-after").map(|after| after.to_str().unwrap());
+        assert_eq!(after, (class == "rate_limited").then_some("60"), "{class}");
         let told: Value = response.json().await.unwrap();
         assert_eq!(told["error"]["type"], kind, "{told}");
     }

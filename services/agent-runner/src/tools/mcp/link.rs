@@ -15,13 +15,13 @@ use holdfast_mcp::{Client, Error, Tool, ToolResult};
 use holdfast_tools::clean;
 use holdfast_types::TenantId;
 use serde_json::{Map, Value};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::info;
 use uuid::Uuid;
 
 use super::{
     lock,
-    process::{ProcessSlots, ServerProcess, ServerSandbox},
+    process::{ServerProcess, ServerSandbox},
+    slots::{TenantSlot, TenantSlots},
 };
 use crate::config::McpConfig;
 
@@ -33,23 +33,24 @@ pub(super) struct LinkShared {
     pub(super) config: McpConfig,
     guard: Guard,
     sandbox: ServerSandbox,
-    connections: Arc<Semaphore>,
-    process_slots: Arc<ProcessSlots>,
+    connections: Arc<TenantSlots>,
+    process_slots: Arc<TenantSlots>,
     next_version: AtomicU64,
 }
 
 impl LinkShared {
     pub(super) fn new(config: McpConfig, guard: Guard, sandbox: ServerSandbox) -> Self {
-        let connections = Arc::new(Semaphore::new(config.connections));
-        let rooms = Arc::new(ProcessSlots::new(config.processes, config.processes_per_tenant));
-        Self {
-            config,
-            guard,
-            sandbox,
-            connections,
-            process_slots: rooms,
-            next_version: AtomicU64::new(1),
-        }
+        let connections = TenantSlots::new(
+            "connections to servers are open",
+            config.connections,
+            config.connections_per_tenant,
+        );
+        let process_slots = TenantSlots::new(
+            "servers run as processes",
+            config.processes,
+            config.processes_per_tenant,
+        );
+        Self { config, guard, sandbox, connections, process_slots, next_version: AtomicU64::new(1) }
     }
 }
 
@@ -124,7 +125,7 @@ struct Connection {
     client: Client,
     /// Process of the server, if it runs here; killed when the connection is dropped.
     process: Option<ServerProcess>,
-    _permit: Option<OwnedSemaphorePermit>,
+    _slot: Option<TenantSlot>,
 }
 
 /// Guard of a call in progress.
@@ -278,10 +279,7 @@ impl Link {
     }
 
     async fn connect_http(&self, url: &str) -> Result<Connection, ServerFailure> {
-        let permit = Arc::clone(&self.shared.connections).try_acquire_owned();
-        let permit = permit.map_err(|_| {
-            ServerFailure::new("as many servers are connected to as may be: try again later")
-        })?;
+        let slot = self.shared.connections.acquire(self.tenant).map_err(ServerFailure::new)?;
         let parsed = Guard::parse(url).map_err(ServerFailure::new)?;
         let client = match self.open.secrets.is_empty() {
             true => self.shared.guard.client(&parsed),
@@ -292,7 +290,7 @@ impl Link {
         let patience = self.shared.config.connect_timeout;
         let client = Client::over_http(client, parsed.as_str(), &self.open.secrets, patience).await;
         let client = client.map_err(|error| ServerFailure::of(&error))?;
-        Ok(Connection { client, process: None, _permit: Some(permit) })
+        Ok(Connection { client, process: None, _slot: Some(slot) })
     }
 
     async fn start_process(
@@ -307,7 +305,7 @@ impl Link {
         let (process, stdin, stdout) = started.map_err(ServerFailure::new)?;
         let patience = self.shared.config.connect_timeout;
         match Client::over_pipes(stdout, stdin, patience).await {
-            Ok(client) => Ok(Connection { client, process: Some(process), _permit: None }),
+            Ok(client) => Ok(Connection { client, process: Some(process), _slot: None }),
             Err(error) => Err(process.failure(&error).await),
         }
     }

@@ -1,21 +1,13 @@
 //! MCP servers that run as processes: only in the sandbox, each in an empty folder of its own, and
 //! limited in number.
 
-use std::{
-    collections::HashMap,
-    fs, io,
-    os::unix::fs::DirBuilderExt as _,
-    path::PathBuf,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{fs, io, os::unix::fs::DirBuilderExt as _, path::PathBuf, sync::Arc, time::Duration};
 
 use holdfast_mcp::Error;
 use holdfast_sandbox::{
     Command, CommandEnd, Network, PipedProcess, Process, Sandbox, State, Stream, open,
 };
 use holdfast_tools::clean;
-use holdfast_types::TenantId;
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -25,7 +17,7 @@ use tokio::{
 use tracing::warn;
 use uuid::Uuid;
 
-use super::{link::ServerFailure, lock};
+use super::{link::ServerFailure, slots::TenantSlot};
 
 /// Limit on the shown part of a server's standard error, in characters.
 const MAX_STDERR_CHARS: usize = 500;
@@ -48,7 +40,7 @@ pub(super) struct ServerSandbox {
 pub(super) struct ServerProcess {
     process: Box<dyn Process>,
     _folder: TempFolder,
-    _slot: ProcessSlot,
+    _slot: TenantSlot,
 }
 
 /// A process with its input and output.
@@ -68,7 +60,7 @@ impl ServerSandbox {
         args: &[String],
         env: &[(String, SecretString)],
         network: bool,
-        room: ProcessSlot,
+        room: TenantSlot,
     ) -> Result<StartedServer, holdfast_sandbox::Error> {
         let sandbox = self.sandbox.get_or_try_init(|| open(&self.config)).await?;
         let folder = TempFolder::new().map_err(|source| holdfast_sandbox::Error::Failed {
@@ -150,57 +142,6 @@ impl Drop for TempFolder {
     }
 }
 
-/// Limits on the number of processes.
-#[derive(Debug)]
-pub(super) struct ProcessSlots {
-    limit: usize,
-    limit_per_tenant: usize,
-    taken: Mutex<HashMap<TenantId, usize>>,
-}
-
-/// A slot for a process, released on drop.
-#[derive(Debug)]
-pub(super) struct ProcessSlot {
-    rooms: Arc<ProcessSlots>,
-    tenant: TenantId,
-}
-
-impl ProcessSlots {
-    pub(super) fn new(most: usize, most_of_one: usize) -> Self {
-        Self { limit: most, limit_per_tenant: most_of_one, taken: Mutex::default() }
-    }
-
-    pub(super) fn acquire(self: &Arc<Self>, tenant: TenantId) -> Result<ProcessSlot, String> {
-        let mut taken = lock(&self.taken);
-        let all: usize = taken.values().sum();
-        let own = taken.entry(tenant).or_default();
-        let (most, what) = match () {
-            () if *own >= self.limit_per_tenant => (self.limit_per_tenant, "for this tenant"),
-            () if all >= self.limit => (self.limit, "here"),
-            () => {
-                *own += 1;
-                return Ok(ProcessSlot { rooms: Arc::clone(self), tenant });
-            }
-        };
-        Err(format!(
-            "{most} servers run as processes {what}, which is the most: try again when one has \
-             been idle for a while"
-        ))
-    }
-}
-
-impl Drop for ProcessSlot {
-    fn drop(&mut self) {
-        let mut taken = lock(&self.rooms.taken);
-        if let Some(own) = taken.get_mut(&self.tenant) {
-            *own = own.saturating_sub(1);
-            if *own == 0 {
-                taken.remove(&self.tenant);
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -210,19 +151,5 @@ mod tests {
         let args = ["-y".to_owned(), "it's $(id); `x`".to_owned(), String::new()];
 
         assert_eq!(script("npx", &args), r"exec 'npx' '-y' 'it'\''s $(id); `x`' ''");
-    }
-
-    #[test]
-    fn one_tenant_cannot_take_all_places() {
-        let rooms = Arc::new(ProcessSlots::new(3, 2));
-        let (noisy, quiet) = (TenantId::generate(), TenantId::generate());
-
-        let held = [rooms.acquire(noisy).unwrap(), rooms.acquire(noisy).unwrap()];
-
-        assert!(rooms.acquire(noisy).unwrap_err().contains("2 servers run as processes for this"));
-        let other = rooms.acquire(quiet).unwrap();
-        assert!(rooms.acquire(quiet).unwrap_err().contains("3 servers run as processes here"));
-        drop((held, other));
-        assert!(lock(&rooms.taken).is_empty());
     }
 }

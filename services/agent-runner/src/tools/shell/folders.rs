@@ -21,7 +21,7 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use holdfast_agent::{
@@ -209,6 +209,7 @@ impl Folders {
         let mut scratch = scratch.await?.with_view(ScratchFiles(view.clone()));
         scratch.bring(None).await?;
         fs::write(root.join(LAST_USED_FILE), "").map_err(|error| self.dir_error(error))?;
+        self.remove_excess(home.dir.clone(), whose.tenant).await;
         Ok(Folder { scratch, view, _reservation: taken, _slot: slot })
     }
 
@@ -244,7 +245,22 @@ impl Folders {
         let Some(home) = self.runner_dir.get() else { return };
         let (dir, idle) = (home.dir.clone(), self.config.idle);
         let Ok(Ok(old)) = spawn_blocking(move || unused_folders(&dir, idle)).await else { return };
-        for root in old {
+        self.discard_idle(old).await;
+    }
+
+    /// Removes the folders of a tenant that were unused for longest, if there are too many, so that
+    /// the disk and the files that a tenant can use do not grow with its sessions.
+    async fn remove_excess(self: &Arc<Self>, dir: PathBuf, tenant: TenantId) {
+        let keep = self.config.folders_per_tenant;
+        let excess = spawn_blocking(move || excess_folders(&dir, tenant, keep)).await;
+        if let Ok(Ok(excess)) = excess {
+            self.discard_idle(excess).await;
+        }
+    }
+
+    /// Removes those of the folders in which no command runs.
+    async fn discard_idle(self: &Arc<Self>, roots: Vec<PathBuf>) {
+        for root in roots {
             let name = root.file_name().and_then(|name| name.to_str());
             let Some((name, number)) = name.and_then(|name| name.rsplit_once('-')) else {
                 continue;
@@ -297,16 +313,36 @@ fn lock_free_dir(dir: &Path) -> io::Result<(PathBuf, File)> {
 
 /// Folders that were unused for longer than `idle`.
 fn unused_folders(dir: &Path, idle: Duration) -> io::Result<Vec<PathBuf>> {
-    let mut old = Vec::new();
+    let is_old = |used: SystemTime| used.elapsed().is_ok_and(|age| age > idle);
+    let folders = folders_by_use(dir)?.into_iter();
+    Ok(folders.filter(|(used, _)| is_old(*used)).map(|(_, root)| root).collect())
+}
+
+/// Folders of a tenant beyond the `keep` that were used last.
+fn excess_folders(dir: &Path, tenant: TenantId, keep: usize) -> io::Result<Vec<PathBuf>> {
+    let prefix = tenant.as_uuid().simple().to_string();
+    let is_theirs = |root: &Path| {
+        root.file_name()
+            .and_then(|name| name.to_str())
+            .is_some_and(|name| name.starts_with(&prefix))
+    };
+    let mut folders = folders_by_use(dir)?;
+    folders.retain(|(_, root)| is_theirs(root));
+    folders.sort_unstable();
+    let excess = folders.len().saturating_sub(keep);
+    Ok(folders.into_iter().take(excess).map(|(_, root)| root).collect())
+}
+
+/// All folders, with the time of their last use.
+fn folders_by_use(dir: &Path) -> io::Result<Vec<(SystemTime, PathBuf)>> {
+    let mut folders = Vec::new();
     for entry in fs::read_dir(dir)? {
         let root = entry?.path();
-        let used = fs::metadata(root.join(LAST_USED_FILE)).and_then(|used| used.modified());
-        let age = used.ok().and_then(|used| used.elapsed().ok());
-        if age.is_some_and(|age| age > idle) {
-            old.push(root);
+        if let Ok(used) = fs::metadata(root.join(LAST_USED_FILE)).and_then(|used| used.modified()) {
+            folders.push((used, root));
         }
     }
-    Ok(old)
+    Ok(folders)
 }
 
 #[cfg(test)]
