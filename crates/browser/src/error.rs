@@ -13,6 +13,8 @@ pub enum Error {
     #[error("it took longer than {0} s")]
     Timeout(u64),
     /// The maximum number of windows is open.
-    #[error("the browser is in use by {0} conversations, which are the most: try again later")]
+    #[error(
+        "the browser is in use by {0} conversations, which is the limit: try again in a few minutes"
+    )]
     Full(usize),
 }

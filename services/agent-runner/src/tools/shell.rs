@@ -534,7 +534,7 @@ fn start_error(error: holdfast_sandbox::Error) -> ToolError {
 }
 
 fn folder_error(error: folders::Error) -> ToolError {
-    if !matches!(error, folders::Error::TooMany { .. } | folders::Error::Busy) {
+    if !matches!(error, folders::Error::TooMany { .. } | folders::Error::Busy { .. }) {
         warn!(error = &error as &dyn std::error::Error, "an agent's files could not be laid out");
     }
     ToolError::Tell(format!("not run: {error}"))

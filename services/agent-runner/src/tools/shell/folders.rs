@@ -55,13 +55,17 @@ pub(crate) enum Error {
         source: io::Error,
     },
     /// Too many commands of the tenant run here.
-    #[error("`{most}` commands of this tenant run here, which is the limit: try again later")]
+    #[error(
+        "`{most}` commands of this tenant run here, which is the limit: end a background command \
+         with `process`, or try again when one has ended"
+    )]
     TooMany { most: usize },
     /// Commands of all tenants use up the machine.
     #[error(
-        "this machine runs as many commands as it may: end one that is not needed, or try again later"
+        "all {slots} places for commands on this machine were in use for {} s: end a background \
+         command with `process`, or try again in a minute", SLOT_TIMEOUT.as_secs()
     )]
-    Busy,
+    Busy { slots: usize },
     #[error(transparent)]
     Workspace(#[from] holdfast_workspace::Error),
 }
@@ -196,7 +200,7 @@ impl Folders {
         let home = self.open_runner_dir().await?;
         let taken = self.reserve(&whose)?;
         let slot = timeout(SLOT_TIMEOUT, self.slots.acquire(whose.tenant)).await;
-        let slot = slot.map_err(|_elapsed| Error::Busy)?;
+        let slot = slot.map_err(|_elapsed| Error::Busy { slots: self.config.command_slots() })?;
         let root = home.dir.join(format!("{}-{}", taken.name, taken.number));
         let scratch = Scratch::open(
             self.workspaces.clone(),
