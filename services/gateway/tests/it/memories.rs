@@ -52,6 +52,7 @@ fn from(kind: kept::SourceKind) -> Option<kept::Provenance> {
         name: "the kettle's maker".into(),
         locator: "page 3".into(),
         retrieved_at: Some(GOT),
+        outside: false,
     })
 }
 
@@ -61,6 +62,7 @@ fn source(kind: &str) -> Option<pb::MemorySource> {
         name: "the kettle's maker".into(),
         locator: "page 3".into(),
         retrieved_at: Some(GOT),
+        outside: false,
     })
 }
 
