@@ -62,7 +62,6 @@ fn source(kind: &str) -> Option<pb::MemorySource> {
         name: "the kettle's maker".into(),
         locator: "page 3".into(),
         retrieved_at: Some(GOT),
-        outside: false,
     })
 }
 
