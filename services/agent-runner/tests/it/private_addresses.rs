@@ -1,5 +1,5 @@
 //! No client reaches a private address that a tenant, a model or a page chose: neither directly nor
-//! by a redirect.
+//! by a redirect. Names that resolve to one: `crates/egress`, `guard.rs`.
 //!
 //! The operator alone chooses the addresses of embeddings, Telegram and telemetry. Elsewhere:
 //! webhooks (`channel-bridge`, `delivering.rs`), registries of skills (`crates/skills`,
@@ -30,9 +30,8 @@ use crate::{
     world::{Running, World},
 };
 
-const PRIVATE: [&str; 7] = [
+const PRIVATE: [&str; 6] = [
     "http://127.0.0.1:9",
-    "http://localhost:9",
     "http://169.254.169.254",
     "http://10.1.2.3",
     "http://[::1]:9",
@@ -60,7 +59,7 @@ fn provider(name: &str, base_url: &str) -> NewProvider {
         kind: ProviderKind::OpenAi,
         base_url: base_url.to_owned(),
         api_key: Some("key".into()),
-        default_model: None,
+        default_model: (name == "fake").then(|| "fake:one".to_owned()),
     }
 }
 

@@ -52,6 +52,7 @@ fn from(kind: kept::SourceKind) -> Option<kept::Provenance> {
         name: "the kettle's maker".into(),
         locator: "page 3".into(),
         retrieved_at: Some(GOT),
+        outside: false,
     })
 }
 
