@@ -27,6 +27,15 @@ const RENEWAL_STATEMENT_TIMEOUT: Duration = Duration::from_secs(3);
 /// arrive.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Logins of single services. Each has two roles, which `service_rights.sql` makes.
+const SERVICE_LOGINS: [&str; 5] = [
+    "holdfast_gateway",
+    "holdfast_runner",
+    "holdfast_scheduler",
+    "holdfast_memory",
+    "holdfast_bridge",
+];
+
 /// The pools of one process. Clones share the connections.
 #[derive(Debug, Clone)]
 pub struct Pools {
@@ -43,8 +52,8 @@ impl Pools {
     ///
     /// If `database.url` is not a Postgres URL.
     pub fn lazy(config: &Config, service: &str) -> anyhow::Result<Self> {
-        let pool = |role: &str, size, statement, lock| -> anyhow::Result<ConnectionPool> {
-            let options = options(config, service, role)?;
+        let pool = |kind: &str, size, statement, lock| -> anyhow::Result<ConnectionPool> {
+            let options = options(config, service, kind)?;
             let limits = Limits {
                 size,
                 acquire_timeout: config.acquire_timeout.min(statement),
@@ -55,9 +64,9 @@ impl Pools {
         let statement = config.statement_timeout;
         let renewal = statement.min(RENEWAL_STATEMENT_TIMEOUT);
         Ok(Self {
-            app: pool("holdfast_app", config.pool_size, statement, LOCK_TIMEOUT)?,
-            system: pool("holdfast_system", config.system_pool_size, statement, LOCK_TIMEOUT)?,
-            renewal: pool("holdfast_system", 1, renewal, RENEWAL_LOCK_TIMEOUT)?,
+            app: pool("app", config.pool_size, statement, LOCK_TIMEOUT)?,
+            system: pool("system", config.system_pool_size, statement, LOCK_TIMEOUT)?,
+            renewal: pool("system", 1, renewal, RENEWAL_LOCK_TIMEOUT)?,
         })
     }
 
@@ -109,16 +118,25 @@ impl Pools {
     }
 }
 
-fn options(config: &Config, service: &str, role: &str) -> anyhow::Result<PgConnectOptions> {
+/// Role that a connection takes: one of the login's own, or of those that serve all services.
+fn role(login: &str, kind: &str) -> String {
+    match SERVICE_LOGINS.contains(&login) {
+        true => format!("{login}_{kind}"),
+        false => format!("holdfast_{kind}"),
+    }
+}
+
+fn options(config: &Config, service: &str, kind: &str) -> anyhow::Result<PgConnectOptions> {
     let options: PgConnectOptions =
         config.url.expose_secret().parse().context(
             "`database.url` is not a Postgres URL: write postgres://user:password@host/db",
         )?;
+    let role = role(options.get_username(), kind);
     Ok(options
         .application_name(&format!("holdfast-{service}"))
         .statement_cache_capacity(256)
         .options([
-            ("role", role),
+            ("role", role.as_str()),
             // A client that vanished must not hold a row lock forever.
             ("tcp_keepalives_idle", "15"),
             ("tcp_keepalives_interval", "5"),

@@ -8,7 +8,7 @@ use anyhow::bail;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::{MESH_SECRET, Mesh, MeshConfig, PEPPER};
+use super::{BRIDGE_KEY, GATEWAY_KEY, Mesh, MeshConfig, NODE_KEY, PEPPER, RUNNER_KEY};
 use crate::node::{Node, NodeSpec, Role};
 
 impl Mesh {
@@ -18,18 +18,16 @@ impl Mesh {
         let (nats, redis, memory) = self.proxies.ways(role)?;
         let mut env = vec![
             set("FAILPOINTS", String::new()),
-            set("DATABASE__URL", database.through(&self.database.url())),
+            set("DATABASE__URL", database.through(&self.database.service_url(service(role)))),
             set("NATS__URL", nats.through(self.nats.url())),
             set("NATS__PREFIX", self.nats.prefix().to_owned()),
             set("REDIS__URL", redis.through(self.redis.url())),
             set("REDIS__PREFIX", self.redis.prefix().to_owned()),
-            set("MESH__SECRET", MESH_SECRET.to_owned()),
-            set("SECRETS__KEK", STANDARD.encode([7; 32])),
-            set("SECRETS__PEPPER", PEPPER.to_owned()),
             // The scripted model is on this machine.
             set("EGRESS__ALLOW", r#"["127.0.0.1"]"#.to_owned()),
             set("TELEMETRY__LOG", log_level()),
         ];
+        env.extend(secrets(role)?.into_iter().map(|(name, value)| set(name, value)));
         env.extend(
             memory.map(|memory| set("MESH__MEMORY_URL", format!("http://{}", memory.addr()))),
         );
@@ -106,6 +104,45 @@ impl Mesh {
         let args = vec!["channel-bridge".to_owned()];
         Node::new(NodeSpec { name, role: Role::Bridge, program, args, env, http })
     }
+}
+
+const fn service(role: Role) -> &'static str {
+    match role {
+        Role::Gateway => "gateway",
+        Role::Runner => "agent-runner",
+        Role::Bridge => "channel-bridge",
+        Role::Scheduler => "scheduler",
+        Role::Memory => "memory-service",
+    }
+}
+
+/// Secrets of a service: each has those that it uses.
+fn secrets(role: Role) -> anyhow::Result<Vec<(&'static str, String)>> {
+    let kek = ("SECRETS__KEK", STANDARD.encode([7; 32]));
+    let key = |key: &str| ("MESH__KEY", key.to_owned());
+    Ok(match role {
+        Role::Gateway => {
+            let mesh = holdfast_kit::config::Mesh {
+                node_key: NODE_KEY.into(),
+                ..holdfast_kit::config::Mesh::default()
+            };
+            let public_key = STANDARD.encode(holdfast_grpc::node_public_key(&mesh)?);
+            vec![
+                kek,
+                ("SECRETS__PEPPER", PEPPER.to_owned()),
+                key(GATEWAY_KEY),
+                ("MESH__CALLER_KEYS", format!("channel-bridge={BRIDGE_KEY}")),
+                ("MESH__NODE_PUBLIC_KEY", public_key),
+            ]
+        }
+        Role::Runner => vec![kek, key(RUNNER_KEY), ("MESH__NODE_KEY", NODE_KEY.to_owned())],
+        Role::Bridge => vec![kek, key(BRIDGE_KEY)],
+        Role::Memory => {
+            let callers = format!("gateway={GATEWAY_KEY},agent-runner={RUNNER_KEY}");
+            vec![("MESH__CALLER_KEYS", callers)]
+        }
+        Role::Scheduler => Vec::new(),
+    })
 }
 
 /// What the processes log; their output is shown where a test fails.
