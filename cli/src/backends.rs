@@ -2,7 +2,7 @@
 //!
 //! A backend whose URL is in the environment is used instead of a started one.
 
-use std::{env, ffi::OsStr, path::PathBuf, process::Stdio};
+use std::{collections::BTreeMap, env, ffi::OsStr, path::PathBuf, process::Stdio};
 
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
@@ -20,8 +20,11 @@ pub const REDIS: &str = "HOLDFAST_REDIS__URL";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Backends {
-    /// Postgres, with the services' login.
+    /// Postgres, with a login that has the rights of all services.
     pub database: String,
+    /// By the name of the service: Postgres, with the service's own login. Empty if the operator set
+    /// the URL for all.
+    pub of_services: BTreeMap<String, String>,
     /// Postgres, with the schema's owner; `None` if the operator set only the services' URL.
     pub admin: Option<String>,
     pub nats: String,
@@ -51,18 +54,20 @@ impl Backends {
         if let (Some(database), Some(nats), Some(redis)) = (&database, &nats, &redis) {
             return Ok(Self {
                 database: database.clone(),
+                of_services: BTreeMap::new(),
                 admin,
                 nats: nats.clone(),
                 redis: redis.clone(),
             });
         }
         let started = start().await?;
-        let (admin, database) = match database {
-            Some(database) => (admin, database),
-            None => (started.admin, started.database),
+        let (admin, database, of_services) = match database {
+            Some(database) => (admin, database, BTreeMap::new()),
+            None => (started.admin, started.database, started.of_services),
         };
         Ok(Self {
             database,
+            of_services,
             admin,
             nats: nats.unwrap_or(started.nats),
             redis: redis.unwrap_or(started.redis),
@@ -149,6 +154,7 @@ fn parse(json: &str) -> anyhow::Result<Backends> {
     struct Postgres {
         admin_url: String,
         url: String,
+        service_urls: BTreeMap<String, String>,
     }
     #[derive(Deserialize)]
     struct BackendUrl {
@@ -159,6 +165,7 @@ fn parse(json: &str) -> anyhow::Result<Backends> {
     Ok(Backends {
         admin: Some(same_database(&all.postgres.admin_url, &all.postgres.url)),
         database: all.postgres.url,
+        of_services: all.postgres.service_urls,
         nats: all.nats.url,
         redis: all.redis.url,
     })
@@ -180,7 +187,8 @@ mod tests {
     const PRINTED: &str = r#"{
         "postgres": {"pid": 1, "port": 2, "fast": false,
             "admin_url": "postgres://postgres@127.0.0.1:25432/postgres",
-            "url": "postgres://holdfast:holdfast@127.0.0.1:25432/holdfast"},
+            "url": "postgres://holdfast:holdfast@127.0.0.1:25432/holdfast",
+            "service_urls": {"gateway": "postgres://holdfast_gateway:g@127.0.0.1:25432/holdfast"}},
         "nats": {"pid": 1, "port": 2, "url": "nats://127.0.0.1:24222"},
         "redis": {"pid": 1, "port": 2, "url": "redis://127.0.0.1:26379"}
     }"#;
@@ -220,6 +228,7 @@ mod tests {
 
         assert_eq!(backends.database, "postgres://mine");
         assert_eq!(backends.admin, None);
+        assert!(backends.of_services.is_empty());
         assert_eq!(backends.nats, "nats://127.0.0.1:24222");
     }
 

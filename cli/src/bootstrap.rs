@@ -86,7 +86,7 @@ pub async fn migrate(args: &MigrateArgs, screen: &Screen) -> Result<(), Error> {
 pub async fn run(args: BootstrapArgs, home: &StateDir, screen: &Screen) -> Result<(), Error> {
     home.create()?;
     let mut vars: Vec<(String, String)> = environment();
-    vars.extend(secret::ensure(home, is_set)?);
+    vars.extend(secret::ensure(home, is_set)?.operator);
     let config = load(vars)?;
     if args.migrate {
         migrate_schema(config.database.admin_url.expose_secret()).await?;

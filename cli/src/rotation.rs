@@ -1,11 +1,13 @@
-//! `holdfast secrets rotate`: the last step of a change of the installation's keys.
+//! `holdfast secrets`: steps of a change of the installation's keys.
 
 use anyhow::Context as _;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use clap::Subcommand;
 use holdfast_directory::Directory;
 use holdfast_kit::config;
 use holdfast_pg::Pools;
 use secrecy::ExposeSecret as _;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::{bootstrap, error::Error, screen::Screen};
@@ -15,6 +17,16 @@ pub enum Secrets {
     /// Encrypt all data keys with `secrets.kek`, as long as `secrets.previous_kek` still opens them;
     /// can be repeated, and needs the services' database settings
     Rotate,
+    /// Print the `mesh.node_public_key` of gateways, which follows from `mesh.node_key` and, during a
+    /// rotation, from `mesh.previous_node_key`
+    NodeKey,
+}
+
+/// Settings for `node-key`.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct NodeKeyConfig {
+    mesh: config::Mesh,
 }
 
 impl Secrets {
@@ -22,29 +34,57 @@ impl Secrets {
     ///
     /// If a setting is missing, the database does not answer, or neither key opens a data key.
     pub async fn run(self, screen: &Screen) -> Result<(), Error> {
-        let Self::Rotate = self;
-        let config: bootstrap::Config =
-            config::load("database").context("the configuration is not usable")?;
-        if config.secrets.previous_kek.expose_secret().is_empty() {
-            let needed = "set `secrets.kek` to the new key and `secrets.previous_kek` to the one \
-                          before it, here and in all services";
-            return Err(Error::Usage(needed.to_owned()));
+        match self {
+            Self::Rotate => rotate(screen).await,
+            Self::NodeKey => print_node_key(screen),
         }
-        let pools = Pools::lazy(&config.database, "rotation").context("`database.url`")?;
-        let directory =
-            Directory::new(pools.clone(), &config.secrets).context("the secrets cannot be used")?;
-        let resealed = reseal_all(&directory).await;
-        pools.close().await;
-        let resealed = resealed.context(
-            "not all data keys are encrypted with the new key yet: the same command goes on",
-        )?;
-        screen.done(
-            &format!(
-                "{resealed} data keys are encrypted with `secrets.kek` now, all others were before; \
+    }
+}
+
+fn print_node_key(screen: &Screen) -> Result<(), Error> {
+    let config: NodeKeyConfig = config::load("mesh").context("the configuration is not usable")?;
+    let key = holdfast_grpc::node_public_key(&config.mesh).context("`[mesh]` cannot be used")?;
+    if key.is_empty() {
+        return Err(Error::Usage("set `mesh.node_key`, as in runners".to_owned()));
+    }
+    let key = STANDARD.encode(key);
+    screen.done(&key, &json!({"node_public_key": key}))
+}
+
+async fn rotate(screen: &Screen) -> Result<(), Error> {
+    let config: bootstrap::Config =
+        config::load("database").context("the configuration is not usable")?;
+    if config.secrets.previous_kek.expose_secret().is_empty() {
+        let needed = "set `secrets.kek` to the new key and `secrets.previous_kek` to the one \
+                          before it, here and in all services";
+        return Err(Error::Usage(needed.to_owned()));
+    }
+    let pools = Pools::lazy(&config.database, "rotation").context("`database.url`")?;
+    let directory =
+        Directory::new(pools.clone(), &config.secrets).context("the secrets cannot be used")?;
+    let resealed = repeat_until_none(async || reseal_all(&directory).await).await;
+    pools.close().await;
+    let resealed = resealed.context(
+        "not all data keys are encrypted with the new key yet: the same command goes on",
+    )?;
+    screen.done(
+        &format!(
+            "{resealed} data keys are encrypted with `secrets.kek` now, all others were before; \
                  `secrets.previous_kek` is not needed any more"
-            ),
-            &json!({"resealed": resealed}),
-        )
+        ),
+        &json!({"resealed": resealed}),
+    )
+}
+
+/// Repeats a pass until one finds nothing, and returns the sum. During a pass, a service that still
+/// has the keys in the other order may seal the data key of a new tenant with the old one.
+async fn repeat_until_none(pass: impl AsyncFn() -> anyhow::Result<u64>) -> anyhow::Result<u64> {
+    let mut all = 0;
+    loop {
+        match pass().await? {
+            0 => return Ok(all),
+            found => all += found,
+        }
     }
 }
 
@@ -56,5 +96,25 @@ async fn reseal_all(directory: &Directory) -> anyhow::Result<u64> {
         if last.is_none() {
             return Ok(resealed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn values_that_appear_during_a_pass_are_encrypted_by_another_one() {
+        let found = [5, 1, 0, 7];
+        let passes = Cell::new(0);
+        let pass = async || {
+            let number = passes.replace(passes.get() + 1);
+            Ok(found[number])
+        };
+
+        assert_eq!(repeat_until_none(pass).await.unwrap(), 6);
+        assert_eq!(passes.get(), 3);
     }
 }

@@ -1,19 +1,65 @@
-//! Secrets that an installation generates once and keeps.
+//! Secrets that an installation generates once and keeps, each in a file.
 //!
 //! With the key-encryption key everything encrypted can be read, and without it nothing can. So it
 //! is never generated again while its file exists, even if the file is damaged.
+//!
+//! Each service is given those that it uses. A calling service has a key of its own, which only the
+//! services that it calls know besides.
 
-use std::{fs, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context as _, ensure};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use holdfast_kit::config;
 
-use crate::state_dir::{StateDir, write_private};
+use crate::{
+    service::{AgentRunner, ChannelBridge, Gateway, Memory, Service as _},
+    state_dir::{StateDir, write_private},
+};
 
-/// Name of each secret's file, and its setting.
-const SECRETS: [(&str, &str); 3] =
-    [("kek", "secrets.kek"), ("pepper", "secrets.pepper"), ("mesh", "mesh.secret")];
+/// Secrets that several services use, and their settings.
+const SHARED: [(&str, &str); 2] = [("kek", "secrets.kek"), ("pepper", "secrets.pepper")];
+
+/// Services that use a shared secret.
+const USERS: [(&str, &[&str]); 2] = [
+    ("kek", &[Gateway::NAME, AgentRunner::NAME, ChannelBridge::NAME]),
+    ("pepper", &[Gateway::NAME]),
+];
+
+/// Services that are called, and the services that call them.
+const CALLERS: [(&str, &[&str]); 2] =
+    [(Gateway::NAME, &[ChannelBridge::NAME]), (Memory::NAME, &[Gateway::NAME, AgentRunner::NAME])];
+
+/// File of the key with which runners sign commands to nodes, and of its public key.
+const NODE_KEY: &str = "node-key";
+const NODE_PUBLIC_KEY: &str = "node-public-key";
+
+/// File of the secret that earlier versions gave to all services. The key of nodes followed from it.
+const FORMER_MESH_SECRET: &str = "mesh";
+
+/// Settings of an operator who manages the keys of services: then none is made.
+const MESH_SETTINGS: [&str; 5] =
+    ["mesh.secret", "mesh.key", "mesh.caller_keys", "mesh.node_key", "mesh.node_public_key"];
+
+/// Variables that tell where the secrets are.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct SecretFiles {
+    /// All shared secrets, for commands of the operator.
+    pub operator: BTreeMap<String, String>,
+    /// By the name of the service: the secrets that it uses.
+    pub services: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+impl SecretFiles {
+    fn give(&mut self, service: &str, setting: &str, path: &Path) {
+        let of_service = self.services.entry(service.to_owned()).or_default();
+        of_service.insert(variable(setting), path.display().to_string());
+    }
+}
 
 /// Generates the missing secrets.
 ///
@@ -23,26 +69,82 @@ const SECRETS: [(&str, &str); 3] =
 /// # Errors
 ///
 /// If a file cannot be read or written, or is damaged.
-pub fn ensure(
-    home: &StateDir,
-    is_set: impl Fn(&str) -> bool,
-) -> anyhow::Result<Vec<(String, String)>> {
-    let mut variables = Vec::new();
-    for (name, setting) in SECRETS {
-        let variable = config::variable(setting);
-        let by_file = format!("{variable}_FILE");
-        if is_set(&variable) || is_set(&by_file) {
+pub fn ensure(home: &StateDir, is_set: impl Fn(&str) -> bool) -> anyhow::Result<SecretFiles> {
+    let mut files = SecretFiles::default();
+    let is_set = |setting: &str| is_set(&config::variable(setting)) || is_set(&variable(setting));
+    for (name, setting) in SHARED {
+        if is_set(setting) {
             continue;
         }
-        variables.push((by_file, file(home, name)?.display().to_string()));
-        let previous = home.secrets().join(format!("{name}.previous"));
+        let mut settings = vec![(setting.to_owned(), file(home, name)?)];
+        let previous = previous(home, name);
         if previous.exists() {
-            let setting = setting.replace('.', ".previous_");
-            let by_file = format!("{}_FILE", config::variable(&setting));
-            variables.push((by_file, previous.display().to_string()));
+            settings.push((setting.replace('.', ".previous_"), previous));
+        }
+        let users = USERS.iter().filter(|(secret, _)| *secret == name);
+        for (setting, path) in settings {
+            files.operator.insert(variable(&setting), path.display().to_string());
+            for service in users.clone().flat_map(|(_, services)| *services) {
+                files.give(service, &setting, &path);
+            }
         }
     }
-    Ok(variables)
+    if !MESH_SETTINGS.iter().any(|setting| is_set(setting)) {
+        ensure_mesh_keys(home, &mut files)?;
+    }
+    Ok(files)
+}
+
+fn ensure_mesh_keys(home: &StateDir, files: &mut SecretFiles) -> anyhow::Result<()> {
+    for (called, callers) in CALLERS {
+        let mut known = Vec::new();
+        for caller in callers {
+            let name = format!("mesh-{caller}");
+            let path = file(home, &name)?;
+            files.give(caller, "mesh.key", &path);
+            for path in [path, previous(home, &name)].into_iter().filter(|path| path.exists()) {
+                known.push(format!("{caller}={}", read(&path)?));
+            }
+        }
+        let path = home.secrets().join(format!("callers-{called}"));
+        write_private(&path, &known.join(","))?;
+        files.give(called, "mesh.caller_keys", &path);
+    }
+
+    let former = home.secrets().join(FORMER_MESH_SECRET);
+    let node_key = home.secrets().join(NODE_KEY);
+    if former.exists() && !node_key.exists() {
+        // Nodes know the key that followed from it, and refuse another one.
+        write_private(&node_key, &read(&former)?)?;
+    }
+    let node_key = file(home, NODE_KEY)?;
+    let other = previous(home, NODE_KEY);
+    let other = if other.exists() { read(&other)? } else { String::new() };
+    let mesh = config::Mesh {
+        node_key: read(&node_key)?.into(),
+        previous_node_key: other.into(),
+        ..config::Mesh::default()
+    };
+    let public_key = home.secrets().join(NODE_PUBLIC_KEY);
+    write_private(&public_key, &STANDARD.encode(holdfast_grpc::node_public_key(&mesh)?))?;
+    files.give(AgentRunner::NAME, "mesh.node_key", &node_key);
+    files.give(Gateway::NAME, "mesh.node_public_key", &public_key);
+    Ok(())
+}
+
+/// Variable with the path of a file that holds a setting.
+fn variable(setting: &str) -> String {
+    format!("{}_FILE", config::variable(setting))
+}
+
+fn previous(home: &StateDir, name: &str) -> PathBuf {
+    home.secrets().join(format!("{name}.previous"))
+}
+
+fn read(path: &Path) -> anyhow::Result<String> {
+    let text = fs::read_to_string(path)
+        .with_context(|| format!("cannot read the secret `{}`", path.display()))?;
+    Ok(text.trim().to_owned())
 }
 
 fn file(home: &StateDir, name: &str) -> anyhow::Result<PathBuf> {
@@ -53,9 +155,7 @@ fn file(home: &StateDir, name: &str) -> anyhow::Result<PathBuf> {
         write_private(&path, &STANDARD.encode(rand::random::<[u8; 32]>()))?;
         return Ok(path);
     }
-    let text = fs::read_to_string(&path)
-        .with_context(|| format!("cannot read the secret `{}`", path.display()))?;
-    let bytes = STANDARD.decode(text.trim()).map_or(0, |bytes| bytes.len());
+    let bytes = STANDARD.decode(read(&path)?).map_or(0, |bytes| bytes.len());
     ensure!(
         bytes == 32,
         "`{}` does not hold 32 bytes in base64: put back what it held; only if nothing in the \
@@ -71,21 +171,73 @@ mod tests {
     use super::*;
     use crate::state_dir::Scratch;
 
+    fn names(variables: &BTreeMap<String, String>) -> Vec<&str> {
+        variables.keys().map(String::as_str).collect()
+    }
+
     #[test]
     fn secrets_are_made_once_and_differ() {
         let scratch = Scratch::new();
-        let read = |variables: &[(String, String)]| {
-            variables.iter().map(|(_, path)| fs::read_to_string(path).unwrap()).collect::<Vec<_>>()
+        let read = |variables: &BTreeMap<String, String>| {
+            variables.values().map(|path| fs::read_to_string(path).unwrap()).collect::<Vec<_>>()
         };
 
         let first = ensure(&scratch.0, |_| false).unwrap();
+        let secrets = read(&first.operator);
         let again = ensure(&scratch.0, |_| false).unwrap();
 
         assert_eq!(first, again);
-        assert_eq!(first[0].0, "HOLDFAST_SECRETS__KEK_FILE");
-        let secrets = read(&first);
-        assert_eq!(secrets, read(&again));
-        assert!(secrets[0] != secrets[1] && secrets[1] != secrets[2]);
+        assert_eq!(
+            names(&first.operator),
+            ["HOLDFAST_SECRETS__KEK_FILE", "HOLDFAST_SECRETS__PEPPER_FILE"]
+        );
+        assert_eq!(secrets, read(&again.operator));
+        assert_ne!(secrets[0], secrets[1]);
+    }
+
+    #[test]
+    fn each_service_is_given_its_own_secrets_and_no_others() {
+        let scratch = Scratch::new();
+
+        let files = ensure(&scratch.0, |_| false).unwrap();
+
+        let given = |service: &str| names(&files.services[service]);
+        assert_eq!(
+            given("gateway"),
+            [
+                "HOLDFAST_MESH__CALLER_KEYS_FILE",
+                "HOLDFAST_MESH__KEY_FILE",
+                "HOLDFAST_MESH__NODE_PUBLIC_KEY_FILE",
+                "HOLDFAST_SECRETS__KEK_FILE",
+                "HOLDFAST_SECRETS__PEPPER_FILE",
+            ]
+        );
+        assert_eq!(
+            given("agent-runner"),
+            [
+                "HOLDFAST_MESH__KEY_FILE",
+                "HOLDFAST_MESH__NODE_KEY_FILE",
+                "HOLDFAST_SECRETS__KEK_FILE",
+            ]
+        );
+        assert_eq!(
+            given("channel-bridge"),
+            ["HOLDFAST_MESH__KEY_FILE", "HOLDFAST_SECRETS__KEK_FILE"]
+        );
+        assert_eq!(given("memory-service"), ["HOLDFAST_MESH__CALLER_KEYS_FILE"]);
+        assert!(!files.services.contains_key("scheduler"));
+        let key = |service: &str| {
+            fs::read_to_string(&files.services[service]["HOLDFAST_MESH__KEY_FILE"]).unwrap()
+        };
+        let (gateway, runner, bridge) =
+            (key("gateway"), key("agent-runner"), key("channel-bridge"));
+        assert!(gateway != runner && runner != bridge && bridge != gateway);
+        let callers = |service: &str| {
+            let path = &files.services[service]["HOLDFAST_MESH__CALLER_KEYS_FILE"];
+            fs::read_to_string(path).unwrap()
+        };
+        assert_eq!(callers("gateway"), format!("channel-bridge={bridge}"));
+        assert_eq!(callers("memory-service"), format!("gateway={gateway},agent-runner={runner}"));
     }
 
     #[test]
@@ -93,27 +245,52 @@ mod tests {
         let scratch = Scratch::new();
         ensure(&scratch.0, |_| false).unwrap();
         let secrets = scratch.0.secrets();
-        fs::rename(secrets.join("kek"), secrets.join("kek.previous")).unwrap();
+        for name in ["kek", "mesh-channel-bridge"] {
+            fs::rename(secrets.join(name), secrets.join(format!("{name}.previous"))).unwrap();
+        }
 
-        let variables = ensure(&scratch.0, |_| false).unwrap();
+        let files = ensure(&scratch.0, |_| false).unwrap();
 
-        let names: Vec<&str> = variables.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(
-            names[..2],
-            ["HOLDFAST_SECRETS__KEK_FILE", "HOLDFAST_SECRETS__PREVIOUS_KEK_FILE"]
+        let read = |name: &str| fs::read_to_string(&files.operator[name]).unwrap();
+        assert_ne!(read("HOLDFAST_SECRETS__KEK_FILE"), read("HOLDFAST_SECRETS__PREVIOUS_KEK_FILE"));
+        assert!(
+            files.services["channel-bridge"].contains_key("HOLDFAST_SECRETS__PREVIOUS_KEK_FILE")
         );
-        let read = |at: usize| fs::read_to_string(&variables[at].1).unwrap();
-        assert_ne!(read(0), read(1));
+        let believed = fs::read_to_string(secrets.join("callers-gateway")).unwrap();
+        for name in ["mesh-channel-bridge", "mesh-channel-bridge.previous"] {
+            let key = fs::read_to_string(secrets.join(name)).unwrap();
+            assert!(believed.contains(&format!("channel-bridge={key}")), "{name}");
+        }
+    }
+
+    #[test]
+    fn nodes_of_an_installation_with_one_secret_need_not_learn_another_key() {
+        let scratch = Scratch::new();
+        fs::create_dir_all(scratch.0.secrets()).unwrap();
+        let former = STANDARD.encode([7; 32]);
+        write_private(&scratch.0.secrets().join("mesh"), &former).unwrap();
+        let mesh = config::Mesh { secret: former.into(), ..config::Mesh::default() };
+
+        let files = ensure(&scratch.0, |_| false).unwrap();
+
+        let told = &files.services["gateway"]["HOLDFAST_MESH__NODE_PUBLIC_KEY_FILE"];
+        let known = STANDARD.encode(holdfast_grpc::node_public_key(&mesh).unwrap());
+        assert_eq!(fs::read_to_string(told).unwrap(), known);
     }
 
     #[test]
     fn a_secret_that_the_operator_gives_is_not_made() {
         let scratch = Scratch::new();
 
-        let made = ensure(&scratch.0, |name| name.starts_with("HOLDFAST_SECRETS__KEK")).unwrap();
+        let files = ensure(&scratch.0, |name| {
+            name.starts_with("HOLDFAST_SECRETS__KEK") || name == "HOLDFAST_MESH__SECRET"
+        });
 
-        assert_eq!(made.len(), 2);
+        let files = files.unwrap();
+        assert_eq!(names(&files.operator), ["HOLDFAST_SECRETS__PEPPER_FILE"]);
+        assert_eq!(files.services.keys().collect::<Vec<_>>(), ["gateway"]);
         assert!(!scratch.0.secrets().join("kek").exists());
+        assert!(!scratch.0.secrets().join("mesh-gateway").exists());
     }
 
     #[test]

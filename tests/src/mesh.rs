@@ -34,7 +34,11 @@ use crate::script::{self, RequestViolations};
 use crate::tenant::Tenant;
 
 const PEPPER: &str = "the pepper of tests";
-const MESH_SECRET: &str = "the secret of a mesh of tests";
+/// Keys with which the services sign their calls, and the one that signs commands to nodes.
+const GATEWAY_KEY: &str = "the key of the gateways of tests";
+const RUNNER_KEY: &str = "the key of the runners of tests";
+const BRIDGE_KEY: &str = "the key of the bridges of tests";
+const NODE_KEY: &str = "the node key of the runners of tests";
 
 /// How long a process may take to be ready; the machine may be busy with other tests.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
@@ -253,7 +257,7 @@ impl Mesh {
     pub fn memory_client(&self) -> anyhow::Result<MemoryClient> {
         let memory = self.memories.first().context("the mesh has no memory service")?;
         let mesh = holdfast_kit::config::Mesh {
-            secret: MESH_SECRET.into(),
+            key: GATEWAY_KEY.into(),
             ..holdfast_kit::config::Mesh::default()
         };
         let url = format!("http://{}", memory.spec().http);

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use holdfast_grpc::{InvalidNodeCommand, NodeIdentity, now_ms};
+use holdfast_grpc::{InvalidNodeCommand, NodeCommandKeys, NodeIdentity, now_ms};
 use holdfast_proto::gateway::v1::{
     NodeAnswer, NodeAsk, NodeCommand, NodeHello, NodeNotKnown, NodePong, NodeRan, NodeRecall,
     NodeRun, NodeWelcome, node_answer::What, node_ask,
@@ -77,9 +77,12 @@ impl Host {
             warn!("the gateway has no key for commands: none will run here");
             return Ok(());
         }
-        self.key_file.check(&command_key, &tenant, &node)?;
+        let keys = NodeCommandKeys::parse(&command_key).ok_or_else(|| {
+            Status::permission_denied("the gateway tells no key for commands: update this program")
+        })?;
+        let command_keys = self.key_file.check(&keys, &tenant, &node)?;
         let started_at_ms = self.started_at_ms;
-        let identity = NodeIdentity { tenant, node, command_key, started_at_ms };
+        let identity = NodeIdentity { tenant, node, command_keys, started_at_ms };
         *self.identity.lock().unwrap_or_else(PoisonError::into_inner) = Some(identity);
         Ok(())
     }
@@ -310,6 +313,45 @@ mod tests {
         }
         let ran = std::fs::read_to_string(folder.path().join("ran")).unwrap();
         assert_eq!(ran.lines().count(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_node_stays_connected_and_runs_commands_while_the_runners_key_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let host = host(folder.path(), &[]).await.unwrap();
+        let next = || holdfast_kit::config::Mesh {
+            node_key: "the next key of the runners".into(),
+            ..holdfast_kit::config::Mesh::default()
+        };
+        let command = |mesh: &holdfast_kit::config::Mesh, key: &str| {
+            let signer = NodeCommandSigner::new(mesh).unwrap().unwrap();
+            let signed = signer.sign(NodeCommand {
+                tenant_id: "ten_1".to_owned(),
+                node_id: "nod_1".to_owned(),
+                key: key.to_owned(),
+                script: "true".to_owned(),
+                timeout_seconds: 60,
+                ..NodeCommand::default()
+            });
+            let run = NodeRun { signed: Some(signed), wait_ms: 5_000, ..NodeRun::default() };
+            NodeAsk { id: 7, what: Some(node_ask::What::Run(run)) }
+        };
+        let told = |mesh: &holdfast_kit::config::Mesh| NodeWelcome {
+            command_key: holdfast_grpc::node_public_key(mesh).unwrap(),
+            ..welcome()
+        };
+        let previous_node_key = mesh().secret;
+        let rotating = holdfast_kit::config::Mesh { previous_node_key, ..next() };
+
+        host.accept_welcome(told(&rotating)).unwrap();
+        ran(host.answer(command(&mesh(), "of a runner with the old key")).await).unwrap();
+        ran(host.answer(command(&next(), "of a runner with the new key")).await).unwrap();
+        host.accept_welcome(told(&next())).unwrap();
+
+        ran(host.answer(command(&next(), "after it")).await).unwrap();
+        let refused = host.answer(command(&mesh(), "of a stolen old key")).await.what;
+        assert!(matches!(refused, Some(What::Refused(_))), "{refused:?}");
+        assert!(host.accept_welcome(welcome()).is_err());
     }
 
     #[tokio::test]

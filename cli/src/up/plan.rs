@@ -24,6 +24,8 @@ pub struct Plan {
     pub ports: Ports,
     /// Settings of all services as environment variables, on top of the environment.
     pub vars: BTreeMap<String, String>,
+    /// By the name of a service: settings that no other service is told.
+    pub own_vars: BTreeMap<String, BTreeMap<String, String>>,
     pub key: String,
     pub model: Option<String>,
 }
@@ -32,8 +34,8 @@ impl Plan {
     /// Starts the backends, migrates the schema, and creates secrets, tenant and key.
     pub async fn make(args: &UpArgs, home: &StateDir, screen: Screen) -> anyhow::Result<Self> {
         let backends = Backends::get(home).await?;
-        let mut vars: BTreeMap<String, String> =
-            secret::ensure(home, bootstrap::is_set)?.into_iter().collect();
+        let secrets = secret::ensure(home, bootstrap::is_set)?;
+        let mut vars = BTreeMap::new();
         vars.insert(backends::DATABASE.to_owned(), backends.database);
         vars.insert(backends::NATS.to_owned(), backends.nats);
         vars.insert(backends::REDIS.to_owned(), backends.redis);
@@ -47,7 +49,9 @@ impl Plan {
             vars.insert(embedder, home.embedder().to_string_lossy().into_owned());
         }
 
-        let config = bootstrap::load(with_environment(&vars).into_iter().collect())?;
+        let operator: BTreeMap<String, String> =
+            vars.clone().into_iter().chain(secrets.operator.clone()).collect();
+        let config = bootstrap::load(with_environment(&operator).into_iter().collect())?;
         match &backends.admin {
             Some(admin) => {
                 bootstrap::migrate_schema(admin).await?;
@@ -73,16 +77,21 @@ impl Plan {
         }
         vars.insert(variable("mesh.gateway_url"), url(ports.gateways[0].1));
         vars.insert(variable("mesh.memory_url"), url(ports.memory));
+        let mut own_vars = secrets.services;
+        for (service, url) in backends.of_services {
+            own_vars.entry(service).or_default().insert(backends::DATABASE.to_owned(), url);
+        }
         let plan = Self {
             split: args.split,
             workers: args.workers,
             ports,
             vars,
+            own_vars,
             key: opened.key,
             model: opened.model,
         };
         write_private(&home.plan_file(), &serde_json::to_string_pretty(&plan)?)?;
-        write_private(&home.env_file(), &shell(&plan.vars, backends.admin.as_deref()))?;
+        plan.write_environments(home, secrets.operator, backends.admin)?;
         Ok(plan)
     }
 
@@ -94,9 +103,33 @@ impl Plan {
         serde_json::from_str(&text).with_context(|| format!("`{}` is damaged", path.display()))
     }
 
+    /// Writes shell scripts with the variables of the operator's commands and of each service.
+    fn write_environments(
+        &self,
+        home: &StateDir,
+        operator: BTreeMap<String, String>,
+        admin: Option<String>,
+    ) -> anyhow::Result<()> {
+        let admin = admin.map(|admin| (backends::ADMIN.to_owned(), admin));
+        let vars = self.vars.clone().into_iter().chain(operator).chain(admin).collect();
+        let usage = "commands of the operator are told:\n#   . .holdfast/env; holdfast migrate";
+        write_private(&home.env_file(), &shell(usage, &vars))?;
+        for (service, own) in &self.own_vars {
+            let vars = self.vars.clone().into_iter().chain(own.clone()).collect();
+            let usage = format!(
+                "`{service}` of this `holdfast up` is told. To start one more by hand, with a listen \
+                 address of its own:\n#   . .holdfast/env.{service}; holdfast {service}"
+            );
+            let path = home.env_file().with_extension(service);
+            write_private(&path, &shell(&usage, &vars))?;
+        }
+        Ok(())
+    }
+
     /// Returns all variables of one service: the environment, this plan, and its own addresses.
-    pub fn vars_with(&self, own: &[(&str, SocketAddr)]) -> BTreeMap<String, String> {
+    pub fn vars_with(&self, service: &str, own: &[(&str, SocketAddr)]) -> BTreeMap<String, String> {
         let mut vars = with_environment(&self.vars);
+        vars.extend(self.own_vars.get(service).cloned().unwrap_or_default());
         vars.extend(own.iter().map(|(setting, at)| (variable(setting), at.to_string())));
         vars
     }
@@ -141,14 +174,9 @@ fn with_environment(vars: &BTreeMap<String, String>) -> BTreeMap<String, String>
 }
 
 /// Returns the variables as a shell script.
-fn shell(vars: &BTreeMap<String, String>, admin: Option<&str>) -> String {
-    let mut lines = String::from(
-        "# What the services of this `holdfast up` are told. To start one more by hand:\n\
-         #   . .holdfast/env; HOLDFAST_RUNNER__LISTEN=127.0.0.1:0 holdfast agent-runner\n",
-    );
-    let admin = admin.map(|admin| (backends::ADMIN, admin));
-    let vars = vars.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    for (name, value) in vars.chain(admin) {
+fn shell(usage: &str, vars: &BTreeMap<String, String>) -> String {
+    let mut lines = format!("# What {usage}\n");
+    for (name, value) in vars {
         lines.push_str(&format!("export {name}='{}'\n", value.replace('\'', r"'\''")));
     }
     lines
@@ -183,20 +211,26 @@ mod tests {
             workers: 2,
             ports: Ports::choose(0, 2, 1).unwrap(),
             vars: BTreeMap::from([("HOLDFAST_NATS__URL".to_owned(), "nats://h".to_owned())]),
+            own_vars: BTreeMap::from([(
+                "agent-runner".to_owned(),
+                BTreeMap::from([("HOLDFAST_MESH__KEY".to_owned(), "its own".to_owned())]),
+            )]),
             key: "hf_1_2".to_owned(),
             model: None,
         }
     }
 
     #[test]
-    fn a_service_is_told_its_own_address_and_what_all_are_told() {
+    fn a_service_is_told_its_own_settings_and_those_of_all() {
         let plan = plan();
         let at = plan.ports.runners[0];
 
-        let vars = plan.vars_with(&[("runner.listen", at)]);
+        let vars = plan.vars_with("agent-runner", &[("runner.listen", at)]);
 
         assert_eq!(vars["HOLDFAST_RUNNER__LISTEN"], at.to_string());
         assert_eq!(vars["HOLDFAST_NATS__URL"], "nats://h");
+        assert_eq!(vars["HOLDFAST_MESH__KEY"], "its own");
+        assert!(!plan.vars_with("gateway", &[]).contains_key("HOLDFAST_MESH__KEY"));
         assert!(vars.contains_key("PATH"));
     }
 
@@ -219,6 +253,6 @@ mod tests {
     fn a_shell_reads_back_any_value() {
         let vars = BTreeMap::from([("A".to_owned(), "it's $HOME".to_owned())]);
 
-        assert!(shell(&vars, None).ends_with("export A='it'\\''s $HOME'\n"));
+        assert!(shell("is told", &vars).ends_with("export A='it'\\''s $HOME'\n"));
     }
 }

@@ -72,7 +72,8 @@ pub async fn serve(home: StateDir, plan: Plan, seen: OutputMode) -> anyhow::Resu
 /// Returns the services of the plan.
 fn service_instances(plan: &Plan) -> Vec<ServiceInstance> {
     let ports = &plan.ports;
-    let part = |service, n, own: &[_]| ServiceInstance { service, n, vars: plan.vars_with(own) };
+    let part =
+        |service, n, own: &[_]| ServiceInstance { service, n, vars: plan.vars_with(service, own) };
     let gateways = ports.gateways.iter().zip(1..).map(|((http, grpc), n)| {
         part(Gateway::NAME, n, &[("gateway.http", *http), ("gateway.grpc", *grpc)])
     });
@@ -129,7 +130,7 @@ async fn announce(
 
 /// Returns the telemetry settings: only warnings at a terminal, the configured level in a file.
 fn telemetry_of(plan: &Plan, seen: OutputMode) -> anyhow::Result<telemetry::Config> {
-    let mut vars = plan.vars_with(&[]);
+    let mut vars = plan.vars_with(Gateway::NAME, &[]);
     if matches!(seen, OutputMode::Terminal(_)) && env::var_os(LOG_VAR).is_none() {
         vars.insert(LOG_VAR.to_owned(), "warn".to_owned());
     }

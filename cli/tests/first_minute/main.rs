@@ -8,6 +8,7 @@
 )]
 
 mod documents;
+mod identities;
 mod installation;
 mod keys;
 mod registry;

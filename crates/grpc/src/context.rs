@@ -8,7 +8,7 @@
 //! Each service has a key of its own: a configured one, or one that follows from the mesh's secret
 //! and the service's name. A context of version 2 is accepted once by each process of the called
 //! service. Version 1 is of services of the previous version of Holdfast; it is not written any
-//! more, and the next version will not accept it.
+//! more, is accepted only with `mesh.accept_version_1`, and the next version will not know it.
 
 use std::{
     collections::HashMap,
@@ -63,8 +63,17 @@ pub enum InvalidContext {
     #[error("the context is malformed")]
     Malformed,
     /// Signed with another key, for another service or method, or changed.
-    #[error("the context's signature is wrong: do all services have the same mesh secret?")]
+    #[error(
+        "the context's signature is wrong: are `mesh.caller_keys` here the callers' `mesh.key`, or \
+         is `mesh.secret` the same in both services?"
+    )]
     Forged,
+    /// Of version 1, which is not accepted here.
+    #[error(
+        "the calling service is of the version before: update it, or set `mesh.accept_version_1` \
+         here until it is"
+    )]
+    OldVersion,
     /// The call was received before.
     #[error("the context was used before: each call needs its own")]
     Replayed,
@@ -92,9 +101,11 @@ pub enum InvalidContext {
 impl Fault for InvalidContext {
     fn kind(&self) -> Kind {
         match self {
-            Self::Malformed | Self::Forged | Self::Replayed | Self::Expired { .. } => {
-                Kind::Unauthenticated
-            }
+            Self::Malformed
+            | Self::Forged
+            | Self::OldVersion
+            | Self::Replayed
+            | Self::Expired { .. } => Kind::Unauthenticated,
             Self::WrongService => Kind::Forbidden,
             Self::TooMany => Kind::Unavailable,
         }
@@ -117,8 +128,9 @@ pub struct Signer {
     shared: Vec<Key>,
     /// Key of this service, if it is not one of those.
     own: Option<Key>,
-    /// Keys of calling services that have their own.
-    callers: Arc<HashMap<String, Key>>,
+    /// Keys of calling services that have their own: one, or two during a rotation.
+    callers: Arc<HashMap<String, Vec<Key>>>,
+    accepts_version_1: bool,
     /// Accepted difference between clocks, in seconds.
     tolerance: u64,
     seen: Arc<Mutex<SeenCalls>>,
@@ -148,6 +160,7 @@ impl Signer {
             shared: secret.into_iter().chain(previous).collect(),
             own,
             callers: Arc::new(callers),
+            accepts_version_1: mesh.accept_version_1,
             tolerance: mesh.clock_tolerance.as_secs(),
             seen: Arc::default(),
             logged_at: Arc::default(),
@@ -187,7 +200,7 @@ impl Signer {
         target: CallTarget<'_>,
         now: u64,
     ) -> Result<(TenantId, String), InvalidContext> {
-        use InvalidContext::{Forged, Malformed};
+        use InvalidContext::{Forged, Malformed, OldVersion};
 
         let (claim, mac) = value.rsplit_once('.').ok_or(Malformed)?;
         let mac = BASE64_URL_SAFE_NO_PAD.decode(mac).map_err(|_| Malformed)?;
@@ -197,10 +210,15 @@ impl Signer {
             ["v2", tenant, service, issued, nonce] => (2, tenant, service, issued, Some(nonce)),
             _ => return Err(Malformed),
         };
+        if version == 1 && !self.accepts_version_1 {
+            return Err(OldVersion);
+        }
         // Of the claim only the service's name is used before the signature is verified. The
         // comparisons take constant time.
         let is_signed = match (self.callers.get(*service), version) {
-            (Some(key), 2) => bound(key.clone(), claim, target).verify_slice(&mac).is_ok(),
+            (Some(keys), 2) => {
+                keys.iter().any(|key| bound(key.clone(), claim, target).verify_slice(&mac).is_ok())
+            }
             (None, 2) => self.shared.iter().any(|secret| {
                 bound(service_key(secret, service), claim, target).verify_slice(&mac).is_ok()
             }),
@@ -273,14 +291,14 @@ fn key(setting: &'static str, text: &str) -> Result<Key, InvalidMeshKey> {
     Key::new_from_slice(text.as_bytes()).map_err(|_| weak())
 }
 
-fn caller_keys(text: &SecretString) -> Result<HashMap<String, Key>, InvalidMeshKey> {
-    let pairs = text.expose_secret().split(',').map(str::trim).filter(|pair| !pair.is_empty());
-    pairs
-        .map(|pair| {
-            let (service, text) = pair.split_once('=').ok_or(InvalidMeshKey::Malformed)?;
-            Ok((service.trim().to_owned(), key("mesh.caller_keys", text.trim())?))
-        })
-        .collect()
+fn caller_keys(text: &SecretString) -> Result<HashMap<String, Vec<Key>>, InvalidMeshKey> {
+    let mut keys: HashMap<String, Vec<Key>> = HashMap::new();
+    for pair in text.expose_secret().split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
+        let (service, text) = pair.split_once('=').ok_or(InvalidMeshKey::Malformed)?;
+        let key = key("mesh.caller_keys", text.trim())?;
+        keys.entry(service.trim().to_owned()).or_default().push(key);
+    }
+    Ok(keys)
 }
 
 /// Key of a service that follows from a secret of the mesh.
@@ -402,13 +420,33 @@ mod tests {
         let verify = |value: &str| gateway.verify(value, accept, NOW);
 
         assert!(verify(&sign(&bridge, "channel-bridge")).is_ok());
-        for forged in [
-            sign(&signer(shared), "channel-bridge"),
-            version_1(shared, tenant, "channel-bridge"),
-            sign(&bridge, "agent-runner"),
-        ] {
+        for forged in [sign(&signer(shared), "channel-bridge"), sign(&bridge, "agent-runner")] {
             assert_eq!(verify(&forged), Err(InvalidContext::Forged), "{forged}");
         }
+        let caller_keys = format!("channel-bridge={own}").into();
+        let updating = config::Mesh { caller_keys, accept_version_1: true, ..mesh(shared) };
+        let old = version_1(shared, tenant, "channel-bridge");
+        let refused = Signer::new(&updating).unwrap().verify(&old, accept, NOW);
+        assert_eq!(refused, Err(InvalidContext::Forged));
+    }
+
+    #[test]
+    fn both_keys_of_a_service_are_believed_while_its_key_is_replaced() {
+        let (old, new) = ("the key of the bridge until today", "the key of the bridge from today");
+        let own = |key: &str| {
+            let mesh = config::Mesh { key: key.into(), ..config::Mesh::default() };
+            Signer::new(&mesh).unwrap()
+        };
+        let caller_keys = format!("channel-bridge={new}, channel-bridge={old}").into();
+        let gateway = config::Mesh { caller_keys, ..config::Mesh::default() };
+        let gateway = Signer::new(&gateway).unwrap();
+        let verify = |signer: &Signer| {
+            let value = signer.sign(TenantId::generate(), "channel-bridge", SEARCH, NOW);
+            gateway.verify(&value, SEARCH, NOW)
+        };
+
+        assert!(verify(&own(old)).is_ok() && verify(&own(new)).is_ok());
+        assert_eq!(verify(&own("the key of a stranger")), Err(InvalidContext::Forged));
     }
 
     /// Context as services of the previous version make it.
@@ -419,17 +457,21 @@ mod tests {
     }
 
     #[test]
-    fn a_service_of_the_previous_version_is_believed() {
+    fn a_service_of_the_previous_version_is_believed_only_during_an_upgrade() {
         let tenant = TenantId::generate();
         let value = version_1("0123456789abcdef", tenant, "channel-bridge");
+        let updating =
+            |secret| Signer::new(&config::Mesh { accept_version_1: true, ..mesh(secret) }).unwrap();
 
-        let read = signer("0123456789abcdef").verify(&value, SEARCH, NOW);
+        let read = updating("0123456789abcdef").verify(&value, SEARCH, NOW);
 
         assert_eq!(read, Ok((tenant, "channel-bridge".to_owned())));
-        let expired = signer("0123456789abcdef").verify(&value, SEARCH, NOW + 301);
+        let expired = updating("0123456789abcdef").verify(&value, SEARCH, NOW + 301);
         assert!(matches!(expired, Err(InvalidContext::Expired { skew: 301, .. })));
-        let other = signer("fedcba9876543210").verify(&value, SEARCH, NOW);
+        let other = updating("fedcba9876543210").verify(&value, SEARCH, NOW);
         assert_eq!(other, Err(InvalidContext::Forged));
+        let refused = signer("0123456789abcdef").verify(&value, SEARCH, NOW);
+        assert_eq!(refused, Err(InvalidContext::OldVersion));
     }
 
     #[test]

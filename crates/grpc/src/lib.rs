@@ -32,6 +32,6 @@ pub use context::{CONTEXT_HEADER, CallTarget, InvalidContext, InvalidMeshKey, Si
 pub use health::health_service;
 pub use memory::{MemoryCallError, MemoryClient};
 pub use node_commands::{
-    InvalidNodeCommand, NodeCommandSigner, NodeIdentity, node_public_key, now_ms,
+    InvalidNodeCommand, NodeCommandKeys, NodeCommandSigner, NodeIdentity, node_public_key, now_ms,
 };
 pub use status::{RETRY_AFTER, code, kind, retry_after, status, with_retry_after};

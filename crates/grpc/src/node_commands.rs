@@ -23,6 +23,13 @@ const COMMAND_LIFETIME: Duration = Duration::from_secs(300);
 /// Purpose of the key, in its derivation.
 const KEY_LABEL: &[u8] = b"holdfast node key 1";
 
+/// Beginning of the signature of one key over another.
+const ENDORSED_LABEL: &[u8] = b"holdfast node key endorsement 1\0";
+
+/// Lengths of a public key and of a signature, in bytes.
+const KEY_BYTES: usize = 32;
+const SIGNATURE_BYTES: usize = 64;
+
 /// Beginning of what is signed.
 const SIGNED_LABEL: &[u8] = b"holdfast node command 1\0";
 
@@ -61,6 +68,18 @@ impl NodeCommandSigner {
         }
     }
 
+    /// The signer with the other key of a rotation.
+    fn previous(mesh: &config::Mesh) -> Result<Option<Self>, InvalidMeshKey> {
+        match mesh.node_key.expose_secret().is_empty() {
+            false => Self::from_secret("mesh.previous_node_key", &mesh.previous_node_key),
+            true => Self::from_secret("mesh.previous_secret", &mesh.previous_secret),
+        }
+    }
+
+    fn endorse(&self, other: &Self) -> Vec<u8> {
+        self.0.sign(&[ENDORSED_LABEL, other.public_key()].concat()).as_ref().to_vec()
+    }
+
     fn from_secret(
         setting: &'static str,
         secret: &SecretString,
@@ -96,18 +115,98 @@ impl NodeCommandSigner {
     }
 }
 
-/// Returns the public key that a gateway tells nodes; empty without a secret.
+/// Returns what a gateway tells nodes of the public keys, as [`NodeCommandKeys`] reads it; empty
+/// without a secret.
 ///
 /// # Errors
 ///
 /// If the setting is no key, or the secret too short.
 pub fn node_public_key(mesh: &config::Mesh) -> Result<Vec<u8>, InvalidMeshKey> {
     if mesh.node_public_key.is_empty() {
-        let signer = NodeCommandSigner::new(mesh)?;
-        return Ok(signer.map(|signer| signer.public_key().to_vec()).unwrap_or_default());
+        let Some(signer) = NodeCommandSigner::new(mesh)? else { return Ok(Vec::new()) };
+        let current = signer.public_key();
+        return Ok(match NodeCommandSigner::previous(mesh)? {
+            Some(other) if other.public_key() != current => {
+                let (by_other, by_current) = (other.endorse(&signer), signer.endorse(&other));
+                [current, other.public_key(), &by_other, &by_current].concat()
+            }
+            Some(_) | None => current.to_vec(),
+        });
     }
-    let key = BASE64_STANDARD.decode(mesh.node_public_key.trim()).unwrap_or_default();
-    if key.len() == 32 { Ok(key) } else { Err(InvalidMeshKey::MalformedPublicKey) }
+    let keys = BASE64_STANDARD.decode(mesh.node_public_key.trim()).unwrap_or_default();
+    match NodeCommandKeys::parse(&keys) {
+        Some(_) => Ok(keys),
+        None => Err(InvalidMeshKey::MalformedPublicKey),
+    }
+}
+
+/// Public keys with which commands are signed, as a gateway tells them: the current one, and during
+/// a rotation the other one, each signed with the other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeCommandKeys {
+    current: Vec<u8>,
+    other: Option<OtherKey>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct OtherKey {
+    key: Vec<u8>,
+    /// Signature of the other key over the current one.
+    by_other: Vec<u8>,
+    /// Signature of the current key over the other one.
+    by_current: Vec<u8>,
+}
+
+impl NodeCommandKeys {
+    /// `None` if the bytes are neither one key nor the two of a rotation.
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let (current, rest) = bytes.split_at_checked(KEY_BYTES)?;
+        let current = current.to_vec();
+        if rest.is_empty() {
+            return Some(Self { current, other: None });
+        }
+        let (key, rest) = rest.split_at_checked(KEY_BYTES)?;
+        let (by_other, by_current) = rest.split_at_checked(SIGNATURE_BYTES)?;
+        let (key, by_other) = (key.to_vec(), by_other.to_vec());
+        let is_whole = by_current.len() == SIGNATURE_BYTES;
+        let other = OtherKey { key, by_other, by_current: by_current.to_vec() };
+        is_whole.then_some(Self { current, other: Some(other) })
+    }
+
+    #[must_use]
+    pub fn current(&self) -> &[u8] {
+        &self.current
+    }
+
+    /// Keys whose commands a node accepts that knows the key `known`; `None` if `known` vouches for
+    /// none of them.
+    #[must_use]
+    pub fn accepted_by(&self, known: &[u8]) -> Option<Vec<Vec<u8>>> {
+        let mut keys = vec![self.current.clone()];
+        match &self.other {
+            Some(other) if known == self.current => {
+                if is_endorsed(&self.current, &other.key, &other.by_current) {
+                    keys.push(other.key.clone());
+                }
+            }
+            Some(other) if known == other.key => {
+                if !is_endorsed(&other.key, &self.current, &other.by_other) {
+                    return None;
+                }
+                keys.push(other.key.clone());
+            }
+            Some(_) | None if known == self.current => {}
+            Some(_) | None => return None,
+        }
+        Some(keys)
+    }
+}
+
+/// Whether `key` has signed the key `other`.
+fn is_endorsed(key: &[u8], other: &[u8], signature: &[u8]) -> bool {
+    let text = [ENDORSED_LABEL, other].concat();
+    UnparsedPublicKey::new(&ED25519, key).verify(&text, signature).is_ok()
 }
 
 /// Machine that receives commands, and the key of those who may send them.
@@ -115,7 +214,8 @@ pub fn node_public_key(mesh: &config::Mesh) -> Result<Vec<u8>, InvalidMeshKey> {
 pub struct NodeIdentity {
     pub tenant: String,
     pub node: String,
-    pub command_key: Vec<u8>,
+    /// One key, or the two of a rotation.
+    pub command_keys: Vec<Vec<u8>>,
     /// Start of the node's program, in milliseconds since 1970. It remembers no earlier commands.
     pub started_at_ms: u64,
 }
@@ -134,9 +234,14 @@ impl NodeIdentity {
         use InvalidNodeCommand::{Expired, Forged, Unsigned, WrongNode};
 
         let SignedNodeCommand { command, signature } = signed.ok_or(Unsigned)?;
-        UnparsedPublicKey::new(&ED25519, &self.command_key)
-            .verify(&[SIGNED_LABEL, &command].concat(), &signature)
-            .map_err(|_| Forged)?;
+        let text = [SIGNED_LABEL, &command].concat();
+        let is_signed = self
+            .command_keys
+            .iter()
+            .any(|key| UnparsedPublicKey::new(&ED25519, key).verify(&text, &signature).is_ok());
+        if !is_signed {
+            return Err(Forged);
+        }
         let command = NodeCommand::decode(command.as_slice()).map_err(|_| Forged)?;
         if command.tenant_id != self.tenant || command.node_id != self.node {
             return Err(WrongNode);
@@ -168,9 +273,9 @@ mod tests {
     }
 
     fn identity() -> NodeIdentity {
-        let command_key = node_public_key(&mesh("0123456789abcdef")).unwrap();
+        let command_keys = vec![node_public_key(&mesh("0123456789abcdef")).unwrap()];
         let (tenant, node) = ("ten_1".to_owned(), "nod_1".to_owned());
-        NodeIdentity { tenant, node, command_key, started_at_ms: 0 }
+        NodeIdentity { tenant, node, command_keys, started_at_ms: 0 }
     }
 
     fn command() -> NodeCommand {
@@ -208,6 +313,34 @@ mod tests {
         let signature = signer.0.sign(&[SIGNED_LABEL, &expired].concat()).as_ref().to_vec();
         let expired = SignedNodeCommand { command: expired, signature };
         assert_eq!(node.verify(Some(expired)), Err(Expired));
+    }
+
+    #[test]
+    fn a_key_vouches_for_the_other_one_of_a_rotation_and_no_other() {
+        let rotating = |key: &str, previous: &str| config::Mesh {
+            node_key: key.into(),
+            previous_node_key: previous.into(),
+            ..mesh("")
+        };
+        let (old, new) = ("the old key of runners", "the new key of runners");
+        let told =
+            |mesh: &config::Mesh| NodeCommandKeys::parse(&node_public_key(mesh).unwrap()).unwrap();
+        let public = |key: &str| told(&rotating(key, "")).current().to_vec();
+        let both = told(&rotating(new, old));
+
+        assert_eq!(both.current(), public(new));
+        for known in [old, new] {
+            let accepted = both.accepted_by(&public(known)).unwrap();
+            assert_eq!(accepted, [public(new), public(old)]);
+        }
+        assert_eq!(both.accepted_by(&public("the key of a stranger")), None);
+        assert_eq!(told(&rotating(new, "")).accepted_by(&public(old)), None);
+        // A gateway that is taken over knows the public keys and has neither secret.
+        let theirs = node_public_key(&rotating("the key of a stranger", new)).unwrap();
+        let mut forged = theirs.clone();
+        forged[KEY_BYTES..2 * KEY_BYTES].copy_from_slice(&public(old));
+        assert_eq!(NodeCommandKeys::parse(&forged).unwrap().accepted_by(&public(old)), None);
+        assert_eq!(NodeCommandKeys::parse(&theirs[..100]), None);
     }
 
     #[test]

@@ -11,7 +11,9 @@ use serde::{Deserialize, Serialize};
 pub struct Config {
     /// Connection URL of the services' login. It contains a password, so it comes from a `Secret`.
     ///
-    /// The login must be a member of `holdfast_app` and `holdfast_system`, and own nothing.
+    /// The login owns nothing. It is the service's own (`holdfast_gateway`, `holdfast_runner`,
+    /// `holdfast_scheduler`, `holdfast_memory`, `holdfast_bridge`), or a member of `holdfast_app` and
+    /// `holdfast_system`, which have the rights of all services.
     #[serde(serialize_with = "masked")]
     pub url: SecretString,
 

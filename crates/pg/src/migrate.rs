@@ -22,6 +22,9 @@ use tracing::{info, warn};
 
 use crate::Pools;
 
+/// Rights of the roles that each service has of its own.
+const SERVICE_RIGHTS: &str = include_str!("service_rights.sql");
+
 static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations");
 
 /// Table in which sqlx records the applied migrations.
@@ -73,9 +76,25 @@ pub async fn migrate(admin_url: &str) -> Result<i64, MigrateError> {
     sqlx::query("grant select on _sqlx_migrations to holdfast_system")
         .execute(&mut connection)
         .await?;
+    grant_service_rights(&mut connection).await?;
     // Frees the lock as well.
     connection.close().await.map_err(MigrateError::Connect)?;
     Ok(newest())
+}
+
+async fn grant_service_rights(connection: &mut PgConnection) -> sqlx::Result<()> {
+    set_lock_timeout(connection, LOCK_TIMEOUT).await?;
+    let mut attempt = 1;
+    loop {
+        match sqlx::raw_sql(SERVICE_RIGHTS).execute(&mut *connection).await {
+            Ok(_) => return Ok(()),
+            Err(error) if can_retry(&error, attempt) => {
+                sleep(LOCK_RETRY_DELAY * attempt.min(10)).await;
+            }
+            Err(error) => return Err(error),
+        }
+        attempt += 1;
+    }
 }
 
 async fn lock_migrations(connection: &mut PgConnection) -> sqlx::Result<()> {
@@ -177,10 +196,11 @@ async fn set_lock_timeout(connection: &mut PgConnection, timeout: &str) -> sqlx:
     sqlx::query(SQL).bind(timeout).execute(connection).await.map(drop)
 }
 
-/// Whether a statement failed because others hold locks: a lock timeout, or a deadlock.
+/// Whether a statement failed because of others at the same time: a lock timeout, a deadlock, or a
+/// change of the same row.
 fn can_retry(error: &sqlx::Error, attempt: u32) -> bool {
     let code = error.as_database_error().and_then(|error| error.code());
-    attempt < MAX_LOCK_ATTEMPTS && matches!(code.as_deref(), Some("55P03" | "40P01"))
+    attempt < MAX_LOCK_ATTEMPTS && matches!(code.as_deref(), Some("55P03" | "40P01" | "40001"))
 }
 
 async fn wait_for_locks(migration: &Migration, attempt: u32) {
@@ -230,7 +250,8 @@ fn missing(applied: &BTreeSet<i64>) -> Option<String> {
 #[must_use]
 pub fn fingerprint() -> String {
     // FNV-1a: a database's name has no room for every checksum.
-    let sum = MIGRATIONS.iter().flat_map(|migration| migration.checksum.iter()).fold(
+    let migrations = MIGRATIONS.iter().flat_map(|migration| migration.checksum.iter());
+    let sum = migrations.chain(SERVICE_RIGHTS.as_bytes()).fold(
         0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128,
         |sum, byte| {
             (sum ^ u128::from(*byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)

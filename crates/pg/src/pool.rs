@@ -28,6 +28,15 @@ const RENEWAL_STATEMENT_TIMEOUT: Duration = Duration::from_secs(3);
 /// arrive.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Logins of single services. Each has two roles, which `service_rights.sql` makes.
+const SERVICE_LOGINS: [&str; 5] = [
+    "holdfast_gateway",
+    "holdfast_runner",
+    "holdfast_scheduler",
+    "holdfast_memory",
+    "holdfast_bridge",
+];
+
 /// The pools of one process. Clones share the connections.
 #[derive(Debug, Clone)]
 pub struct Pools {
@@ -49,21 +58,22 @@ impl Pools {
             true => Keeps::Nothing,
             false => Keeps::SettingsAndStatements,
         };
-        let pool = |role: &str, size, statement: Duration, lock| {
+        let login = options.get_username().to_owned();
+        let pool = |kind: &str, size, statement: Duration, lock| {
             let limits = Limits {
                 size,
                 acquire_timeout: config.acquire_timeout.min(statement),
                 statement: statement + ANSWER_TIMEOUT,
             };
-            let settings = settings(role, statement, lock);
+            let settings = settings(&role(&login, kind), statement, lock);
             ConnectionPool::new(options.clone(), &settings, keeps, limits)
         };
         let statement = config.statement_timeout;
         let renewal = statement.min(RENEWAL_STATEMENT_TIMEOUT);
         Ok(Self {
-            app: pool("holdfast_app", config.pool_size, statement, LOCK_TIMEOUT),
-            system: pool("holdfast_system", config.system_pool_size, statement, LOCK_TIMEOUT),
-            renewal: pool("holdfast_system", 1, renewal, RENEWAL_LOCK_TIMEOUT),
+            app: pool("app", config.pool_size, statement, LOCK_TIMEOUT),
+            system: pool("system", config.system_pool_size, statement, LOCK_TIMEOUT),
+            renewal: pool("system", 1, renewal, RENEWAL_LOCK_TIMEOUT),
         })
     }
 
@@ -112,6 +122,14 @@ impl Pools {
 
     pub async fn close(&self) {
         tokio::join!(self.app.close(), self.system.close(), self.renewal.close());
+    }
+}
+
+/// Role that a connection takes: one of the login's own, or of those that serve all services.
+fn role(login: &str, kind: &str) -> String {
+    match SERVICE_LOGINS.contains(&login) {
+        true => format!("{login}_{kind}"),
+        false => format!("holdfast_{kind}"),
     }
 }
 

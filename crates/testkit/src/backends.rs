@@ -5,7 +5,7 @@
 //! processes. Sharing is safe since each test has a namespace of its own. A test that *crashes* a
 //! backend needs [`OwnBackends`].
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -28,6 +28,9 @@ pub struct Backends {
     pub admin_url: String,
     /// Postgres as the services log in: a role that owns nothing.
     pub app_url: String,
+    /// Postgres as a service logs in that has a login of its own, by the service's name; empty for
+    /// given backends.
+    pub service_urls: BTreeMap<String, String>,
     pub nats_url: String,
     pub redis_url: String,
 }
@@ -85,10 +88,16 @@ impl GivenUrls {
             redis_url: Some(redis_url),
         } = self
         {
-            return Ok(Backends { admin_url, app_url, nats_url, redis_url });
+            let service_urls = BTreeMap::new();
+            return Ok(Backends { admin_url, app_url, service_urls, nats_url, redis_url });
         }
         let started = start().await?;
+        let service_urls = match self.app_url {
+            Some(_) => BTreeMap::new(),
+            None => started.service_urls,
+        };
         Ok(Backends {
+            service_urls,
             admin_url: self.admin_url.unwrap_or(started.admin_url),
             app_url: self.app_url.unwrap_or(started.app_url),
             nats_url: self.nats_url.unwrap_or(started.nats_url),
@@ -229,6 +238,7 @@ impl Backends {
         Self {
             admin_url: String::new(),
             app_url: String::new(),
+            service_urls: BTreeMap::new(),
             nats_url: String::new(),
             redis_url: String::new(),
         }
@@ -318,6 +328,7 @@ fn parse(json: &str) -> anyhow::Result<Backends> {
     struct Postgres {
         admin_url: String,
         url: String,
+        service_urls: BTreeMap<String, String>,
     }
     #[derive(Deserialize)]
     struct At {
@@ -329,6 +340,7 @@ fn parse(json: &str) -> anyhow::Result<Backends> {
     Ok(Backends {
         admin_url: state.postgres.admin_url,
         app_url: state.postgres.url,
+        service_urls: state.postgres.service_urls,
         nats_url: state.nats.url,
         redis_url: state.redis.url,
     })
@@ -344,6 +356,7 @@ mod tests {
         Backends {
             admin_url: format!("postgres://admin@{host}"),
             app_url: format!("postgres://app@{host}"),
+            service_urls: BTreeMap::new(),
             nats_url: format!("nats://{host}"),
             redis_url: format!("redis://{host}"),
         }

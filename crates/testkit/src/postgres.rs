@@ -93,6 +93,13 @@ impl Database {
         with_database(&self.server.app_url, &self.name)
     }
 
+    /// The database, as this service logs in, which has a login of its own.
+    #[must_use]
+    pub fn service_url(&self, service: &str) -> String {
+        let url = self.server.service_urls.get(service).unwrap_or(&self.server.app_url);
+        with_database(url, &self.name)
+    }
+
     /// The database, as a superuser.
     #[must_use]
     pub fn admin_url(&self) -> String {

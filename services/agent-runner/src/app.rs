@@ -319,10 +319,10 @@ fn session_nodes(
     bus: &Bus,
 ) -> anyhow::Result<Arc<SessionNodes>> {
     let signer = NodeCommandSigner::new(&config.mesh).context("`[mesh]` cannot be used")?;
-    if let Some(signer) = &signer
-        && !config.mesh.node_key.expose_secret().is_empty()
-    {
-        let key = BASE64_STANDARD.encode(signer.public_key());
+    if !config.mesh.node_key.expose_secret().is_empty() {
+        let key =
+            holdfast_grpc::node_public_key(&config.mesh).context("`[mesh]` cannot be used")?;
+        let key = BASE64_STANDARD.encode(key);
         info!(key, "gateways need this as `mesh.node_public_key`");
     }
     Ok(Arc::new(SessionNodes::new(directory.clone(), bus.clone(), signer)))
@@ -331,7 +331,7 @@ fn session_nodes(
 /// Client of the memory service; `None` if no mesh secret is set.
 fn memory_client(config: &Config) -> anyhow::Result<Option<Arc<Memory>>> {
     if !config.mesh.has_keys() {
-        warn!("`mesh.secret` is not set: agents remember nothing");
+        warn!("`mesh.key` is not set, nor `mesh.secret`: agents remember nothing");
         return Ok(None);
     }
     let signer = Signer::new(&config.mesh).context("`[mesh]` cannot be used")?;

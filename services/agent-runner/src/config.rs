@@ -177,7 +177,7 @@ pub struct ScratchConfig {
     pub idle: Duration,
 }
 
-/// Table `[runner.memory]`. Without `mesh.secret` there is no memory.
+/// Table `[runner.memory]`. Without `mesh.key` or `mesh.secret` there is no memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MemoryConfig {

@@ -187,7 +187,7 @@ fn log_waiting(refusal: &AcceptError, tries: u32) {
         AcceptError::Forbidden(_) => {
             error!(
                 %refusal,
-                "messages wait; are `mesh.secret` and the clock the gateway's, and the tenant active?"
+                "messages wait; is `mesh.key` among the gateway's `mesh.caller_keys`, its clock right, and the tenant active?"
             );
         }
         AcceptError::Unavailable(_)

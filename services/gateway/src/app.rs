@@ -152,7 +152,7 @@ impl App {
 /// Signer that verifies calls from other services; `None` without a mesh secret.
 fn signer(config: &Config) -> anyhow::Result<Option<Signer>> {
     if !config.mesh.has_keys() {
-        warn!("`mesh.secret` is not set: no bridge and no other service is let in");
+        warn!("`mesh.caller_keys` is not set, nor `mesh.secret`: no bridge is let in");
         return Ok(None);
     }
     Ok(Some(Signer::new(&config.mesh).context("`[mesh]` cannot be used")?))

@@ -98,7 +98,7 @@ pub enum Error {
     NoRunner(#[source] holdfast_bus::Error),
 
     /// No memory service is configured.
-    #[error("no memory service is set up: set `mesh.secret`, and run `holdfast memory-service`")]
+    #[error("no memory service is set up: set `mesh.key`, and run `holdfast memory-service`")]
     NoMemory,
     /// The memory service did not answer in time.
     #[error("the memory service has not answered in time: try again in a moment")]

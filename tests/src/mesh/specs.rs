@@ -8,7 +8,7 @@ use anyhow::bail;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::{MESH_SECRET, Mesh, MeshConfig, PEPPER, Peer};
+use super::{BRIDGE_KEY, GATEWAY_KEY, Mesh, MeshConfig, NODE_KEY, PEPPER, Peer, RUNNER_KEY};
 use crate::node::{Node, NodeSpec, Role};
 
 impl Mesh {
@@ -16,20 +16,23 @@ impl Mesh {
         let set = |name: &str, value: String| (format!("HOLDFAST_{name}"), value);
         let database = self.proxies.database(role);
         let (nats, redis, memory) = self.proxies.ways(role)?;
+        // The pooler knows one login only.
+        let login = match &self.pooler {
+            Some(_) => self.database.url(),
+            None => self.database.service_url(service(role)),
+        };
         let mut env = vec![
             set("FAILPOINTS", String::new()),
-            set("DATABASE__URL", database.through(&self.database.url())),
+            set("DATABASE__URL", database.through(&login)),
             set("NATS__URL", nats.through(self.nats.url())),
             set("NATS__PREFIX", self.nats.prefix().to_owned()),
             set("REDIS__URL", redis.through(self.redis.url())),
             set("REDIS__PREFIX", self.redis.prefix().to_owned()),
-            set("MESH__SECRET", MESH_SECRET.to_owned()),
-            set("SECRETS__KEK", STANDARD.encode([7; 32])),
-            set("SECRETS__PEPPER", PEPPER.to_owned()),
             // The scripted model and platforms are on this machine.
             set("EGRESS__ALLOW", format!(r#"["{}"]"#, self.network.of_peer(role, Peer::World))),
             set("TELEMETRY__LOG", log_level()),
         ];
+        env.extend(secrets(role)?.into_iter().map(|(name, value)| set(name, value)));
         if self.pooler.is_some() {
             env.push(set("DATABASE__TRANSACTION_POOLING", true.to_string()));
         }
@@ -121,6 +124,45 @@ impl Mesh {
         let args = vec!["channel-bridge".to_owned()];
         self.node(NodeSpec { name, role: Role::Bridge, program, args, env, http })
     }
+}
+
+const fn service(role: Role) -> &'static str {
+    match role {
+        Role::Gateway => "gateway",
+        Role::Runner => "agent-runner",
+        Role::Bridge => "channel-bridge",
+        Role::Scheduler => "scheduler",
+        Role::Memory => "memory-service",
+    }
+}
+
+/// Secrets of a service: each has those that it uses.
+fn secrets(role: Role) -> anyhow::Result<Vec<(&'static str, String)>> {
+    let kek = ("SECRETS__KEK", STANDARD.encode([7; 32]));
+    let key = |key: &str| ("MESH__KEY", key.to_owned());
+    Ok(match role {
+        Role::Gateway => {
+            let mesh = holdfast_kit::config::Mesh {
+                node_key: NODE_KEY.into(),
+                ..holdfast_kit::config::Mesh::default()
+            };
+            let public_key = STANDARD.encode(holdfast_grpc::node_public_key(&mesh)?);
+            vec![
+                kek,
+                ("SECRETS__PEPPER", PEPPER.to_owned()),
+                key(GATEWAY_KEY),
+                ("MESH__CALLER_KEYS", format!("channel-bridge={BRIDGE_KEY}")),
+                ("MESH__NODE_PUBLIC_KEY", public_key),
+            ]
+        }
+        Role::Runner => vec![kek, key(RUNNER_KEY), ("MESH__NODE_KEY", NODE_KEY.to_owned())],
+        Role::Bridge => vec![kek, key(BRIDGE_KEY)],
+        Role::Memory => {
+            let callers = format!("gateway={GATEWAY_KEY},agent-runner={RUNNER_KEY}");
+            vec![("MESH__CALLER_KEYS", callers)]
+        }
+        Role::Scheduler => Vec::new(),
+    })
 }
 
 /// What the processes log; their output is shown where a test fails.

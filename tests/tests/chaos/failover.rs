@@ -1,5 +1,6 @@
 //! A standby takes the place of the primary under load, at the primary's address.
 
+use std::collections::BTreeMap;
 use std::collections::HashSet;
 use std::fs;
 use std::net::SocketAddr;
@@ -136,6 +137,7 @@ impl Cluster {
         let urls = Backends {
             admin_url: front.through(&own.urls().admin_url),
             app_url: front.through(&own.urls().app_url),
+            service_urls: BTreeMap::new(),
             ..own.urls().clone()
         };
         let folder = tempfile::tempdir_in("/var/tmp")?;

@@ -14,6 +14,7 @@ mod nodes;
 mod policies;
 mod routing;
 mod sealing;
+mod service_roles;
 mod skill_env;
 mod tenants;
 mod world;

@@ -38,6 +38,17 @@ impl World {
         Self { directory, pools, database }
     }
 
+    /// Pools of a service that logs in as itself.
+    pub fn pools_of(&self, service: &str) -> Pools {
+        let url = self.database.service_url(service).into();
+        Pools::lazy(&Config { url, ..Config::default() }, service).unwrap()
+    }
+
+    /// Creates the directory of a service that logs in as itself.
+    pub fn directory_of(&self, service: &str) -> Directory {
+        Self::over(&self.pools_of(service), &secrets(1, PEPPER))
+    }
+
     /// Creates another process's directory over the same database, with empty caches.
     pub fn again(&self) -> Directory {
         Self::over(&self.pools, &secrets(1, PEPPER))

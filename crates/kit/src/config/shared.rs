@@ -12,8 +12,8 @@ use super::masked;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Mesh {
-    /// Key with which the services sign their calls to each other. The same in all services, from a
-    /// `Secret`.
+    /// Secret from which the key of each service follows that has none of its own: whoever knows it
+    /// can call as any of them. The same in all services, from a `Secret`.
     #[serde(serialize_with = "masked")]
     pub secret: SecretString,
 
@@ -22,22 +22,34 @@ pub struct Mesh {
     #[serde(serialize_with = "masked")]
     pub previous_secret: SecretString,
 
-    /// Key of this service alone, instead of one that follows from `secret`: the services that it
-    /// calls need it in their `caller_keys`.
+    /// Key with which this service alone signs its calls, instead of one that follows from `secret`.
+    /// The services that it calls need it in their `caller_keys`.
     #[serde(serialize_with = "masked")]
     pub key: SecretString,
 
     /// Keys of the services that call this one, as `channel-bridge=…,agent-runner=…`. A service in
-    /// this list is accepted with its own key only.
+    /// this list is accepted with its own key only. It may be listed twice, with the key before a
+    /// rotation and the one after it.
     #[serde(serialize_with = "masked")]
     pub caller_keys: SecretString,
+
+    /// Whether calls of services of the version before are accepted, which are bound to no service
+    /// and no method. Only while an installation is updated; the version after this one will not
+    /// have it.
+    pub accept_version_1: bool,
 
     /// Secret of the key with which runners sign commands to nodes, instead of one that follows from
     /// `secret`. For runners only.
     #[serde(serialize_with = "masked")]
     pub node_key: SecretString,
 
-    /// Public key to `node_key`, in base64, as a runner logs it at its start. For gateways.
+    /// `node_key` before a rotation, or the next one before it is used: nodes that know one of the
+    /// two accept the other.
+    #[serde(serialize_with = "masked")]
+    pub previous_node_key: SecretString,
+
+    /// Public key to `node_key`, in base64, as a runner logs it at its start. For gateways. During a
+    /// rotation it holds both public keys, each signed with the other.
     pub node_public_key: String,
 
     /// Largest difference between the clocks of two services at which they accept each other's
@@ -92,7 +104,9 @@ impl Default for Mesh {
             previous_secret: "".into(),
             key: "".into(),
             caller_keys: "".into(),
+            accept_version_1: false,
             node_key: "".into(),
+            previous_node_key: "".into(),
             node_public_key: String::new(),
             clock_tolerance: Duration::from_secs(300),
             gateway_url: "http://127.0.0.1:18790".to_owned(),
@@ -127,13 +141,14 @@ mod tests {
             key: "key-of-the-service".into(),
             caller_keys: "a=key-of-the-caller".into(),
             node_key: "key-of-the-runners".into(),
+            previous_node_key: "key-of-the-runners-before".into(),
             ..Mesh::default()
         };
 
         let set = print(&Config { mesh, secrets });
 
         assert!(!set.contains("of-the-"), "{set}");
-        assert_eq!(set.matches("********").count(), 9, "{set}");
+        assert_eq!(set.matches("********").count(), 10, "{set}");
         assert!(!unset.contains('*') && unset.contains("http://127.0.0.1:18790"), "{unset}");
     }
 }

@@ -80,7 +80,7 @@ impl holdfast_tools::Nodes for SessionNodes {
             return self.bus.ask_node(call.tenant, node, wish, patience).await;
         };
         let Some(signed) = self.sign(call, node, command) else {
-            let why = "`mesh.secret` is not set, so commands cannot be signed: tell the operator";
+            let why = "`mesh.node_key` is not set, so commands cannot be signed: tell the operator";
             return NodeRequestOutcome::Answered(NodeReply::Refused(why.to_owned()));
         };
         let command = NodeCommand { signed: Some(signed), ..command.clone() };
