@@ -213,7 +213,7 @@ async fn wait_for_locks(migration: &Migration, attempt: u32) {
 /// Returns the reason why this binary cannot use the database, as text; `None` if it can.
 pub async fn pending(pools: &Pools) -> sqlx::Result<Option<String>> {
     const SQL: &str = "select version from _sqlx_migrations where success";
-    const ROLE: &str = "select current_user = 'holdfast_system'";
+    const ROLE: &str = "select current_user <> session_user";
     let mut once = pools.system_connection().await?;
     if let Ok(false) = crate::query_scalar::<bool>(ROLE).fetch_one(once.conn()).await {
         let text = "a pooler drops the settings of its connections: set \

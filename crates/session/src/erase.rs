@@ -86,7 +86,7 @@ impl Sessions {
                 from erased x
                 where i.tenant_id = $1 and i.session_id in (select session_id from page)
                   and i.body #>> '{author,id}' = any($4)
-                returning i.session_id)
+                returning i.session_id),
             versions as (
                 update session.sessions s set journal_version = s.journal_version + 1
                 where s.tenant_id = $1 and s.session_id in (select session_id from heard))
