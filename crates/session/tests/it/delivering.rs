@@ -494,8 +494,8 @@ async fn accounts_that_wait_for_a_later_attempt_do_not_hide_a_due_reply() -> any
             "insert into session.deliveries
                  (tenant_id, session_id, out_seq, delivery_id, run_id, channel, account_id, target,
                   body, next_at)
-             select gen_random_uuid(), gen_random_uuid(), 1, gen_random_uuid(), gen_random_uuid(),
-                    'webhook', lpad(n::text, 32, '0')::uuid,
+             select lpad(n::text, 32, '0')::uuid, gen_random_uuid(), 1, gen_random_uuid(),
+                    gen_random_uuid(), 'webhook', lpad(n::text, 32, '0')::uuid,
                     jsonb_build_object('channel', 'webhook', 'account', 'acc_' || n, 'chat', 'c'),
                     'hi', {next_at}
              from generate_series({from}, {to}) n, generate_series(1, {rows})"
