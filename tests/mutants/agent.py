@@ -167,7 +167,7 @@ MUTANTS = {
     # A node believes commands that nobody signed.
     "node-signature": Mutant(
         [
-            (GRPC + "node_commands.rs", ".map_err(|_| Forged)?;\n        let command =", ".ok();\n        let command ="),
+            (GRPC + "node_commands.rs", "        if !is_signed {\n", "        if is_signed && false {\n"),
         ],
         [
             (
@@ -598,8 +598,8 @@ MUTANTS = {
             ),
             (
                 RUNNER + "turn/calls.rs",
-                "        allowed: allowed_tools(turn, snapshot),\n        cancelled",
-                "        allowed: AllowedTools::matching(|_| true),\n        cancelled",
+                "        allowed: allowed_tools(turn, snapshot),\n        hosts",
+                "        allowed: AllowedTools::matching(|_| true),\n        hosts",
             ),
         ],
         [
