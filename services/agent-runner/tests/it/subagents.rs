@@ -203,7 +203,7 @@ async fn a_subagent_whose_task_is_deleted_does_nothing_more_and_says_why() -> an
     first.kill();
 
     let child = world.sessions.subagents().children(world.tenant, sent.session).await?.remove(0);
-    world.sessions.delete(world.tenant, sent.session).await?;
+    world.admin("delete from session.subagents").await?;
     counted.open();
     let _second = world.runner_with(config, |app| app).await?;
     let ended = "select reason from session.inbox where state = 'done' and outcome = 'failed'";
