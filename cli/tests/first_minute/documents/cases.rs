@@ -33,7 +33,6 @@ pub const EXCEPTIONS: &[(&str, &str, Treatment, &str)] = &[
     ("docs/operating.md", "holdfast dead requeue", Treatment::ExitsWith(3), "no message is dead"),
     ("docs/operating.md", "holdfast deliveries resend", Treatment::ExitsWith(3), "none is unknown"),
     ("docs/operating.md", "docker compose", Treatment::NotOurs, "needs Docker"),
-    ("docs/operating.md", "printf \"alter role", Treatment::NotOurs, "needs Docker"),
     ("docs/operating.md", "pg_receivewal", Treatment::NotOurs, "a program of PostgreSQL"),
     ("docs/operating.md", "pg_basebackup", Treatment::NotOurs, "a program of PostgreSQL"),
     ("docs/scheduler.md", "holdfast scheduler", Treatment::PrintsConfig, "a service"),
