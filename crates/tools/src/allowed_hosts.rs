@@ -4,9 +4,12 @@ use std::{fmt, sync::Arc};
 
 use reqwest::Url;
 
+/// Whether a host may be reached.
+type HostRule = dyn Fn(&str) -> bool + Send + Sync;
+
 /// The hosts that the web tools may reach for a caller; by default all.
 #[derive(Clone, Default)]
-pub struct AllowedHosts(Option<Arc<dyn Fn(&str) -> bool + Send + Sync>>);
+pub struct AllowedHosts(Option<Arc<HostRule>>);
 
 impl AllowedHosts {
     /// Allows the hosts that the rule accepts.
