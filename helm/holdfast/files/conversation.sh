@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Holds a conversation with an agent and checks that message and answer are stored.
+# Holds a conversation with an agent, and checks that message and answer are stored.
 set -euo pipefail
 
 session=helm-test-$(date +%s)
@@ -18,4 +18,6 @@ case $runs in
     *'"completed"'*) echo "the message was answered and is stored in $id" ;;
     *) echo "error: no run of $id completed: $runs" >&2; exit 1 ;;
 esac
+# The memory service answers, too.
+holdfast memory search "$word" >/dev/null
 holdfast sessions delete "$id" >/dev/null
