@@ -123,8 +123,8 @@ class Helm:
         code, out, err = self.run("lint", "--strict", CHART, "--values", PROFILES[profile])
         return [f"helm lint ({profile}):\n{out}{err}"] if code else []
 
-    def render(self, profile, version):
-        args = ["template", "holdfast", CHART, "--namespace", "holdfast", "--kube-version", version, "--values", PROFILES[profile]]
+    def render(self, profile, version, release="holdfast"):
+        args = ["template", release, CHART, "--namespace", "holdfast", "--kube-version", version, "--values", PROFILES[profile]]
         code, out, err = self.run(*args)
         if code:
             raise Problem(f"helm template ({profile}, Kubernetes {version}):\n{err}")
@@ -218,7 +218,7 @@ FOREIGN = {
 
 
 def check_schemas(renders, folder):
-    """Validates every render on every version; versions with equal renders share them."""
+    """Validates every render on every version; returns the errors and the versions."""
     versions = sorted((path for path in folder.iterdir()), key=lambda path: int(path.name.split(".")[1]))
 
     def check(path):
@@ -278,14 +278,21 @@ def check_values(helm):
     return found
 
 
-def check_profile_names(renders):
-    """Every value of values.yaml has a comment above it or above its table."""
+def check_comments():
+    """Every table of values.yaml has a comment."""
     lines = (CHART / "values.yaml").read_text().splitlines()
     found = []
     for number, line in enumerate(lines):
         if re.match(r"[a-zA-Z]+:", line) and not lines[number - 1].startswith("#"):
             found.append(f"values.yaml, line {number + 1}: say in a comment what `{line.split(':')[0]}` is")
     return found
+
+
+def check_long_name(helm, version):
+    """The longest name that Helm permits for a release."""
+    long = documents(helm.render("everything", version, "r" * 53)) + documents(helm.render("trial", version, "r" * 53))
+    names = {document["metadata"]["name"] for document in long}
+    return [f"with a long release name, `{name}` has more than 63 characters" for name in names if len(name) > 63]
 
 
 # --- golden files ----------------------------------------------------------------------------------
@@ -366,7 +373,7 @@ def run(helm, schemas, write):
         renders[profile] = documents(texts[profile, f"1.{versions[-1]}.0"])
     errors, names = check_schemas(renders, schemas)
     found += errors
-    found += check_values(helm) + check_profile_names(renders) + check_golden(renders, write)
+    found += check_values(helm) + check_comments() + check_long_name(helm, f"1.{versions[-1]}.0") + check_golden(renders, write)
     sources = policies.Sources(ROOT)
     for profile, rendered in renders.items():
         found += [f"{profile}: {error}" for error in policies.check(rendered, sources)]

@@ -58,10 +58,13 @@ class Sources:
         self.manual = (root / "docs" / "configuration.md").read_text()
         self.operating = (root / "docs" / "operating.md").read_text()
         self.settings = set(re.findall(r"`([a-z_]+(?:\.[a-z_0-9]+)+)`", self.manual))
-        self.metrics = set()
+        self.metrics, self.words, self.labels = set(), set(), set()
         for folder in ("crates", "services"):
             for path in (root / folder).glob("**/src/**/*.rs"):
-                for kind, name in re.findall(r'(counter|gauge|histogram)!\(\s*"(holdfast_[a-z_]+)"', path.read_text()):
+                text = path.read_text()
+                self.words |= set(re.findall(r'"([a-z_]+)"', text))
+                self.labels |= set(re.findall(r'"([a-z_]+)" =>', text))
+                for kind, name in re.findall(r'(counter|gauge|histogram)!\(\s*"(holdfast_[a-z_]+)"', text):
                     self.metrics |= {name} if kind != "histogram" else {name + end for end in ("_bucket", "_count", "_sum")}
         self.tables = {component: self.config_tables(folder) for component, folder in SERVICES.items()}
         self.text = {
@@ -423,6 +426,9 @@ def metrics_are_exported(documents, sources):
                     yield f"the alert {one['alert']} looks at {name}, which no service exports"
                 if any(f'{name}{{namespace="holdfast"' not in one["expr"] for name in names):
                     yield f"the alert {one['alert']} looks at other namespaces too"
+                for label, values in re.findall(r'\b([a-z_]+)[!=]=?~?"([^"]*)"', one["expr"]):
+                    if label not in ("namespace", "service") and (label not in sources.labels or set(values.split("|")) - sources.words):
+                        yield f"the alert {one['alert']} asks for {label}={values}, which is not in the sources"
     for scaler in of_kind(documents, "HorizontalPodAutoscaler"):
         for metric in scaler["spec"]["metrics"]:
             name = metric.get("external", {}).get("metric", {}).get("name")
@@ -434,7 +440,28 @@ def metrics_are_exported(documents, sources):
                 yield f"there are no metrics at {endpoint['path']}"
 
 
+def names_are_unique(documents, _sources):
+    """What has a name twice is refused, or one of both is lost."""
+
+    def twice(names):
+        names = list(names)
+        return sorted({str(name) for name in names if names.count(name) > 1})
+
+    for name in twice((d["kind"], d["metadata"]["name"]) for d in documents):
+        yield f"the object {name} is there twice"
+    for name, _, pod, _ in pods(documents):
+        lists = {"volume": pod.get("volumes", [])}
+        for container in pod["containers"]:
+            lists |= {"variable": container.get("env", []), "port": container.get("ports", [])}
+            for path in twice(mount["mountPath"] for mount in container.get("volumeMounts", [])):
+                yield f"`{name}` mounts {path} twice"
+        for kind, found in lists.items():
+            for one in twice(item["name"] for item in found):
+                yield f"`{name}` has the {kind} {one} twice"
+
+
 RULES = [
+    names_are_unique,
     pods_are_restricted,
     rights_are_least,
     secrets_are_mounted_where_they_are_read,
@@ -482,7 +509,11 @@ class Api(http.server.BaseHTTPRequestHandler):
         self.answer((200 if known else 404) if self.is_allowed() else 403)
 
     def do_POST(self):
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        try:
+            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        except ValueError as error:
+            self.answer(400, {"message": str(error)})
+            return
         name = body["metadata"]["name"]
         if not self.is_allowed() or self.path != "/api/v1/namespaces/here/secrets":
             self.answer(403)
@@ -597,6 +628,8 @@ def rule_named(documents, alert):
 
 # What each rule must notice: (rule, profile, a change that breaks it).
 BREAKS = [
+    (names_are_unique, "trial", lambda d: d.append(d[0])),
+    (names_are_unique, "trial", lambda d: set_variable(deployment(d, "gateway"), "HOLDFAST_CONFIG", "/x")),
     (pods_are_restricted, "trial", lambda d: deployment(d, "gateway")["securityContext"].pop("runAsNonRoot")),
     (pods_are_restricted, "trial", lambda d: deployment(d, "gateway").pop("automountServiceAccountToken")),
     (pods_are_restricted, "trial", lambda d: deployment(d, "gateway").update(serviceAccountName="holdfast-scheduler")),
@@ -623,6 +656,7 @@ BREAKS = [
     (routes_are_doors, "production", lambda d: first(d, "Ingress")["spec"].pop("tls")),
     (routes_are_doors, "everything", lambda d: first(d, "HTTPRoute")["spec"]["rules"][0].pop("matches")),
     (metrics_are_exported, "production", lambda d: rule_named(d, "HoldfastDeadLetters").update(expr='holdfast_dead{namespace="holdfast"} > 0')),
+    (metrics_are_exported, "production", lambda d: rule_named(d, "HoldfastRunnersCrash").update(expr='holdfast_runner_swept_total{namespace="holdfast",what="orphans"} > 0')),
     (metrics_are_exported, "production", lambda d: rule_named(d, "HoldfastDeadLetters").update(expr="sum(increase(holdfast_session_dead_letters_total{}[15m])) > 0")),
 ]
 
