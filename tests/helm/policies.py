@@ -97,8 +97,11 @@ class Sources:
             wanted.add("mesh.key")
         if self.callers(component):
             wanted.add("mesh.caller_keys")
+        # The public key follows from the secret one, where that is known.
         if "NodeCommandSigner" in self.text[component]:
             wanted.add("mesh.node_key")
+        elif "node_public_key(" in self.text[component]:
+            wanted.add("mesh.node_public_key")
         return wanted
 
     def edges(self, component, config):
@@ -488,6 +491,7 @@ def check_runbook(documents, sources):
 # --- the scripts of the jobs -----------------------------------------------------------------------
 
 FAKE_HOLDFAST = """#!/bin/sh
+[ "$1 $2" = "secrets node-key" ] && echo "public-key-of-$HOLDFAST_MESH__NODE_KEY" && exit
 [ "$1 $2" = "bootstrap --tenant" ] && mkdir -p "$HOLDFAST_DIR" && echo "hf_$3_$$" >"$HOLDFAST_DIR/dev.key"
 """
 
@@ -587,6 +591,8 @@ def check_made_secrets(secrets, documents):
     for name in ("kek", "pepper", "node-key", "mesh-gateway", "mesh-agent-runner", "mesh-channel-bridge"):
         if len(base64.b64decode(keys.get(name, ""))) != 32:
             found.append(f"the key {name} does not have 32 bytes in base64")
+    if keys.get("node-public-key") != f"public-key-of-{keys.get('node-key')}":
+        found.append("gateways do not know the public key of runners")
     callers = f"gateway={keys.get('mesh-gateway')},agent-runner={keys.get('mesh-agent-runner')}"
     if keys.get("callers-memory-service") != callers or keys.get("callers-gateway") != f"channel-bridge={keys.get('mesh-channel-bridge')}":
         found.append("the called services do not know the keys of those that call them")

@@ -6,12 +6,12 @@ refuses the same misspelt settings as the services, before anything is installed
 
 import re
 
-# What the chart or the image sets, or what is mounted from Secrets.
+# What the chart or the image sets, what is mounted from Secrets, and what needs a volume.
 OWNED = re.compile(
     r"(database|nats|redis)\.url|database\.admin_url|redis\.replicas"
     r"|mesh\.(?!clock_tolerance|accept_version_1).*|secrets\..*"
     r"|.*\.(listen|shutdown_grace)|gateway\.(http|grpc)|telemetry\.service_instance"
-    r"|runner\.scratch\.dir|runner\.sandbox\.hosted|memory\.embedding\.(api_key|dir)|telemetry\.format"
+    r"|runner\.scratch\.dir|runner\.archive|runner\.sandbox\.hosted|memory\.embedding\.(api_key|dir)|telemetry\.format"
 )
 # Structures that the manual describes in words.
 TABLES = {
@@ -149,7 +149,6 @@ def values_schema(manual):
                         "previous": {"type": "array", "items": {"enum": ["kek", "pepper"]}, "uniqueItems": True},
                     }
                 ),
-                "nodes": closed({"publicKey": TEXT}),
                 "backends": closed(
                     {
                         "bundled": BOOL,

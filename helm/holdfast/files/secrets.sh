@@ -8,7 +8,8 @@ key() { head -c 32 /dev/urandom | base64 --wrap=0; }
 password() { head -c 24 /dev/urandom | od -A n -t x1 | tr -d ' \n'; }
 
 if [ -n "${KEYS_SECRET:-}" ]; then
-    gateway=$(key) runner=$(key) bridge=$(key)
+    gateway=$(key) runner=$(key) bridge=$(key) node=$(key)
+    node_public=$(HOLDFAST_MESH__NODE_KEY=$node holdfast secrets node-key)
     create_secret "$KEYS_SECRET" "{
         \"kek\": \"$(key)\",
         \"pepper\": \"$(key)\",
@@ -17,7 +18,8 @@ if [ -n "${KEYS_SECRET:-}" ]; then
         \"mesh-channel-bridge\": \"$bridge\",
         \"callers-gateway\": \"channel-bridge=$bridge\",
         \"callers-memory-service\": \"gateway=$gateway,agent-runner=$runner\",
-        \"node-key\": \"$(key)\"}"
+        \"node-key\": \"$node\",
+        \"node-public-key\": \"$node_public\"}"
 fi
 
 if [ -n "${BACKENDS_SECRET:-}" ]; then

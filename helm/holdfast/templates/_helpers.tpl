@@ -65,6 +65,7 @@ gateway:
     HOLDFAST_SECRETS__PEPPER: pepper
     HOLDFAST_MESH__KEY: mesh-gateway
     HOLDFAST_MESH__CALLER_KEYS: callers-gateway
+    HOLDFAST_MESH__NODE_PUBLIC_KEY: node-public-key
   calls: [memory-service]
   internet: true
 agent-runner:
