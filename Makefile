@@ -104,7 +104,7 @@ deny: ## licences, sources and known vulnerabilities of packages of others
 helm-check: ## check the Helm chart; ARGS=--write writes its generated files anew
 	@$(PYTHON) tests/helm/check.py --dir .holdfast $(ARGS)
 
-helm-run: build ## run the pods of the rendered Helm chart as processes of this machine; needs root and bubblewrap
+helm-run: build ## run the pods of the rendered Helm chart as processes of this machine
 	@$(BACKENDS) up --fast --dir .holdfast/test
 	@$(PYTHON) tests/helm/run.py --dir .holdfast --holdfast $(HOLDFAST)
 
