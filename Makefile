@@ -16,7 +16,7 @@ HOLDFAST = $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/holdfast
 BACKENDS = $(PYTHON) deploy/dev/backends.py
 
 .DEFAULT_GOAL := help
-.PHONY: help up down build embedder test test-down chaos soak fuzz bench bench-memory lint deny fmt fmt-check doc
+.PHONY: help up down build embedder test test-down chaos soak fuzz bench bench-memory lint deny helm-check helm-run fmt fmt-check doc
 
 help: ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1#/p' $(MAKEFILE_LIST) | column -t -s '#'
@@ -100,6 +100,13 @@ lint: ## clippy, warnings are errors
 
 deny: ## licences, sources and known vulnerabilities of packages of others
 	@$(PYTHON) deploy/dev/deny.py --dir .holdfast
+
+helm-check: ## check the Helm chart; ARGS=--write writes its generated files anew
+	@$(PYTHON) tests/helm/check.py --dir .holdfast $(ARGS)
+
+helm-run: build ## run the pods of the rendered Helm chart as processes of this machine
+	@$(BACKENDS) up --fast --dir .holdfast/test
+	@$(PYTHON) tests/helm/run.py --dir .holdfast --holdfast $(HOLDFAST)
 
 fmt: ## format
 	$(CARGO) fmt --all

@@ -1,0 +1,258 @@
+{{- /* Names, labels, and the parts that several pods share. */ -}}
+
+{{- define "holdfast.fullname" -}}
+{{- if contains "holdfast" .Release.Name -}}
+{{ .Release.Name | trunc 40 | trimSuffix "-" }}
+{{- else -}}
+{{ printf "%s-holdfast" .Release.Name | trunc 40 | trimSuffix "-" }}
+{{- end -}}
+{{- end -}}
+
+{{- /* Arguments: the root context and the component. */ -}}
+{{- define "holdfast.selector" -}}
+app.kubernetes.io/name: holdfast
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end -}}
+
+{{- define "holdfast.labels" -}}
+{{ include "holdfast.selector" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
+{{- end -}}
+
+{{- define "holdfast.image" -}}
+{{- with .Values.image -}}
+{{- if .digest -}}
+{{ .repository }}@{{ .digest }}
+{{- else -}}
+{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "holdfast.keysSecret" -}}
+{{ .Values.keys.existingSecret | default (printf "%s-keys" (include "holdfast.fullname" .)) }}
+{{- end -}}
+
+{{- define "holdfast.backendsSecret" -}}
+{{- if .Values.backends.bundled -}}
+{{ include "holdfast.fullname" . }}-backends
+{{- else -}}
+{{ required "backends.existingSecret: name the Secret with the URLs of Postgres, NATS and Redis, or set backends.bundled=true for a trial (docs/install.md)" .Values.backends.existingSecret }}
+{{- end -}}
+{{- end -}}
+
+{{- define "holdfast.adminKeySecret" -}}
+{{ .Values.bootstrap.secretName | default (printf "%s-admin-key" (include "holdfast.fullname" .)) }}
+{{- end -}}
+
+{{- /*
+The services, as their code defines them: ports, the settings that each reads from a Secret, and the
+services that each calls. tests/helm/check.py compares this with the sources.
+*/ -}}
+{{- define "holdfast.services" -}}
+gateway:
+  values: gateway
+  ports: {http: 18789, grpc: 18790}
+  listen: {HOLDFAST_GATEWAY__HTTP: http, HOLDFAST_GATEWAY__GRPC: grpc}
+  grace: HOLDFAST_GATEWAY__SHUTDOWN_GRACE
+  database: database-gateway-url
+  buses: [nats, redis]
+  keys:
+    HOLDFAST_SECRETS__KEK: kek
+    HOLDFAST_SECRETS__PEPPER: pepper
+    HOLDFAST_MESH__KEY: mesh-gateway
+    HOLDFAST_MESH__CALLER_KEYS: callers-gateway
+    HOLDFAST_MESH__NODE_PUBLIC_KEY: node-public-key
+  calls: [memory-service]
+  internet: true
+agent-runner:
+  values: agentRunner
+  ports: {http: 18791}
+  listen: {HOLDFAST_RUNNER__LISTEN: http}
+  grace: HOLDFAST_RUNNER__SHUTDOWN_GRACE
+  database: database-runner-url
+  buses: [nats, redis]
+  keys:
+    HOLDFAST_SECRETS__KEK: kek
+    HOLDFAST_MESH__KEY: mesh-agent-runner
+    HOLDFAST_MESH__NODE_KEY: node-key
+  calls: [memory-service]
+  internet: true
+channel-bridge:
+  values: channelBridge
+  ports: {http: 18792}
+  listen: {HOLDFAST_BRIDGE__LISTEN: http}
+  grace: HOLDFAST_BRIDGE__SHUTDOWN_GRACE
+  database: database-bridge-url
+  buses: [nats, redis]
+  keys:
+    HOLDFAST_SECRETS__KEK: kek
+    HOLDFAST_MESH__KEY: mesh-channel-bridge
+  calls: [gateway]
+  internet: true
+scheduler:
+  values: scheduler
+  ports: {http: 18793}
+  listen: {HOLDFAST_SCHEDULER__LISTEN: http}
+  grace: HOLDFAST_SCHEDULER__SHUTDOWN_GRACE
+  database: database-scheduler-url
+  buses: [nats, redis]
+  keys: {}
+  calls: []
+  internet: false
+memory-service:
+  values: memoryService
+  ports: {grpc: 18794}
+  listen: {HOLDFAST_MEMORY__LISTEN: grpc}
+  grace: HOLDFAST_MEMORY__SHUTDOWN_GRACE
+  database: database-memory-url
+  buses: []
+  keys:
+    HOLDFAST_MESH__CALLER_KEYS: callers-memory-service
+  calls: []
+  internet: {{ eq (dig "memory" "embedding" "engine" "auto" .Values.config) "openai" }}
+{{- end -}}
+
+{{- /* Secrets that a service reads: a list of {variable, secret, key}. Arguments: root, service. */ -}}
+{{- define "holdfast.secretFiles" -}}
+{{- $root := .root -}}
+{{- $backends := include "holdfast.backendsSecret" $root -}}
+{{- $keys := include "holdfast.keysSecret" $root -}}
+{{- $files := list (dict "variable" "HOLDFAST_DATABASE__URL" "secret" $backends "key" .service.database) -}}
+{{- range .service.buses -}}
+{{- $files = append $files (dict "variable" (printf "HOLDFAST_%s__URL" (upper .)) "secret" $backends "key" (printf "%s-url" .)) -}}
+{{- end -}}
+{{- range $variable, $key := .service.keys -}}
+{{- $files = append $files (dict "variable" $variable "secret" $keys "key" $key) -}}
+{{- if has $key $root.Values.keys.previous -}}
+{{- $files = append $files (dict "variable" (replace "SECRETS__" "SECRETS__PREVIOUS_" $variable) "secret" $keys "key" (printf "previous-%s" $key)) -}}
+{{- end -}}
+{{- end -}}
+{{- if and (eq .service.values "memoryService") $root.Values.memoryService.embeddingKeySecret -}}
+{{- $files = append $files (dict "variable" "HOLDFAST_MEMORY__EMBEDDING__API_KEY" "secret" $root.Values.memoryService.embeddingKeySecret "key" "api-key") -}}
+{{- end -}}
+{{- dict "files" $files | toYaml -}}
+{{- end -}}
+
+{{- /* Variables that name the mounted files. Argument: the list of holdfast.secretFiles. */ -}}
+{{- define "holdfast.secretEnv" -}}
+{{- range . }}
+- name: {{ .variable }}_FILE
+  value: /run/holdfast/{{ .key }}
+{{- end }}
+{{- end -}}
+
+{{- /* One volume with exactly these keys. A pod waits until all of them exist. */ -}}
+{{- define "holdfast.secretVolume" -}}
+{{- $bySecret := dict -}}
+{{- range . -}}
+{{- $_ := set $bySecret .secret (append (get $bySecret .secret | default list) .key) -}}
+{{- end -}}
+- name: secrets
+  projected:
+    defaultMode: 0440
+    sources:
+{{- range $secret, $keys := $bySecret }}
+      - secret:
+          name: {{ $secret }}
+          items:
+{{- range $keys }}
+            - {key: {{ . }}, path: {{ . }}}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "holdfast.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: {{ . }}
+runAsGroup: {{ . }}
+fsGroup: {{ . }}
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile:
+  type: RuntimeDefault
+{{- end -}}
+
+{{- define "holdfast.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end -}}
+
+{{- /* The first lines of the spec of every pod that runs Holdfast. Arguments: root, account. */ -}}
+{{- define "holdfast.podStart" -}}
+serviceAccountName: {{ include "holdfast.fullname" .root }}-{{ .account }}
+automountServiceAccountToken: false
+# Kubernetes would add variables like HOLDFAST_GATEWAY_PORT, which look like misspelt settings.
+enableServiceLinks: false
+{{- with .root.Values.image.pullSecrets }}
+imagePullSecrets:
+{{- range . }}
+  - name: {{ . }}
+{{- end }}
+{{- end }}
+securityContext:
+{{ include "holdfast.podSecurity" 10001 | indent 2 }}
+{{- end -}}
+
+{{- /* Where pods run. Argument: values of a service or backend. */ -}}
+{{- define "holdfast.placement" -}}
+{{- with .priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .nodeSelector }}
+nodeSelector:
+{{ toYaml . | indent 2 }}
+{{- end }}
+{{- with .tolerations }}
+tolerations:
+{{ toYaml . | indent 2 }}
+{{- end }}
+{{- with .affinity }}
+affinity:
+{{ toYaml . | indent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- /* A value as TOML. Numbers of values are floats here, and TOML's integers must not be. */ -}}
+{{- define "holdfast.toml" -}}
+{{- if kindIs "map" . -}}
+{ {{- $first := true -}}
+{{- range $key, $value := . -}}
+{{- if not $first }}, {{ end }} {{ $key }} = {{ include "holdfast.toml" $value }}
+{{- $first = false -}}
+{{- end }} }
+{{- else if kindIs "slice" . -}}
+[
+{{- range $at, $value := . -}}
+{{- if $at }}, {{ end }}{{ include "holdfast.toml" $value }}
+{{- end -}}
+]
+{{- else if kindIs "float64" . -}}
+{{- if eq (float64 (int64 .)) . }}{{ int64 . }}{{ else }}{{ . }}{{ end -}}
+{{- else if kindIs "string" . -}}
+{{ . | toRawJson }}
+{{- else -}}
+{{ . }}
+{{- end -}}
+{{- end -}}
+
+{{- define "holdfast.configFile" -}}
+{{- range $table, $settings := .Values.config }}
+[{{ $table }}]
+{{- range $name, $value := $settings }}
+{{ $name }} = {{ include "holdfast.toml" $value }}
+{{- end }}
+{{ end }}
+{{- end -}}
+
+{{- /* Host and port of the OTLP collector, if there is one. */ -}}
+{{- define "holdfast.otlpPort" -}}
+{{- with dig "telemetry" "otlp_endpoint" "" .Values.config -}}
+{{- $host := (urlParse .).host -}}
+{{- if contains ":" $host }}{{ regexFind "[0-9]+$" $host }}{{ else if hasPrefix "https" . }}443{{ else }}80{{ end -}}
+{{- end -}}
+{{- end -}}
