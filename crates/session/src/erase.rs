@@ -15,10 +15,21 @@ const KEYS_PER_QUERY: i64 = 1_000;
 /// Text of a message whose author was erased.
 const ERASED_TEXT: &str = "(erased)";
 
-impl Sessions {
+/// Erasure of what a person said in a tenant's sessions.
+#[derive(Debug, Clone, Copy)]
+pub struct Erasure<'a> {
+    sessions: &'a Sessions,
+}
+
+impl<'a> Erasure<'a> {
+    #[must_use]
+    pub const fn new(sessions: &'a Sessions) -> Self {
+        Self { sessions }
+    }
+
     /// Returns the ids of the sessions whose key matches, of all sessions of a tenant.
     pub async fn find_by_key(
-        &self,
+        self,
         tenant: TenantId,
         matches: impl Fn(&str) -> bool,
     ) -> Result<Vec<SessionId>, Error> {
@@ -27,7 +38,7 @@ impl Sessions {
             where tenant_id = $1 and session_id > $2 order by session_id limit $3";
         let (mut found, mut last) = (Vec::new(), Uuid::nil());
         loop {
-            let mut tx = self.pools.tenant(tenant).await?;
+            let mut tx = self.sessions.pools.tenant(tenant).await?;
             let page: Vec<(Uuid, String)> = holdfast_pg::query_as(SQL)
                 .bind(tenant.as_uuid())
                 .bind(last)
@@ -42,19 +53,19 @@ impl Sessions {
         }
     }
 
-    /// Deletes a session as [`delete`](Self::delete) does, and the idempotency keys of its messages,
+    /// Deletes a session as [`delete`](Sessions::delete) does, and the idempotency keys of its messages,
     /// which name the chat on some channels. Deleting it again is not an error.
-    pub async fn erase(&self, tenant: TenantId, session: SessionId) -> Result<(), Error> {
+    pub async fn erase(self, tenant: TenantId, session: SessionId) -> Result<(), Error> {
         const KEYS: &str =
             "delete from session.tombstones where tenant_id = $1 and session_id = any($2)";
-        let mut tx = self.pools.tenant(tenant).await?;
+        let mut tx = self.sessions.pools.tenant(tenant).await?;
         let family = family(&mut tx, session).await?;
         tx.finish_reading();
-        match self.delete(tenant, session).await {
+        match self.sessions.delete(tenant, session).await {
             Ok(()) | Err(Error::NotFound { .. }) => {}
             Err(error) => return Err(error),
         }
-        let mut tx = self.pools.tenant(tenant).await?;
+        let mut tx = self.sessions.pools.tenant(tenant).await?;
         holdfast_pg::query(KEYS).bind(tenant.as_uuid()).bind(family).execute(tx.conn()).await?;
         Ok(tx.commit().await?)
     }
@@ -63,7 +74,7 @@ impl Sessions {
     /// so. Rules that the authors approved are deleted, and their names in approvals replaced.
     /// Returns the session of each message.
     pub async fn erase_messages_of(
-        &self,
+        self,
         tenant: TenantId,
         authors: &[String],
     ) -> Result<Vec<SessionId>, Error> {
@@ -100,7 +111,7 @@ impl Sessions {
             where tenant_id = $1 and decided_by = any($2)";
         let (mut erased, mut last) = (Vec::new(), Uuid::nil());
         loop {
-            let mut tx = self.pools.tenant(tenant).await?;
+            let mut tx = self.sessions.pools.tenant(tenant).await?;
             let (end, messages): (Option<Uuid>, Vec<Uuid>) = holdfast_pg::query_as(MESSAGES)
                 .bind(tenant.as_uuid())
                 .bind(last)
@@ -114,7 +125,7 @@ impl Sessions {
             let Some(end) = end else { break };
             last = end;
         }
-        let mut tx = self.pools.tenant(tenant).await?;
+        let mut tx = self.sessions.pools.tenant(tenant).await?;
         holdfast_pg::query(APPROVALS)
             .bind(tenant.as_uuid())
             .bind(authors)

@@ -64,6 +64,7 @@ pub use dead_letters::DeadLetters;
 pub use delivery::operations::DeliveryStatus;
 pub use delivery::progress::DeliveryProgress;
 pub use delivery::{Deliveries, HANDOVER_TIMEOUT, SEND_LEASE, SendCapacity};
+pub use erase::Erasure;
 pub use error::Error;
 pub use heartbeats::ChannelConversation;
 pub use journal_readers::{EntryMark, JournalRange, JournalReader, MAX_EXTRACTION_TRIES};

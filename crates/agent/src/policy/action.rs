@@ -1,11 +1,13 @@
 //! Permissions to run commands, use the network, and read and write files (spec POL-016, ACT-006).
 
+pub(super) mod hosts;
+
 use serde::{Deserialize, Serialize};
 
+use self::hosts::{HostLists, check_hosts};
 use super::{
     decision::{Decision, DecisionSource, Reason, Rule},
     error::{Error, short},
-    hosts::{HostLists, check_hosts},
     path::{covers, normalised},
 };
 

@@ -6,12 +6,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    action::{Access, Permission, permit, stricter},
+    action::{Access, Permission, hosts::HostLists, permit, stricter},
     bound_policy::Binder,
     decision::{Decision, DecisionSource, Reason, Rule},
     error::{Error, short},
     exec::{ExecVerdict, exec_approval, with_variables},
-    hosts::HostLists,
     name::principal_of,
     path::{covers, normalised},
     view::View,

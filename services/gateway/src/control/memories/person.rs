@@ -12,6 +12,7 @@ use holdfast_agent::{
 use holdfast_grpc::Caller;
 use holdfast_proto::memory::v1::{ForgetRequest, forget_request};
 use holdfast_schedule::store::JobFilter;
+use holdfast_session::Erasure;
 use holdfast_types::{JobId, SessionId, SessionKey, SessionKind};
 
 use super::{
@@ -45,7 +46,7 @@ pub(super) async fn erase(
     let jobs = remove_jobs(state, caller, user).await?;
     let (authors, identities) = remove_identities(state, caller, user).await?;
     let sessions = erase_sessions(state, caller, user, &authors, &jobs).await?;
-    let messages = state.sessions.erase_messages_of(caller.tenant, &authors).await?;
+    let messages = Erasure::new(&state.sessions).erase_messages_of(caller.tenant, &authors).await?;
     forget_conversations(state, caller, &messages).await?;
     Ok(vec![
         ("jobs", jobs.len() as u64),
@@ -116,9 +117,10 @@ async fn erase_sessions(
             || (kind == SessionKind::Cron && jobs.iter().any(runs))
             || (kind == SessionKind::Group && authors.iter().any(own))
     };
-    let found = state.sessions.find_by_key(caller.tenant, is_theirs).await?;
+    let erasure = Erasure::new(&state.sessions);
+    let found = erasure.find_by_key(caller.tenant, is_theirs).await?;
     for session in &found {
-        state.sessions.erase(caller.tenant, *session).await?;
+        erasure.erase(caller.tenant, *session).await?;
     }
     Ok(found.len() as u64)
 }

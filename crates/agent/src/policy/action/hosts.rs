@@ -1,6 +1,6 @@
 //! Hosts that an agent's web tools may reach.
 
-use super::{
+use crate::policy::{
     error::{Error, short},
     glob,
 };
