@@ -9,6 +9,7 @@ use holdfast_agent::{
     bootstrap::Audience,
     person::{OWNER, person},
 };
+use holdfast_directory::Identity;
 use holdfast_grpc::Caller;
 use holdfast_proto::memory::v1::{ForgetRequest, forget_request};
 use holdfast_schedule::store::JobFilter;
@@ -43,57 +44,58 @@ pub(super) async fn erase(
                 .to_owned(),
         ));
     }
-    let jobs = remove_jobs(state, caller, user).await?;
-    let (authors, identities) = remove_identities(state, caller, user).await?;
+    let identities = identities_of(state, caller, user).await?;
+    let mut authors = vec![user.to_owned()];
+    authors.extend(identities.iter().map(|one| format!("{}:{}", one.channel, one.peer)));
+    authors.dedup();
+    let jobs = remove_jobs(state, caller, &authors).await?;
     let sessions = erase_sessions(state, caller, user, &authors, &jobs).await?;
     let messages = Erasure::new(&state.sessions).erase_messages_of(caller.tenant, &authors).await?;
     forget_conversations(state, caller, &messages).await?;
+    // Last: without them a repeated call would not find the rest.
+    for one in &identities {
+        let routing = state.directory.routing();
+        routing.delete_identity(caller.tenant, actor(caller), &one.channel, &one.peer).await?;
+    }
     Ok(vec![
         ("jobs", jobs.len() as u64),
-        ("identities", identities),
+        ("identities", identities.len() as u64),
         ("sessions", sessions),
         ("messages", messages.len() as u64),
     ])
 }
 
-async fn remove_jobs(state: &State, caller: &Caller, user: &str) -> Result<Vec<JobId>, Error> {
-    let mut removed = Vec::new();
-    loop {
-        let owner = Some(user.to_owned());
-        let filter = JobFilter { owner, limit: JOBS_PER_QUERY, ..JobFilter::default() };
-        let page = state.jobs.list(caller.tenant, &filter).await?;
-        if page.is_empty() {
-            return Ok(removed);
-        }
-        for job in page {
-            state.jobs.remove(caller.tenant, job.id).await?;
-            removed.push(job.id);
-        }
-    }
-}
-
-/// Removes the identities that lead to the person. Returns the author ids of the person's messages,
-/// and the number of identities.
-async fn remove_identities(
+async fn remove_jobs(
     state: &State,
     caller: &Caller,
-    user: &str,
-) -> Result<(Vec<String>, u64), Error> {
-    let mut authors = vec![user.to_owned()];
-    let routing = state.directory.routing();
-    for identity in routing.identities(caller.tenant).await? {
-        let author = format!("{}:{}", identity.channel, identity.peer);
-        let canonical = format!("{}:{}", identity.channel, identity.canonical);
-        if user == author || user == canonical {
-            routing
-                .delete_identity(caller.tenant, actor(caller), &identity.channel, &identity.peer)
-                .await?;
-            authors.push(author);
+    owners: &[String],
+) -> Result<Vec<JobId>, Error> {
+    let mut removed = Vec::new();
+    for owner in owners {
+        loop {
+            let owner = Some(owner.clone());
+            let filter = JobFilter { owner, limit: JOBS_PER_QUERY, ..JobFilter::default() };
+            let page = state.jobs.list(caller.tenant, &filter).await?;
+            if page.is_empty() {
+                break;
+            }
+            for job in page {
+                state.jobs.remove(caller.tenant, job.id).await?;
+                removed.push(job.id);
+            }
         }
     }
-    let identities = authors.len() as u64 - 1;
-    authors.dedup();
-    Ok((authors, identities))
+    Ok(removed)
+}
+
+/// Returns the identities that lead to the person.
+async fn identities_of(state: &State, caller: &Caller, user: &str) -> Result<Vec<Identity>, Error> {
+    let mut found = state.directory.routing().identities(caller.tenant).await?;
+    found.retain(|one| {
+        let author = format!("{}:{}", one.channel, one.peer);
+        user == author || user == format!("{}:{}", one.channel, one.canonical)
+    });
+    Ok(found)
 }
 
 /// Erases the person's conversations, those in which a group gives each member a session, and the
