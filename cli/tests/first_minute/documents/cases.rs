@@ -29,7 +29,7 @@ pub const EXCEPTIONS: &[(&str, &str, Treatment, &str)] = &[
     ("docs/install.md", "export HOLDFAST_API_KEY=$(kubectl", Treatment::NotOurs, "needs a cluster"),
     ("docs/install.md", "umask 077", Treatment::NotOurs, "writes keys into the folder"),
     ("docs/install.md", "for name in kek", Treatment::NotOurs, "writes keys into the folder"),
-    ("docs/install.md", "HOLDFAST_MESH__NODE_KEY_FILE", Treatment::NotOurs, "reads a key"),
+    ("docs/install.md", "holdfast secrets node-key", Treatment::NotOurs, "reads a key file"),
     ("docs/install.md", "printf", Treatment::NotOurs, "reads keys in the folder"),
     ("docs/mcp.md", "holdfast mcp probe", Treatment::Parsed, "needs a server on the internet"),
     ("docs/memory.md", "holdfast memory-service", Treatment::PrintsConfig, "a service"),

@@ -12,7 +12,7 @@ use holdfast_agent::{
 use holdfast_directory::Identity;
 use holdfast_grpc::Caller;
 use holdfast_proto::memory::v1::{ForgetRequest, forget_request};
-use holdfast_schedule::store::JobFilter;
+use holdfast_schedule::store::{Job, JobFilter};
 use holdfast_session::Erasure;
 use holdfast_types::{JobId, SessionId, SessionKey, SessionKind};
 
@@ -70,22 +70,23 @@ async fn remove_jobs(
     caller: &Caller,
     owners: &[String],
 ) -> Result<Vec<JobId>, Error> {
-    let mut removed = Vec::new();
-    for owner in owners {
-        loop {
-            let owner = Some(owner.clone());
-            let filter = JobFilter { owner, limit: JOBS_PER_QUERY, ..JobFilter::default() };
-            let page = state.jobs.list(caller.tenant, &filter).await?;
-            if page.is_empty() {
-                break;
-            }
-            for job in page {
-                state.jobs.remove(caller.tenant, job.id).await?;
-                removed.push(job.id);
-            }
+    // In the API a reminder belongs to one of its user's sessions: `api:<user>/<session>`.
+    let is_theirs = |job: &Job| {
+        let of = job.owner.as_deref().unwrap_or_default();
+        let user = of.split_once('/').filter(|_| of.starts_with("api:")).map(|(user, _)| user);
+        owners.iter().any(|owner| owner == of || Some(owner.as_str()) == user)
+    };
+    let (mut removed, mut after) = (Vec::new(), None);
+    loop {
+        let filter = JobFilter { after, limit: JOBS_PER_QUERY, ..JobFilter::default() };
+        let page = state.jobs.list(caller.tenant, &filter).await?;
+        let Some(last) = page.last() else { return Ok(removed) };
+        after = Some(last.id);
+        for job in page.iter().filter(|job| is_theirs(job)) {
+            state.jobs.remove(caller.tenant, job.id).await?;
+            removed.push(job.id);
         }
     }
-    Ok(removed)
 }
 
 /// Returns the identities that lead to the person.
