@@ -30,8 +30,8 @@ use self::{
 use crate::installation::{CommandOutput, HOLDFAST, Installation};
 
 /// Languages of code blocks that are not checked by themselves; commands of `sh` are.
-const LANGUAGES: [&str; 10] =
-    ["", "bash", "console", "json", "markdown", "rust", "sh", "sql", "text", "yaml"];
+const LANGUAGES: [&str; 11] =
+    ["", "bash", "console", "ini", "json", "markdown", "rust", "sh", "sql", "text", "yaml"];
 
 /// Number of documents that are checked at once.
 const THREADS: usize = 3;

@@ -70,11 +70,15 @@ async fn remove_jobs(
     caller: &Caller,
     owners: &[String],
 ) -> Result<Vec<JobId>, Error> {
-    // In the API a reminder belongs to one of its user's sessions: `api:<user>/<session>`.
+    // The owner of a reminder is the end of the key of the conversation in which it was asked for.
     let is_theirs = |job: &Job| {
-        let of = job.owner.as_deref().unwrap_or_default();
-        let user = of.split_once('/').filter(|_| of.starts_with("api:")).map(|(user, _)| user);
-        owners.iter().any(|owner| owner == of || Some(owner.as_str()) == user)
+        let Some(of) = job.owner.as_ref() else { return false };
+        let keys = [
+            (SessionKind::Dm, format!("agent:main:dm:{of}")),
+            (SessionKind::Api, format!("agent:main:{of}")),
+        ];
+        let people = keys.iter().filter_map(|(kind, key)| person(*kind, key, Audience::Others));
+        owners.contains(of) || people.into_iter().any(|found| owners.contains(&found))
     };
     let (mut removed, mut after) = (Vec::new(), None);
     loop {
