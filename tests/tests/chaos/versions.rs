@@ -37,6 +37,13 @@ use crate::report::Report;
 /// were made.
 const PREVIOUS: &str = include_str!("../../compat/previous.sql");
 
+/// The one secret of all services of the version before.
+const MESH_SECRET: &str = "the secret of a mesh of the version before";
+
+/// Settings of this version while the version before runs beside it (docs/operating.md).
+const BELIEVES_OLD: [(&str, &str); 2] =
+    [("HOLDFAST_MESH__ACCEPT_VERSION_1", "true"), ("HOLDFAST_MESH__SECRET", MESH_SECRET)];
+
 /// What the future wrote, statement by statement.
 const FUTURE: &str = include_str!("../../compat/future.sql");
 
@@ -346,7 +353,7 @@ async fn two_versions_over_one_database_lose_nothing_whichever_is_rolled_out() -
         Role::Runner | Role::Bridge | Role::Scheduler => 2,
     });
     let before: Vec<Node> =
-        this.iter().map(|node| twin(node, &program)).collect::<anyhow::Result<_>>()?;
+        this.iter().map(|node| twin(&mesh, node, &program)).collect::<anyhow::Result<_>>()?;
     for node in &before {
         node.start().await?;
     }
@@ -373,13 +380,13 @@ async fn two_versions_over_one_database_lose_nothing_whichever_is_rolled_out() -
     });
     let rolling = async {
         for (old, new) in before.iter().zip(&this) {
-            roll(old, new).await.context("to this version")?;
+            roll(old, new, &BELIEVES_OLD).await.context("to this version")?;
         }
         for (old, new) in before.iter().zip(&this).rev() {
-            roll(new, old).await.context("back to the version before")?;
+            roll(new, old, &[]).await.context("back to the version before")?;
         }
         for (old, new) in before.iter().zip(&this) {
-            roll(old, new).await.context("to this version again")?;
+            roll(old, new, &BELIEVES_OLD).await.context("to this version again")?;
         }
         is_over.store(true, Ordering::Relaxed);
         anyhow::Ok(())
@@ -405,16 +412,23 @@ async fn two_versions_over_one_database_lose_nothing_whichever_is_rolled_out() -
 const UP: Duration = Duration::from_secs(45);
 
 /// Stops one and starts the other at its address.
-async fn roll(from: &Node, to: &Node) -> anyhow::Result<()> {
+async fn roll(from: &Node, to: &Node, env: &[(&str, &str)]) -> anyhow::Result<()> {
     from.stop(UP).await?;
-    to.start().await?;
+    to.start_with(env).await?;
     to.ready(UP).await
 }
 
-/// The same process in the version before.
-fn twin(node: &Node, program: &Path) -> anyhow::Result<Node> {
-    // Settings that the version before refuses because it does not know them.
-    const UNKNOWN: [&str; 1] = ["HOLDFAST_EGRESS__ALLOW"];
+/// The same process in the version before, where all services have one secret and one login.
+fn twin(mesh: &Mesh, node: &Node, program: &Path) -> anyhow::Result<Node> {
+    // Settings that the version before refuses because it does not know them, and those that differ.
+    const UNKNOWN: [&str; 6] = [
+        "HOLDFAST_EGRESS__ALLOW",
+        "HOLDFAST_MESH__KEY",
+        "HOLDFAST_MESH__CALLER_KEYS",
+        "HOLDFAST_MESH__NODE_KEY",
+        "HOLDFAST_MESH__NODE_PUBLIC_KEY",
+        "HOLDFAST_DATABASE__URL",
+    ];
     let spec = node.spec();
     let args = match spec.role {
         // The runner of these tests has tools that the product lacks.
@@ -423,6 +437,8 @@ fn twin(node: &Node, program: &Path) -> anyhow::Result<Node> {
     };
     let env = spec.env.iter().filter(|(name, _)| !UNKNOWN.contains(&name.as_str()));
     let mut env: Vec<(String, String)> = env.cloned().collect();
+    env.push(("HOLDFAST_DATABASE__URL".to_owned(), mesh.url()));
+    env.push(("HOLDFAST_MESH__SECRET".to_owned(), MESH_SECRET.to_owned()));
     if spec.role == Role::Bridge {
         env.push(("HOLDFAST_BRIDGE__WEBHOOK__ALLOW_PRIVATE".to_owned(), "true".to_owned()));
     }
