@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use holdfast_proto::gateway::v1 as pb;
 use holdfast_proto::gateway::v1::approvals_client::ApprovalsClient;
 use holdfast_proto::gateway::v1::files_client::FilesClient;
@@ -439,6 +441,7 @@ fn twin(mesh: &Mesh, node: &Node, program: &Path) -> anyhow::Result<Node> {
     let mut env: Vec<(String, String)> = env.cloned().collect();
     env.push(("HOLDFAST_DATABASE__URL".to_owned(), mesh.url()));
     env.push(("HOLDFAST_MESH__SECRET".to_owned(), MESH_SECRET.to_owned()));
+    env.push(("HOLDFAST_SECRETS__KEK".to_owned(), STANDARD.encode([7; 32])));
     if spec.role == Role::Bridge {
         env.push(("HOLDFAST_BRIDGE__WEBHOOK__ALLOW_PRIVATE".to_owned(), "true".to_owned()));
     }
