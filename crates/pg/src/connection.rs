@@ -21,21 +21,24 @@ pub struct Connection {
     is_broken: bool,
     /// Begins a transaction that has the settings of the pool.
     begin: Arc<str>,
-    keeps: Keeps,
-    scope: Scope,
+    pooling: PoolingMode,
+    scope: StatementScope,
 }
 
-/// What a server remembers for a connection from one transaction to the next.
+/// Mode of the pooler between this process and the server, named as by PgBouncer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Keeps {
-    SettingsAndStatements,
-    /// A pooler gives each transaction another connection to the server.
-    Nothing,
+pub(crate) enum PoolingMode {
+    /// The connection to the server stays the same, with its settings and prepared statements.
+    /// Also without a pooler.
+    Session,
+    /// Each transaction may have another connection to the server: settings and prepared statements
+    /// are lost between them.
+    Transaction,
 }
 
-/// What the statements on a connection are part of.
+/// Transaction that the statements on a connection belong to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Scope {
+pub(crate) enum StatementScope {
     /// A transaction that was begun.
     Transaction,
     /// Each statement is its own transaction.
@@ -47,12 +50,12 @@ impl Connection {
         conn: PgConnection,
         limit: Duration,
         begin: Arc<str>,
-        keeps: Keeps,
+        pooling: PoolingMode,
     ) -> Self {
-        Self { conn, limit, is_broken: false, begin, keeps, scope: Scope::Transaction }
+        Self { conn, limit, is_broken: false, begin, pooling, scope: StatementScope::Transaction }
     }
 
-    pub(crate) const fn set_scope(&mut self, scope: Scope) {
+    pub(crate) const fn set_scope(&mut self, scope: StatementScope) {
         self.scope = scope;
     }
 
@@ -66,7 +69,7 @@ impl Connection {
     /// Whether each statement needs a transaction around it, for its settings, and because it is
     /// prepared and executed in two steps.
     fn wraps_statements(&self) -> bool {
-        self.keeps == Keeps::Nothing && self.scope == Scope::Statement
+        self.pooling == PoolingMode::Transaction && self.scope == StatementScope::Statement
     }
 
     /// Prepares the connection for a statement, and the statement for the connection.
@@ -78,7 +81,7 @@ impl Connection {
             self.begin("", self.limit).await?;
         }
         // A statement that is not persistent has no name, so it meets no other of that name.
-        Ok(query.persistent(self.keeps == Keeps::SettingsAndStatements))
+        Ok(query.persistent(self.pooling == PoolingMode::Session))
     }
 
     /// Ends what [`before`](Self::before) began.

@@ -20,7 +20,7 @@ use tracing::debug;
 
 use crate::{
     Connection,
-    connection::{Keeps, Scope},
+    connection::{PoolingMode, StatementScope},
 };
 
 /// Time after which an unused connection is closed.
@@ -48,7 +48,7 @@ pub(crate) struct ConnectionPool(Arc<PoolState>);
 struct PoolState {
     options: PgConnectOptions,
     begin: Arc<str>,
-    keeps: Keeps,
+    pooling: PoolingMode,
     limits: Limits,
     permits: Arc<Semaphore>,
     idle: Mutex<VecDeque<IdleConnection>>,
@@ -78,16 +78,16 @@ impl ConnectionPool {
     pub fn new(
         options: PgConnectOptions,
         settings: &[(&str, String)],
-        keeps: Keeps,
+        pooling: PoolingMode,
         limits: Limits,
     ) -> Self {
         let permits = Arc::new(Semaphore::new(usize::try_from(limits.size).unwrap_or(1)));
         let mut begin = "BEGIN".to_owned();
-        let options = match keeps {
-            Keeps::SettingsAndStatements => {
+        let options = match pooling {
+            PoolingMode::Session => {
                 options.options(settings.iter().map(|(name, value)| (name, value)))
             }
-            Keeps::Nothing => {
+            PoolingMode::Transaction => {
                 for (name, value) in settings {
                     begin.push_str(&format!("; SET LOCAL {name} = {value}"));
                 }
@@ -96,7 +96,7 @@ impl ConnectionPool {
             }
         };
         let (begin, idle) = (begin.into(), Mutex::default());
-        Self(Arc::new(PoolState { options, begin, keeps, limits, permits, idle }))
+        Self(Arc::new(PoolState { options, begin, pooling, limits, permits, idle }))
     }
 
     /// Returns an idle connection or opens a new one.
@@ -118,10 +118,10 @@ impl ConnectionPool {
             None => {
                 let (conn, begin) = (self.0.connect().await?, Arc::clone(&self.0.begin));
                 let limit = self.0.limits.statement;
-                (Connection::new(conn, limit, begin, self.0.keeps), Instant::now())
+                (Connection::new(conn, limit, begin, self.0.pooling), Instant::now())
             }
         };
-        conn.set_scope(Scope::Transaction);
+        conn.set_scope(StatementScope::Transaction);
         let shared = Arc::clone(&self.0);
         Ok(PooledConnection {
             conn: Some(conn),
@@ -211,10 +211,10 @@ pub(crate) struct PooledConnection {
 impl PooledConnection {
     /// Marks a loan on which each statement is its own transaction.
     pub fn without_transaction(mut self) -> Self {
-        if self.shared.keeps == Keeps::SettingsAndStatements {
+        if self.shared.pooling == PoolingMode::Session {
             self.reset_sql = NO_OP_SQL;
         }
-        self.conn().set_scope(Scope::Statement);
+        self.conn().set_scope(StatementScope::Statement);
         self
     }
 

@@ -8,7 +8,7 @@ use sqlx::{ConnectOptions as _, postgres::PgConnectOptions};
 
 use crate::{
     Config, Setting, SystemConnection, SystemTx, TenantTx,
-    connection::Keeps,
+    connection::PoolingMode,
     connection_pool::{ConnectionPool, Limits},
 };
 
@@ -54,9 +54,9 @@ impl Pools {
     /// If `database.url` is not a Postgres URL.
     pub fn lazy(config: &Config, service: &str) -> anyhow::Result<Self> {
         let options = options(config, service)?;
-        let keeps = match config.transaction_pooling {
-            true => Keeps::Nothing,
-            false => Keeps::SettingsAndStatements,
+        let pooling = match config.transaction_pooling {
+            true => PoolingMode::Transaction,
+            false => PoolingMode::Session,
         };
         let login = options.get_username().to_owned();
         let pool = |kind: &str, size, statement: Duration, lock| {
@@ -66,7 +66,7 @@ impl Pools {
                 statement: statement + ANSWER_TIMEOUT,
             };
             let settings = settings(&role(&login, kind), statement, lock);
-            ConnectionPool::new(options.clone(), &settings, keeps, limits)
+            ConnectionPool::new(options.clone(), &settings, pooling, limits)
         };
         let statement = config.statement_timeout;
         let renewal = statement.min(RENEWAL_STATEMENT_TIMEOUT);

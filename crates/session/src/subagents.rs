@@ -696,8 +696,9 @@ impl Subagents<'_> {
         }
     }
 
-    /// Builds an event message for a session; the reply goes to the session's latest target, or, before
-    /// its first turn has ended, to that of its newest message. Returns `None` if the session is deleted.
+    /// Builds an event message for a session. The reply goes to the session's latest target, or,
+    /// before its first turn has ended, to that of its newest message. Returns `None` if the session
+    /// is deleted.
     pub(crate) async fn event_message(
         self,
         tenant: TenantId,

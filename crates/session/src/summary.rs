@@ -3,8 +3,8 @@
 //! The write claims no session, so no turn waits for it or is fenced by it. It happens only while
 //! the session is idle, in one statement under the row's lock; a ready or running session is not
 //! even locked. A session that waits for an approval is not idle: its turn is open, and an entry of
-//! another run in the midst of it would make the turn go on as that run. Entries that were added since the summary was planned are not covered by it, so
-//! `keeps` grows by their number.
+//! another run in the midst of it would make the turn go on as that run. Entries that were added
+//! since the summary was planned are not covered by it, so `keeps` grows by their number.
 //!
 //! **What can go wrong.** A conversation that was reset or summarised in the meantime must not get
 //! this summary: it would bring back text that the user has removed. The summary is dropped.
