@@ -20,10 +20,11 @@ use std::{
 
 use holdfast_pg::Pools;
 use holdfast_types::{
-    AccountId, ApprovalId, ChannelAction, DeliveryClass, DeliveryId, DeliveryState, RunnerId,
-    Target, TenantId,
+    AccountId, ApprovalId, ChannelAction, DeliveryClass, DeliveryId, DeliveryState, Fault as _,
+    RunnerId, Target, TenantId,
 };
 use sqlx::types::Json;
+use tokio::time::{Instant, sleep};
 use tracing::warn;
 use uuid::Uuid;
 
@@ -35,6 +36,9 @@ pub const SEND_LEASE: Duration = Duration::from_secs(60);
 /// Maximum time between claiming a part and committing `sending`. After it another bridge may have
 /// claimed the part.
 pub const HANDOVER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Delay before `sending` is committed again after the database failed.
+const RETRY_DELAY: Duration = Duration::from_millis(200);
 
 type ClaimedRow = (Uuid, Uuid, i64, i32, i32);
 type ClaimResultRow =
@@ -246,7 +250,7 @@ impl Deliveries<'_> {
 
         let mut deliveries = Vec::with_capacity(claimed.len());
         for group in claimed.chunk_by(|a, b| a.0 == b.0) {
-            match self.begin_sending(tenant_of(group[0].0), owner, group).await {
+            match self.begin_sending_repeatedly(tenant_of(group[0].0), owner, group).await {
                 Ok(begun) => deliveries.extend(begun),
                 Err(error) if deliveries.is_empty() => return Err(error),
                 // Parts that are committed as `sending` must be returned, or they would look as if
@@ -260,6 +264,26 @@ impl Deliveries<'_> {
         Ok(deliveries)
     }
 
+    /// Repeats [`begin_sending`](Self::begin_sending) while the database is away, for at most half a
+    /// [`SEND_LEASE`]: a lost response would leave parts marked as being sent that are not, and on
+    /// most channels they are never sent again.
+    async fn begin_sending_repeatedly(
+        self,
+        tenant: TenantId,
+        owner: RunnerId,
+        claimed: &[ClaimedRow],
+    ) -> Result<Vec<Delivery>, Error> {
+        let until = Instant::now() + SEND_LEASE / 2;
+        loop {
+            match self.begin_sending(tenant, owner, claimed).await {
+                Err(error) if error.kind().is_transient() && Instant::now() < until => {
+                    sleep(RETRY_DELAY).await;
+                }
+                begun_or_failed => return begun_or_failed,
+            }
+        }
+    }
+
     fn cursors(&self) -> MutexGuard<'_, HashMap<String, Uuid>> {
         self.cursors.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -268,6 +292,8 @@ impl Deliveries<'_> {
     ///
     /// Until then the rows are unchanged: if this fails, nothing was sent and the parts are due
     /// again. The attempt is counted here, so that `owner` and `attempt` identify one send.
+    /// Idempotent: a repetition also returns the parts that an earlier call committed, whose
+    /// response was lost.
     async fn begin_sending(
         self,
         tenant: TenantId,
@@ -276,10 +302,11 @@ impl Deliveries<'_> {
     ) -> Result<Vec<Delivery>, Error> {
         const SQL: &str = "
             update session.deliveries
-            set state = 'sending', attempt = attempt + 1,
+            set state = 'sending', attempt = $4 + 1,
                 lease_until = clock_timestamp() + $5 * interval '1 second'
-            where tenant_id = $1 and delivery_id = $2 and owner = $3 and attempt = $4
-              and state in ('pending', 'sending') and lease_until > clock_timestamp()
+            where tenant_id = $1 and delivery_id = $2 and owner = $3
+              and lease_until > clock_timestamp()
+              and (state = 'pending' and attempt = $4 or state = 'sending' and attempt = $4 + 1)
             returning session_id, run_id, target, body, act, split, trace, attempt,
                       attempt - attempts_before, approval_id";
 

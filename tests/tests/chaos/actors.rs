@@ -147,7 +147,9 @@ async fn cancel(
     Ok(())
 }
 
-/// Pauses its session, sends to it, and lets it go on.
+/// Pauses its session, sends to it, and lets it go on. It waits for an answer in each third round:
+/// turns that are interrupted by pauses may take longer than messages take to arrive, and a full
+/// inbox accepts nothing more while the session is paused.
 async fn pause(
     load: &Senders<'_>,
     conversation: Conversation,
@@ -155,12 +157,17 @@ async fn pause(
 ) -> anyhow::Result<()> {
     let mut draws = dice::stream("pause of sessions");
     load.say(&conversation, MessageKind::Say, 1).await?;
+    let mut rounds = 0;
     while !enough.is_cancelled() {
         load.pause(&conversation).await?;
         load.say(&conversation, MessageKind::Note, 1).await?;
         load.say(&conversation, MessageKind::Say, draws.random_range(1..=3)).await?;
         sleep(Duration::from_millis(draws.random_range(500..2500))).await;
         load.resume(&conversation).await?;
+        rounds += 1;
+        if rounds % 3 == 0 {
+            load.ask(&conversation, MessageKind::Say).await?;
+        }
         sleep(Duration::from_millis(draws.random_range(500..2500))).await;
     }
     Ok(())

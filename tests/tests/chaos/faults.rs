@@ -164,6 +164,23 @@ async fn a_bridge_that_dies_in_a_send_repeats_it_only_under_a_key() -> anyhow::R
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bridge_that_is_not_told_that_it_may_send_asks_again_and_sends_once() -> anyhow::Result<()>
+{
+    let _turn = turnstile::lock_shared().await?;
+    let mesh = Mesh::start(&MeshConfig::small(RUNNER), Backends::get().await?).await?;
+    let load = Senders::on(&mesh)?;
+
+    // The statement's text is sent once on each connection.
+    let lost = lose_commit_after(&mesh.proxies.bridge_database, "set state = 'sending'");
+    load.say(&TELEGRAM, MessageKind::Say, 1).await?;
+
+    finish(&mesh, &load).await?;
+    ensure!(lost() == 1, "no answer was lost");
+    ensure!(sent(&mesh) == 1 && unknown(&mesh).await? == 0, "it was given up, or sent twice");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_nats_answers_come_a_little_later() -> anyhow::Result<()> {
     let _turn = turnstile::lock_shared().await?;
     let mesh = Mesh::start(&MeshConfig::small(RUNNER), Backends::get().await?).await?;
@@ -290,13 +307,23 @@ pub async fn finish(mesh: &Mesh, load: &Senders<'_>) -> anyhow::Result<()> {
 
 async fn settled(mesh: &Mesh) -> anyhow::Result<()> {
     const OPEN: &str = "
-        select (select count(*) from session.inbox where state in ('new', 'seen'))
-             + (select count(*) from session.deliveries where state in ('pending', 'sending'))
-             + (select count(*) from session.session_lease where state in ('READY', 'RUNNING'))";
+        select string_agg(what, ', ') from (
+            select 'message ' || seq || ' ' || state || ' ' || (body->>'text') as what
+            from session.inbox where state in ('new', 'seen')
+            union all
+            select 'reply ' || channel || ' ' || state || ', attempt ' || attempt
+                   || coalesce(', ' || reason, '')
+            from session.deliveries where state in ('pending', 'sending')
+            union all
+            select 'session ' || state || ', attempt ' || attempts
+            from session.session_lease where state in ('READY', 'RUNNING')) open";
     let bot = &mesh.tenants[0].bot;
-    until(|| async { Ok(mesh.fakes.telegram.pending(bot) == 0 && mesh.number(OPEN).await? == 0) })
-        .await
-        .context("the mesh does not come to rest")
+    let is_settled =
+        || async { Ok(mesh.fakes.telegram.pending(bot) == 0 && mesh.text(OPEN).await?.is_empty()) };
+    let Err(error) = until(is_settled).await else { return Ok(()) };
+    let pending = mesh.fakes.telegram.pending(bot);
+    let open = mesh.text(OPEN).await?;
+    Err(error.context(format!("the mesh does not come to rest: {pending} updates, {open}")))
 }
 
 async fn until<F>(is_so: impl Fn() -> F) -> anyhow::Result<()>
