@@ -1,4 +1,4 @@
-//! Settings of a process: defaults, then a TOML file, then the environment.
+//! Settings of a process: defaults, then a TOML or YAML file, then the environment.
 //!
 //! One file, or one environment, may configure the whole platform. It has tables that every service
 //! shares (`[database]`, `[nats]`, …) and one table for each service (`[gateway]`, `[runner]`, …).
@@ -8,9 +8,12 @@
 //!
 //! | | |
 //! |---|---|
-//! | `HOLDFAST_CONFIG` | the TOML file |
+//! | `HOLDFAST_CONFIG` | the file: YAML if its name ends in `.yaml` or `.yml`, otherwise TOML |
 //! | `HOLDFAST_GATEWAY__HTTP__LISTEN` | `gateway.http.listen` |
 //! | `HOLDFAST_DATABASE__URL_FILE` | a file that holds `database.url`, such as a mounted `Secret` |
+//!
+//! `${NAME}` in a text of the file stands for a variable of the environment, and `$${` for `${`. Only
+//! the tables that the service reads are replaced: another service's variables need not be set.
 //!
 //! An empty variable counts as unset. No setting's name ends in `_file`. A variable without `__` is
 //! not a setting: the command line has some of its own, and Kubernetes adds one for each port of
@@ -18,6 +21,7 @@
 
 mod shared;
 mod spelling;
+mod variables;
 
 use std::{fs, path::Path};
 
@@ -31,7 +35,10 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Serialize, Serializer, de::DeserializeOwned};
 
 pub use self::shared::{Mesh, Secrets};
-use self::spelling::{alternatives, is_similar, suggestion};
+use self::{
+    spelling::{alternatives, is_similar, suggestion},
+    variables::replace_variables,
+};
 
 /// All tables that a file may have. A service skips those that its struct does not have.
 const TABLES: [&str; 14] = [
@@ -64,9 +71,18 @@ pub enum ConfigError {
         /// The error of the operating system.
         why: String,
     },
-    /// The file is not valid TOML.
+    /// The file is not valid TOML or YAML.
     #[error("{0}")]
     Malformed(String),
+    /// A text of the file has `${` without `}`, or a variable that is not set.
+    #[error("`{key}` ({origin}) {why}")]
+    Variable {
+        /// Dotted path of the setting.
+        key: String,
+        /// File that sets it.
+        origin: String,
+        why: String,
+    },
     /// The struct has no field for the service's own table. A defect.
     #[error("the configuration has no table `{0}`; its struct lacks the field")]
     NoTable(String),
@@ -118,18 +134,23 @@ pub fn load_from<T: DeserializeOwned>(
     let known = table_names::<T>();
 
     let mut figment = Figment::new();
+    let mut settings = Vec::new();
     if let Some((name, path)) =
         vars.iter().find(|(name, value)| name == "HOLDFAST_CONFIG" && !value.is_empty())
     {
-        let mut dict = toml(path, &read(path, name)?)?;
+        let mut dict = parse_file(path, &read(path, name)?)?;
         let origin = format!("in `{path}`");
         for table in dict.keys() {
             check_table(table, table, &origin, known)?;
         }
         dict.retain(|table, _| known.contains(&table.as_str()));
+        let replaced = replace_variables(&mut dict, &vars, &origin)?;
         figment = figment.merge(Tables { origin, dict });
+        for setting in replaced {
+            figment = figment.merge(setting.clone());
+            settings.push(setting);
+        }
     }
-    let mut settings = Vec::new();
     for (name, value) in &vars {
         let Some(setting) = Setting::parse(name, value, known)? else { continue };
         check_table(&setting.path[0], &setting.path.join("."), &setting.origin, known)?;
@@ -169,7 +190,7 @@ pub fn variable(setting: &str) -> String {
     format!("{PREFIX}{}", setting.replace('.', "__").to_uppercase())
 }
 
-/// One environment variable that is a setting.
+/// A setting that is given as a text: one environment variable, or one that the file refers to.
 #[derive(Debug, Clone)]
 struct Setting {
     path: Vec<String>,
@@ -194,10 +215,7 @@ impl Setting {
                 let origin = format!("from the file that `{name}` names");
                 (key.to_owned(), secret.clone(), Value::from(secret), origin)
             }
-            None => {
-                let value = given.parse().unwrap_or_else(|never| match never {});
-                (key, given.to_owned(), value, format!("from `{name}`"))
-            }
+            None => (key, given.to_owned(), value_of(given), format!("from `{name}`")),
         };
         let path = key.split("__").map(str::to_owned).collect();
         Ok(Some(Self { path, value, raw, origin }))
@@ -216,7 +234,12 @@ impl Provider for Setting {
     }
 }
 
-/// Tables of one TOML file.
+/// Reads `12` as a number, `true` as a boolean, and anything else as a text.
+fn value_of(given: &str) -> Value {
+    given.parse().unwrap_or_else(|never| match never {})
+}
+
+/// Tables of one file.
 struct Tables {
     origin: String,
     dict: Dict,
@@ -240,7 +263,16 @@ fn read(path: &str, variable: &str) -> Result<String, ConfigError> {
     })
 }
 
-fn toml(path: &str, text: &str) -> Result<Dict, ConfigError> {
+fn parse_file(path: &str, text: &str) -> Result<Dict, ConfigError> {
+    let extension = Path::new(path).extension().unwrap_or_default();
+    if extension == "yaml" || extension == "yml" {
+        // Without the snippet, which shows secrets. An empty file is null.
+        let file = serde_saphyr::from_str::<Option<Dict>>(text);
+        let malformed = |error: serde_saphyr::Error| {
+            ConfigError::Malformed(format!("`{path}` is no YAML: {}", error.without_snippet()))
+        };
+        return Ok(file.map_err(malformed)?.unwrap_or_default());
+    }
     let file = Figment::from(Toml::string(text)).extract::<Dict>();
     file.map_err(|error| ConfigError::Malformed(format!("`{path}` is no TOML: {}", error.kind)))
 }
@@ -444,6 +476,88 @@ mod tests {
         assert_eq!(config.gateway.mode, Mode::Shut);
         assert_eq!(config.gateway.shutdown_grace, Duration::from_secs(20));
         assert_eq!(config.gateway.http.listen, "127.0.0.1:18789".parse().ok());
+    }
+
+    #[test]
+    fn a_file_may_be_yaml() {
+        let file = File::new(
+            "settings.yaml",
+            "database:\n  url: postgres://yaml\n  pool_size: 7\ngateway: {mode: shut, shutdown_grace: 20s}\n",
+        );
+        let config = load(&[("HOLDFAST_CONFIG", file.path())]).unwrap();
+        assert_eq!(config.database.url.expose_secret(), "postgres://yaml");
+        assert_eq!((config.database.pool_size, config.gateway.mode), (7, Mode::Shut));
+        assert_eq!(config.gateway.shutdown_grace, Duration::from_secs(20));
+
+        let empty = File::new("empty.yml", "# nothing is set\n");
+        assert!(load(&[("HOLDFAST_CONFIG", empty.path())]).is_ok());
+
+        let file = File::new("wrong.yaml", "database:\n  pool_sise: 7\n");
+        assert_eq!(
+            refused(&[("HOLDFAST_CONFIG", file.path())]),
+            format!(
+                "there is no setting `database.pool_sise` (in `{}`); did you mean `pool_size`?",
+                file.path()
+            )
+        );
+        let file = File::new("broken.yaml", "database:\n  url: [hunter2\n");
+        let refusal = refused(&[("HOLDFAST_CONFIG", file.path())]);
+        assert!(refusal.contains("is no YAML") && !refusal.contains("hunter2"), "{refusal}");
+    }
+
+    #[test]
+    fn a_text_of_the_file_may_name_variables() {
+        let file = File::new(
+            "variables.toml",
+            "[database]\nurl = 'postgres://${DB_USER}:${DB_PASSWORD}@db/$${x}'\npool_size = '${POOL}'\n\
+             [gateway]\nmode = '${MODE}'\nshutdown_grace = '${GRACE}s'\n\
+             [runner]\nwhatever = '${NOT_SET_HERE}'\n",
+        );
+        let vars = [
+            ("HOLDFAST_CONFIG", file.path()),
+            ("DB_USER", "holdfast"),
+            ("DB_PASSWORD", "${POOL}"),
+            ("POOL", "7"),
+            ("MODE", "shut"),
+            ("GRACE", "20"),
+        ];
+
+        let config = load(&vars).unwrap();
+
+        // What a variable holds is not searched for variables.
+        assert_eq!(config.database.url.expose_secret(), "postgres://holdfast:${POOL}@db/${x}");
+        assert_eq!((config.database.pool_size, config.gateway.mode), (7, Mode::Shut));
+        assert_eq!(config.gateway.shutdown_grace, Duration::from_secs(20));
+
+        let mut vars = vars.to_vec();
+        vars.push(("HOLDFAST_DATABASE__POOL_SIZE", "9"));
+        assert_eq!(load(&vars).unwrap().database.pool_size, 9);
+        vars.retain(|(name, _)| *name != "DB_PASSWORD");
+        assert_eq!(
+            refused(&vars),
+            format!(
+                "`database.url` (in `{}`) needs the environment variable `DB_PASSWORD`, which is \
+                 not set",
+                file.path()
+            )
+        );
+    }
+
+    #[test]
+    fn a_variable_that_is_a_secret_may_look_like_a_number_and_one_that_does_not_fit_is_named() {
+        let file = File::new("secret.yaml", "database: {url: '${DB_URL}', pool_size: '${POOL}'}\n");
+        let vars = [("HOLDFAST_CONFIG", file.path()), ("DB_URL", "0012"), ("POOL", "3")];
+        assert_eq!(load(&vars).unwrap().database.url.expose_secret(), "0012");
+
+        let vars = [("HOLDFAST_CONFIG", file.path()), ("DB_URL", "x"), ("POOL", "hunter2")];
+        assert_eq!(
+            refused(&vars),
+            format!("`database.pool_size` (`POOL` in `{}`) must be u32", file.path())
+        );
+
+        let open = File::new("open.yaml", "database: {url: 'x${DB'}\n");
+        let refusal = refused(&[("HOLDFAST_CONFIG", open.path())]);
+        assert!(refusal.contains("has `${` without `}`"), "{refusal}");
     }
 
     #[test]
