@@ -136,6 +136,10 @@ pub async fn run<S: Service>(args: &ServiceArgs, screen: &Screen) -> Result<(), 
     if args.with_parent {
         tokio::spawn(stop_with_parent(stop.clone()));
     }
+    // Also while the service finishes its work.
+    let ended = CancellationToken::new();
+    let _ended_on_drop = ended.clone().drop_guard();
+    holdfast_doors::serve_metrics(S::telemetry(&config), ended).await?;
     Ok(S::serve(config, stop).await?)
 }
 

@@ -12,6 +12,7 @@ mod architecture {
     pub mod exceptions;
     pub mod features;
     pub mod logs;
+    pub mod metrics;
     pub mod names;
     pub mod sources;
     pub mod structure;

@@ -41,12 +41,16 @@ pub struct ServiceInstance {
 /// The first failure of a service, or a timeout if they are not ready in time.
 pub async fn serve(home: StateDir, plan: Plan, seen: OutputMode) -> anyhow::Result<()> {
     tls::install_crypto();
-    let _flushed_on_drop = telemetry::init("holdfast", &telemetry_of(&plan, seen)?)?;
+    let telemetry = telemetry_of(&plan, seen)?;
+    let _flushed_on_drop = telemetry::init("holdfast", &telemetry)?;
     let pid = process::id();
     let pid_file = home.pid_file("up");
     write_private(&pid_file, &format!("{pid}\n"))?;
 
     let stop = shutdown::on_signal()?;
+    if !plan.split {
+        holdfast_doors::serve_metrics(&telemetry, stop.clone()).await?;
+    }
     let mut tasks = Tasks::new(stop.clone());
     ignore_hangup(&mut tasks, &stop)?;
     for part in service_instances(&plan) {

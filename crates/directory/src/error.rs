@@ -133,4 +133,26 @@ impl Fault for Error {
             Self::Store(error) => holdfast_pg::kind(error),
         }
     }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::UnknownKey => "KEY_UNKNOWN",
+            Self::KeyNotActive => "KEY_NOT_ACTIVE",
+            Self::TenantSuspended => "TENANT_SUSPENDED",
+            Self::NoProvider { .. } => "PROVIDER_NOT_FOUND",
+            Self::Taken { .. } => "NAME_TAKEN",
+            Self::TooManyUnknownKeys
+            | Self::NotFound { .. }
+            | Self::Conflict(_)
+            | Self::Invalid(_)
+            | Self::Id(_)
+            | Self::InvalidKek
+            | Self::WeakSecret(..)
+            | Self::TooMany { .. }
+            | Self::MissingSecret(_)
+            | Self::Unsealable(_)
+            | Self::Corrupt { .. }
+            | Self::Store(_) => self.kind().reason(),
+        }
+    }
 }

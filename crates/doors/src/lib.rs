@@ -8,7 +8,7 @@
 //!
 //! They need no API key and are the same in all services, so one probe fits all. Metrics are of all
 //! tenants together: only callers on this machine and in private networks get them, and not through
-//! a proxy.
+//! a proxy. With `telemetry.metrics_listen` they have a port of their own.
 
 mod connections;
 mod requests;
@@ -21,17 +21,43 @@ use axum::{
     response::{IntoResponse as _, Response},
     routing::get,
 };
-use holdfast_kit::{Readiness, is_public, metrics};
+use holdfast_kit::{Readiness, is_public, metrics, net, telemetry};
+use tokio_util::sync::CancellationToken;
 
 pub use requests::PeerAddress;
 pub use server::serve;
 
-/// Routes `/healthz`, `/readyz` and `/metrics`, to be merged with a service's own routes.
-pub fn health(readiness: Readiness) -> Router {
-    Router::new()
+/// Routes `/healthz`, `/readyz` and, unless they have a port of their own, `/metrics`, to be merged
+/// with a service's own routes.
+pub fn health(readiness: Readiness, telemetry: &telemetry::Config) -> Router {
+    let health = Router::new()
         .route("/healthz", get(async || "ok\n"))
-        .route("/readyz", get(ready).with_state(readiness))
-        .route("/metrics", get(metrics_text))
+        .route("/readyz", get(ready).with_state(readiness));
+    match telemetry.metrics_listen {
+        Some(_) => health,
+        None => health.merge(metrics_router()),
+    }
+}
+
+fn metrics_router() -> Router {
+    Router::new().route("/metrics", get(metrics_text))
+}
+
+/// Serves `/metrics` on `telemetry.metrics_listen`, if it is set, in the background until `stop` is
+/// cancelled.
+///
+/// # Errors
+///
+/// If the address cannot be listened on.
+pub async fn serve_metrics(
+    telemetry: &telemetry::Config,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    if let Some(address) = telemetry.metrics_listen {
+        let listener = net::listen(address, "telemetry.metrics_listen").await?;
+        tokio::spawn(serve(listener, metrics_router(), stop));
+    }
+    Ok(())
 }
 
 async fn ready(State(readiness): State<Readiness>) -> (StatusCode, String) {
@@ -69,7 +95,8 @@ mod tests {
     async fn ask(readiness: &Readiness, door: &str) -> anyhow::Result<(u16, String, String)> {
         let local = PeerAddress(std::net::Ipv4Addr::LOCALHOST.into());
         let request = Request::get(door).extension(local).body(Body::empty())?;
-        let answer = health(readiness.clone()).oneshot(request).await?;
+        let answer =
+            health(readiness.clone(), &telemetry::Config::default()).oneshot(request).await?;
         let status = answer.status().as_u16();
         let kind = answer.headers().get(CONTENT_TYPE).map(|kind| kind.to_str().map(str::to_owned));
         let body = to_bytes(answer.into_body(), 1 << 20).await?;

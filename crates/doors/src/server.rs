@@ -200,7 +200,12 @@ mod tests {
         // The second one is a whole preface and empty settings, and then no request.
         let settled = [preface.as_slice(), &[0, 0, 0, 4, 0, 0, 0, 0, 0]].concat();
         for sent in [b"".as_slice(), b"PRI * HT", preface, &settled, b"GET /healthz HTT"] {
-            let address = limited(crate::health(Readiness::new())).await.unwrap();
+            let address = limited(crate::health(
+                Readiness::new(),
+                &holdfast_kit::telemetry::Config::default(),
+            ))
+            .await
+            .unwrap();
             let mut slow = Vec::new();
             for _ in 0..2 {
                 let mut socket = TcpStream::connect(address).await.unwrap();
@@ -219,7 +224,10 @@ mod tests {
 
     #[tokio::test]
     async fn an_idle_http2_connection_is_told_to_end_and_makes_room() {
-        let address = limited(crate::health(Readiness::new())).await.unwrap();
+        let address =
+            limited(crate::health(Readiness::new(), &holdfast_kit::telemetry::Config::default()))
+                .await
+                .unwrap();
         let mut ended = Vec::new();
         for _ in 0..2 {
             let socket = TokioIo::new(TcpStream::connect(address).await.unwrap());
@@ -268,7 +276,8 @@ mod tests {
                 .collect();
             (StatusCode::SWITCHING_PROTOCOLS, headers).into_response()
         };
-        let router = crate::health(Readiness::new()).route("/upgrade", get(upgrade));
+        let router = crate::health(Readiness::new(), &holdfast_kit::telemetry::Config::default())
+            .route("/upgrade", get(upgrade));
         let address = limited(router).await.unwrap();
         let mut held = Vec::new();
         for _ in 0..2 {

@@ -1,6 +1,6 @@
 //! Conversion between errors and gRPC status: the only place where a [`Kind`] becomes a code.
 
-use std::{error::Error as _, time::Duration};
+use std::{collections::HashMap, error::Error as _, time::Duration};
 
 use holdfast_types::{Fault, Kind};
 use tonic::{Code, Status, metadata::MetadataValue};
@@ -9,16 +9,19 @@ use tonic_types::{ErrorDetails, StatusExt as _};
 /// Metadata key: delay before a retry, in milliseconds.
 pub const RETRY_AFTER: &str = "retry-after-ms";
 
+/// Domain of the reasons in `google.rpc.ErrorInfo`.
+pub const ERROR_DOMAIN: &str = "holdfast.dev";
+
 /// Converts an error to the status for its caller, and logs internal and unavailable errors.
 ///
-/// The text of an internal error is not sent.
+/// The reason is sent as `google.rpc.ErrorInfo`. The text of an internal error is not sent.
 #[must_use]
 pub fn status(error: &impl Fault) -> Status {
     let kind = error.kind();
     match kind {
         Kind::Internal => {
             tracing::error!(error = error as &dyn std::error::Error, "request failed");
-            return Status::internal("internal error");
+            return with_reason(Code::Internal, "internal error", kind.reason());
         }
         Kind::Unavailable => {
             tracing::warn!(error = error as &dyn std::error::Error, "request failed");
@@ -30,7 +33,19 @@ pub fn status(error: &impl Fault) -> Status {
         | Kind::Conflict
         | Kind::Exhausted => tracing::debug!(%error, ?kind, "request refused"),
     }
-    Status::new(code(kind), error.to_string())
+    with_reason(code(kind), &error.to_string(), error.reason())
+}
+
+fn with_reason(code: Code, text: &str, reason: &'static str) -> Status {
+    let details = ErrorDetails::with_error_info(reason, ERROR_DOMAIN, HashMap::new());
+    Status::with_error_details(code, text, details)
+}
+
+/// Reason of a status, if it has one of this product.
+#[must_use]
+pub fn reason(status: &Status) -> Option<String> {
+    let info = status.get_details_error_info()?;
+    (info.domain == ERROR_DOMAIN).then_some(info.reason)
 }
 
 /// Status code of a kind.
@@ -77,7 +92,8 @@ pub fn with_retry_after(status: Status, after: Duration) -> Status {
     let millis = u64::try_from(millis).unwrap_or(u64::MAX);
     let mut metadata = status.metadata().clone();
     metadata.insert(RETRY_AFTER, MetadataValue::from(millis));
-    let details = ErrorDetails::with_retry_info(Some(Duration::from_millis(millis)));
+    let mut details = status.get_error_details();
+    details.set_retry_info(Some(Duration::from_millis(millis)));
     Status::with_error_details_and_metadata(status.code(), status.message(), details, metadata)
 }
 
@@ -123,6 +139,15 @@ mod tests {
     fn a_defects_text_stays_here() {
         assert_eq!(status(&Broken(Kind::Internal)).message(), "internal error");
         assert_eq!(status(&Broken(Kind::Conflict)).message(), "secret detail");
+    }
+
+    #[test]
+    fn the_reason_is_kept_beside_the_delay() {
+        let told = with_retry_after(status(&Broken(Kind::Exhausted)), Duration::from_secs(2));
+
+        assert_eq!(reason(&told).as_deref(), Some("LIMIT_REACHED"));
+        assert_eq!(retry_after(&told), Some(Duration::from_secs(2)));
+        assert_eq!(reason(&Status::not_found("of another server")), None);
     }
 
     #[test]

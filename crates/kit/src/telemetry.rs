@@ -5,6 +5,7 @@
 
 use std::{
     io::{self, IsTerminal as _},
+    net::SocketAddr,
     time::Duration,
 };
 
@@ -38,6 +39,10 @@ pub struct Config {
 
     /// Name of this replica in spans, such as the pod's name.
     pub service_instance: String,
+
+    /// Address that serves `/metrics` and nothing else; the service's own port then has no
+    /// `/metrics`.
+    pub metrics_listen: Option<SocketAddr>,
 }
 
 impl Default for Config {
@@ -48,6 +53,7 @@ impl Default for Config {
             format: Format::Text,
             otlp_endpoint: None,
             service_instance: String::new(),
+            metrics_listen: None,
         }
     }
 }

@@ -4,19 +4,29 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, field::Empty};
 
-use crate::{Model, OnDelta, ReplyFuture, Request};
+use crate::{Model, OnDelta, ReplyFuture, Request, servers};
 
 /// Model with traces and metrics.
 #[derive(Debug)]
 pub(crate) struct InstrumentedModel<M> {
     inner: M,
     provider: String,
+    /// The provider in metrics.
+    label: &'static str,
 }
 
 impl<M: Model> InstrumentedModel<M> {
-    pub(crate) const fn new(inner: M, provider: String) -> Self {
-        Self { inner, provider }
+    pub(crate) fn new(inner: M, provider: String) -> Self {
+        let label = metric_label(&provider);
+        Self { inner, provider, label }
     }
+}
+
+/// Name of a well-known provider, or `other`: tenants name their providers as they like.
+fn metric_label(provider: &str) -> &'static str {
+    const OWN_PROTOCOLS: [&str; 5] = ["anthropic", "demo", "gemini", "openai", "responses"];
+    let own = OWN_PROTOCOLS.into_iter().find(|name| *name == provider);
+    own.or_else(|| Some(servers::by_name(provider)?.name)).unwrap_or("other")
 }
 
 impl<M: Model> Model for InstrumentedModel<M> {
@@ -47,6 +57,15 @@ impl<M: Model> Model for InstrumentedModel<M> {
                     record.record("gen_ai.usage.cached_tokens", reply.usage.cached);
                     record.record("gen_ai.usage.output_tokens", reply.usage.output);
                     record.record("gen_ai.response.calls", reply.calls.len());
+                    let usage = &reply.usage;
+                    for (kind, tokens) in
+                        [("input", usage.input), ("cached", usage.cached), ("output", usage.output)]
+                    {
+                        metrics::counter!(
+                            "holdfast_model_tokens_total", "provider" => self.label, "kind" => kind
+                        )
+                        .increment(tokens);
+                    }
                     "ok"
                 }
                 Err(error) => {
@@ -56,7 +75,7 @@ impl<M: Model> Model for InstrumentedModel<M> {
             };
             metrics::histogram!(
                 "holdfast_model_request_duration_seconds",
-                "provider" => self.provider.clone(),
+                "provider" => self.label,
                 "outcome" => outcome,
             )
             .record(start.elapsed().as_secs_f64());

@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use metrics::{Gauge, Histogram};
 use sqlx::{ConnectOptions as _, Connection as _, PgConnection, postgres::PgConnectOptions};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -52,6 +53,8 @@ struct PoolState {
     limits: Limits,
     permits: Arc<Semaphore>,
     idle: Mutex<VecDeque<IdleConnection>>,
+    in_use: Gauge,
+    wait: Histogram,
 }
 
 /// Limits of a pool.
@@ -73,9 +76,10 @@ struct IdleConnection {
 }
 
 impl ConnectionPool {
-    /// Creates a pool whose connections have these settings. No connection is opened before it is
-    /// needed.
+    /// Creates a pool whose connections have these settings, under a name for metrics. No connection
+    /// is opened before it is needed.
     pub fn new(
+        name: &'static str,
         options: PgConnectOptions,
         settings: &[(&str, String)],
         pooling: PoolingMode,
@@ -95,8 +99,18 @@ impl ConnectionPool {
                 options.extra_float_digits(None)
             }
         };
-        let (begin, idle) = (begin.into(), Mutex::default());
-        Self(Arc::new(PoolState { options, begin, pooling, limits, permits, idle }))
+        metrics::gauge!("holdfast_database_connections_limit", "pool" => name)
+            .increment(f64::from(limits.size));
+        Self(Arc::new(PoolState {
+            options,
+            begin: begin.into(),
+            pooling,
+            limits,
+            permits,
+            idle: Mutex::default(),
+            in_use: metrics::gauge!("holdfast_database_connections_in_use", "pool" => name),
+            wait: metrics::histogram!("holdfast_database_wait_duration_seconds", "pool" => name),
+        }))
     }
 
     /// Returns an idle connection or opens a new one.
@@ -109,10 +123,12 @@ impl ConnectionPool {
     }
 
     async fn acquire_without_timeout(&self) -> sqlx::Result<PooledConnection> {
+        let began = Instant::now();
         let permit = Arc::clone(&self.0.permits)
             .acquire_owned()
             .await
             .map_err(|_closed| sqlx::Error::PoolClosed)?;
+        let permit = CountedPermit::new(permit, &self.0.in_use);
         let (mut conn, born) = match self.0.take() {
             Some(kept) => (kept.conn, kept.born),
             None => {
@@ -122,6 +138,7 @@ impl ConnectionPool {
             }
         };
         conn.set_scope(StatementScope::Transaction);
+        self.0.wait.record(began.elapsed());
         let shared = Arc::clone(&self.0);
         Ok(PooledConnection {
             conn: Some(conn),
@@ -205,7 +222,27 @@ pub(crate) struct PooledConnection {
     reset_sql: &'static str,
     shared: Arc<PoolState>,
     /// `None` after the background rollback has begun.
-    permit: Option<OwnedSemaphorePermit>,
+    permit: Option<CountedPermit>,
+}
+
+/// Place of one connection in the pool, counted until it is dropped.
+#[derive(Debug)]
+struct CountedPermit {
+    _permit: OwnedSemaphorePermit,
+    in_use: Gauge,
+}
+
+impl CountedPermit {
+    fn new(permit: OwnedSemaphorePermit, in_use: &Gauge) -> Self {
+        in_use.increment(1.0);
+        Self { _permit: permit, in_use: in_use.clone() }
+    }
+}
+
+impl Drop for CountedPermit {
+    fn drop(&mut self) {
+        self.in_use.decrement(1.0);
+    }
 }
 
 impl PooledConnection {

@@ -59,21 +59,21 @@ impl Pools {
             false => PoolingMode::Session,
         };
         let login = options.get_username().to_owned();
-        let pool = |kind: &str, size, statement: Duration, lock| {
+        let pool = |name, kind: &str, size, statement: Duration, lock| {
             let limits = Limits {
                 size,
                 acquire_timeout: config.acquire_timeout.min(statement),
                 statement: statement + ANSWER_TIMEOUT,
             };
             let settings = settings(&role(&login, kind), statement, lock);
-            ConnectionPool::new(options.clone(), &settings, pooling, limits)
+            ConnectionPool::new(name, options.clone(), &settings, pooling, limits)
         };
         let statement = config.statement_timeout;
         let renewal = statement.min(RENEWAL_STATEMENT_TIMEOUT);
         Ok(Self {
-            app: pool("app", config.pool_size, statement, LOCK_TIMEOUT),
-            system: pool("system", config.system_pool_size, statement, LOCK_TIMEOUT),
-            renewal: pool("system", 1, renewal, RENEWAL_LOCK_TIMEOUT),
+            app: pool("app", "app", config.pool_size, statement, LOCK_TIMEOUT),
+            system: pool("system", "system", config.system_pool_size, statement, LOCK_TIMEOUT),
+            renewal: pool("renewal", "system", 1, renewal, RENEWAL_LOCK_TIMEOUT),
         })
     }
 

@@ -127,4 +127,23 @@ impl Fault for Error {
             Self::Store(error) => holdfast_pg::kind(error),
         }
     }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::RequestReused(_) => "REQUEST_ID_REUSED",
+            Self::NotNewest => "NOT_NEWEST_MESSAGE",
+            Self::SessionFull { .. } => "SESSION_FULL",
+            Self::TooManySessions { .. } => "SESSION_LIMIT_REACHED",
+            Self::InvalidIdemKey(_) => "REQUEST_ID_INVALID",
+            Self::Session { source, .. } => source.reason(),
+            Self::Fenced { .. }
+            | Self::JournalMoved
+            | Self::LeaseLocked
+            | Self::NotFound { .. }
+            | Self::Conflict(_)
+            | Self::Corrupt { .. }
+            | Self::Archive { .. }
+            | Self::Store(_) => self.kind().reason(),
+        }
+    }
 }

@@ -30,8 +30,29 @@ impl Kind {
     pub const fn is_transient(self) -> bool {
         matches!(self, Self::Exhausted | Self::Unavailable)
     }
+
+    /// Reason for programs, where an error has none of its own.
+    #[must_use]
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::Invalid => "INVALID",
+            Self::Unauthenticated => "UNAUTHENTICATED",
+            Self::Forbidden => "FORBIDDEN",
+            Self::NotFound => "NOT_FOUND",
+            Self::Conflict => "CONFLICT",
+            Self::Exhausted => "LIMIT_REACHED",
+            Self::Unavailable => "UNAVAILABLE",
+            Self::Internal => "INTERNAL",
+        }
+    }
 }
 
 pub trait Fault: std::error::Error + Send + Sync + 'static {
     fn kind(&self) -> Kind;
+
+    /// Reason for programs, in capitals with underscores (docs/integrating.md). It never changes,
+    /// other than the text.
+    fn reason(&self) -> &'static str {
+        self.kind().reason()
+    }
 }

@@ -292,8 +292,14 @@ impl App {
         // Health is served and leases are renewed until the last turn has ended.
         let ended = CancellationToken::new();
         let mut tasks = Tasks::new(stop.clone());
-        tasks
-            .spawn("http", doors::serve(listener, doors::health(readiness.clone()), ended.clone()));
+        tasks.spawn(
+            "http",
+            doors::serve(
+                listener,
+                doors::health(readiness.clone(), &config.telemetry),
+                ended.clone(),
+            ),
+        );
         let answering = runner_report::serve_runner_report(bus.clone(), about, stop.clone());
         tasks.spawn("runner", {
             let (stop, ended) = (stop.clone(), ended.clone());

@@ -93,7 +93,7 @@ impl App {
 
         let mut tasks = Tasks::new(stop.clone());
         let router = http::router(HttpState::new(Arc::clone(&accounts), ingest))
-            .merge(doors::health(readiness.clone()));
+            .merge(doors::health(readiness.clone(), &config.telemetry));
         tasks.spawn("http", doors::serve(listener, router, stop.clone()));
         tasks.spawn("accounts", {
             let (pools, accounts, stop) = (pools.clone(), Arc::clone(&accounts), stop.clone());

@@ -135,7 +135,7 @@ impl App {
         let mesh = (ingest.clone(), follower.clone());
         let mesh = mcp::service(mesh.0, mesh.1, state, settings, cut.clone());
         let api = OpenAi::new(ingest, follower, settings);
-        let http_router = http::router(api, mesh, doorman, readiness.clone());
+        let http_router = http::router(api, mesh, doorman, readiness.clone(), &config.telemetry);
 
         let mut tasks = Tasks::new(stop.clone());
         tasks.spawn("http", holdfast_doors::serve(http, http_router, stop.clone()));

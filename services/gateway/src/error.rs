@@ -192,6 +192,46 @@ impl Fault for Error {
             Self::Skills(error) => error.kind(),
         }
     }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::NoKey => "KEY_MISSING",
+            Self::MalformedKey => "KEY_MALFORMED",
+            Self::Scope { .. } => "SCOPE_MISSING",
+            Self::RateLimited { .. } => "RATE_LIMITED",
+            Self::TooManyCalls { .. } => "CALL_LIMIT_REACHED",
+            Self::Full => "GATEWAY_FULL",
+            Self::Stopping => "GATEWAY_STOPPING",
+            Self::AnswerTimeout { .. } => "ANSWER_TIMEOUT",
+            Self::NoRunner(_) => "NO_RUNNER",
+            Self::NoMemory => "NO_MEMORY_SERVICE",
+            Self::MemoryTimeout => "MEMORY_TIMEOUT",
+            Self::TooLong { .. } => "TEXT_TOO_LONG",
+            Self::Attachments(_) => "ATTACHMENTS_REFUSED",
+            Self::NoAgent(_) => "AGENT_NOT_FOUND",
+            Self::NoReminder { is_full: true, .. } => "REMINDER_LIMIT_REACHED",
+            Self::Session(error) => error.reason(),
+            Self::Directory(error) => error.reason(),
+            Self::Context(_)
+            | Self::Body(_)
+            | Self::Empty
+            | Self::NulCharacter(_)
+            | Self::MissingField(_)
+            | Self::UnknownValue { .. }
+            | Self::Id(_)
+            | Self::Key(_)
+            | Self::OtherAgent { .. }
+            | Self::Subagent
+            | Self::DecisionOverMcp
+            | Self::NoArticle(_)
+            | Self::Memory(_)
+            | Self::Files(_)
+            | Self::NoJob(_)
+            | Self::NoReminder { is_full: false, .. }
+            | Self::Jobs(_)
+            | Self::Skills(_) => self.kind().reason(),
+        }
+    }
 }
 
 impl From<Error> for Status {

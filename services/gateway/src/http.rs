@@ -7,7 +7,7 @@ use axum::{
     response::IntoResponse as _,
     routing::{any_service, get, post},
 };
-use holdfast_kit::Readiness;
+use holdfast_kit::{Readiness, telemetry};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::{
@@ -22,6 +22,7 @@ pub fn router(
     (mesh, bounds): (mcp::Service, mcp::BodyLimits),
     doorman: Authenticator,
     readiness: Readiness,
+    telemetry: &telemetry::Config,
 ) -> Router {
     let mesh = Router::new()
         .route("/mcp", any_service(mesh))
@@ -35,7 +36,7 @@ pub fn router(
         .merge(mesh)
         .layer(CatchPanicLayer::custom(|_| ApiError::defect().into_response()))
         .route_layer(middleware::from_fn_with_state(doorman, edge::http));
-    holdfast_doors::health(readiness)
+    holdfast_doors::health(readiness, telemetry)
         .merge(api)
         .fallback(async |request: Request| {
             ApiError::no_route(request.method().as_str(), request.uri().path())

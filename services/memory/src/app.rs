@@ -91,7 +91,7 @@ impl App {
             views: views.clone(),
             half_life_days: memory.half_life_days,
         };
-        let router = grpc::router(door, signer, &readiness);
+        let router = grpc::router(door, signer, &readiness, &config.telemetry);
         let eraser = Eraser::new(pools.clone(), views.clone());
         let worker = Worker::new(pools.clone(), embedders, views, waiting, memory.index_above);
 

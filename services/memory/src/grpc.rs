@@ -12,7 +12,7 @@ use axum::Router;
 use holdfast_grpc::{
     MeshAuthLayer, Scope, Signer, caller, deadline::DeadlineLayer, trace::TraceLayer,
 };
-use holdfast_kit::Readiness;
+use holdfast_kit::{Readiness, telemetry};
 use holdfast_proto::memory::v1::{knowledge_server::KnowledgeServer, memory_server::MemoryServer};
 use holdfast_types::TenantId;
 use tonic::{Request, Status, service::Routes};
@@ -41,7 +41,12 @@ pub struct GrpcServices {
 }
 
 /// Returns the routes: gRPC for services of the mesh, health and metrics.
-pub fn router(door: GrpcServices, signer: Signer, readiness: &Readiness) -> Router {
+pub fn router(
+    door: GrpcServices,
+    signer: Signer,
+    readiness: &Readiness,
+    telemetry: &telemetry::Config,
+) -> Router {
     let calls =
         Routes::new(MemoryServer::new(door.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
             .add_service(KnowledgeServer::new(door).max_decoding_message_size(MAX_MESSAGE_BYTES))
@@ -55,7 +60,7 @@ pub fn router(door: GrpcServices, signer: Signer, readiness: &Readiness) -> Rout
             .layer(TraceLayer);
     let health =
         Routes::new(holdfast_grpc::health_service(readiness)).into_axum_router().reset_fallback();
-    holdfast_doors::health(readiness.clone()).merge(health).merge(calls)
+    holdfast_doors::health(readiness.clone(), telemetry).merge(health).merge(calls)
 }
 
 /// Checks that a service of the mesh makes the call. Returns the tenant and the message.

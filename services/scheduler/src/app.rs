@@ -91,7 +91,14 @@ impl App {
 
         let own = config.scheduler;
         let mut tasks = Tasks::new(stop.clone());
-        tasks.spawn("http", doors::serve(listener, doors::health(readiness.clone()), stop.clone()));
+        tasks.spawn(
+            "http",
+            doors::serve(
+                listener,
+                doors::health(readiness.clone(), &config.telemetry),
+                stop.clone(),
+            ),
+        );
         tasks.spawn("loop", {
             let (pools, stop) = (pools.clone(), stop.clone());
             let backlog = Backlog::new(own.backlog);

@@ -25,6 +25,10 @@ use crate::{
     turn::approvals::outside_text,
 };
 
+fn count_cost(spent: &WriteCost) {
+    metrics::counter!("holdfast_runner_cost_microdollars_total").increment(spent.charge.micros);
+}
+
 const NO_CHARGE: Charge = Charge { tokens: 0, micros: 0 };
 
 /// Delay between attempts of a write.
@@ -275,6 +279,7 @@ impl Journal {
             }
         };
         failpoints::point("runner.after_append").await;
+        count_cost(&spent);
         self.stored = self.entries.len();
         self.next_entry = appended.next_entry;
         Ok(appended)
@@ -317,6 +322,7 @@ impl Journal {
             }
         };
         failpoints::point("runner.after_complete").await;
+        count_cost(&spent);
         self.next_entry += i64::try_from(completion.entries.len()).unwrap_or(i64::MAX);
         self.stored = self.entries.len();
         Ok(completed)
