@@ -55,8 +55,8 @@ services that each calls. tests/helm/check.py compares this with the sources.
 {{- define "holdfast.services" -}}
 gateway:
   values: gateway
-  ports: {http: 18789, grpc: 18790}
-  listen: {HOLDFAST_GATEWAY__HTTP: http, HOLDFAST_GATEWAY__GRPC: grpc}
+  ports: {http: 18789, grpc: 18790, metrics: 18889}
+  listen: {HOLDFAST_GATEWAY__HTTP: http, HOLDFAST_GATEWAY__GRPC: grpc, HOLDFAST_TELEMETRY__METRICS_LISTEN: metrics}
   grace: HOLDFAST_GATEWAY__SHUTDOWN_GRACE
   database: database-gateway-url
   buses: [nats, redis]
@@ -70,8 +70,8 @@ gateway:
   internet: true
 agent-runner:
   values: agentRunner
-  ports: {http: 18791}
-  listen: {HOLDFAST_RUNNER__LISTEN: http}
+  ports: {http: 18791, metrics: 18891}
+  listen: {HOLDFAST_RUNNER__LISTEN: http, HOLDFAST_TELEMETRY__METRICS_LISTEN: metrics}
   grace: HOLDFAST_RUNNER__SHUTDOWN_GRACE
   database: database-runner-url
   buses: [nats, redis]
@@ -83,8 +83,8 @@ agent-runner:
   internet: true
 channel-bridge:
   values: channelBridge
-  ports: {http: 18792}
-  listen: {HOLDFAST_BRIDGE__LISTEN: http}
+  ports: {http: 18792, metrics: 18892}
+  listen: {HOLDFAST_BRIDGE__LISTEN: http, HOLDFAST_TELEMETRY__METRICS_LISTEN: metrics}
   grace: HOLDFAST_BRIDGE__SHUTDOWN_GRACE
   database: database-bridge-url
   buses: [nats, redis]
@@ -95,8 +95,8 @@ channel-bridge:
   internet: true
 scheduler:
   values: scheduler
-  ports: {http: 18793}
-  listen: {HOLDFAST_SCHEDULER__LISTEN: http}
+  ports: {http: 18793, metrics: 18893}
+  listen: {HOLDFAST_SCHEDULER__LISTEN: http, HOLDFAST_TELEMETRY__METRICS_LISTEN: metrics}
   grace: HOLDFAST_SCHEDULER__SHUTDOWN_GRACE
   database: database-scheduler-url
   buses: [nats, redis]
@@ -105,8 +105,8 @@ scheduler:
   internet: false
 memory-service:
   values: memoryService
-  ports: {grpc: 18794}
-  listen: {HOLDFAST_MEMORY__LISTEN: grpc}
+  ports: {grpc: 18794, metrics: 18894}
+  listen: {HOLDFAST_MEMORY__LISTEN: grpc, HOLDFAST_TELEMETRY__METRICS_LISTEN: metrics}
   grace: HOLDFAST_MEMORY__SHUTDOWN_GRACE
   database: database-memory-url
   buses: []
