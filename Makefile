@@ -16,7 +16,7 @@ HOLDFAST = $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/holdfast
 BACKENDS = $(PYTHON) deploy/dev/backends.py
 
 .DEFAULT_GOAL := help
-.PHONY: help up down build embedder test test-down chaos soak fuzz bench bench-memory lint deny helm-check helm-run fmt fmt-check doc
+.PHONY: help up down build embedder test test-clients test-down chaos soak fuzz bench bench-memory lint deny helm-check helm-run fmt fmt-check doc
 
 help: ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1#/p' $(MAKEFILE_LIST) | column -t -s '#'
@@ -62,6 +62,9 @@ test: ## run every test, on real backends
 	fi; \
 	if [ "$$CI" = true ]; then $(TEST_DOWN); fi; \
 	exit $$status
+
+test-clients: build ## run programs of integrators, with their languages' packages installed: ARGS="python go"
+	@$(PYTHON) tests/clients/run.py --holdfast $(HOLDFAST) $(ARGS)
 
 test-down: ## stop the backends that tests use
 	@$(TEST_DOWN)
