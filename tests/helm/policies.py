@@ -48,6 +48,8 @@ OTHER_EDGES = {
 # Rights in the API of Kubernetes: verbs by component, for Secrets and nothing else.
 RIGHTS = {"secrets": {"create"}, "bootstrap": {"create", "get"}}
 PRE_STOP_SECONDS, MARGIN_SECONDS = 5, 10
+# Of the process itself, which a library exports.
+PROCESS_METRICS = {"process_cpu_seconds_total", "process_resident_memory_bytes"}
 
 
 class Sources:
@@ -418,6 +420,21 @@ def routes_are_doors(documents, _sources):
                 yield f"the route {route['metadata']['name']} leads {sorted(paths)} to {component(route)}"
 
 
+def dashboard_queries(documents):
+    """(title of the panel, query) of all dashboards."""
+    for document in of_kind(documents, "ConfigMap"):
+        if document["metadata"]["name"].endswith("-dashboard"):
+            for panel in json.loads(document["data"]["holdfast.json"])["panels"]:
+                for target in panel.get("targets", ()):
+                    yield panel["title"], target["expr"]
+
+
+def change_panel(documents, old, new):
+    board = next(d for d in of_kind(documents, "ConfigMap") if d["metadata"]["name"].endswith("-dashboard"))
+    assert old in board["data"]["holdfast.json"], old
+    board["data"]["holdfast.json"] = board["data"]["holdfast.json"].replace(old, new)
+
+
 def metrics_are_exported(documents, sources):
     for rule in of_kind(documents, "PrometheusRule"):
         for group in rule["spec"]["groups"]:
@@ -432,6 +449,17 @@ def metrics_are_exported(documents, sources):
                 for label, values in re.findall(r'\b([a-z_]+)[!=]=?~?"([^"]*)"', one["expr"]):
                     if label not in ("namespace", "service") and (label not in sources.labels or set(values.split("|")) - sources.words):
                         yield f"the alert {one['alert']} asks for {label}={values}, which is not in the sources"
+    for title, expr in dashboard_queries(documents):
+        names = set(re.findall(r"\b(holdfast_[a-z_]+|process_[a-z_]+)\{", expr))
+        if not names:
+            yield f"the panel {title} looks at no metric"
+        for name in names - sources.metrics - PROCESS_METRICS:
+            yield f"the panel {title} looks at {name}, which no service exports"
+        if any(f'{name}{{namespace="holdfast"' not in expr for name in names):
+            yield f"the panel {title} looks at other namespaces too"
+        labels = {label.strip() for by in re.findall(r"by \(([^)]*)\)", expr) for label in by.split(",")}
+        for label in labels - sources.labels - {"le", "pod", "service"}:
+            yield f"the panel {title} groups by {label}, which no metric has"
     for scaler in of_kind(documents, "HorizontalPodAutoscaler"):
         for metric in scaler["spec"]["metrics"]:
             name = metric.get("external", {}).get("metric", {}).get("name")
@@ -664,6 +692,8 @@ BREAKS = [
     (metrics_are_exported, "production", lambda d: rule_named(d, "HoldfastDeadLetters").update(expr='holdfast_dead{namespace="holdfast"} > 0')),
     (metrics_are_exported, "production", lambda d: rule_named(d, "HoldfastRunnersCrash").update(expr='holdfast_runner_swept_total{namespace="holdfast",what="orphans"} > 0')),
     (metrics_are_exported, "production", lambda d: rule_named(d, "HoldfastDeadLetters").update(expr="sum(increase(holdfast_session_dead_letters_total{}[15m])) > 0")),
+    (metrics_are_exported, "production", lambda d: change_panel(d, "holdfast_model_tokens_total", "holdfast_model_words_total")),
+    (metrics_are_exported, "production", lambda d: change_panel(d, "sum by (provider, kind)", "sum by (provider, tenant)")),
 ]
 
 

@@ -198,6 +198,7 @@ def values_schema(manual):
                         "serviceMonitor": closed(
                             {"enabled": BOOL, "interval": {"type": "string", "pattern": "^[0-9]+(s|m)$"}, "labels": LABELS}
                         ),
+                        "dashboard": closed({"enabled": BOOL, "labels": LABELS}),
                         "prometheusRule": closed({"enabled": BOOL, "labels": LABELS}),
                         "runbook": TEXT,
                     }

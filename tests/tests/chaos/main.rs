@@ -18,6 +18,7 @@ mod partition;
 mod remembers;
 mod report;
 mod restore;
+mod scaling;
 mod soak;
 mod storm;
 mod talk;
