@@ -11,6 +11,7 @@
 //! a proxy.
 
 mod connections;
+mod handshake;
 mod requests;
 mod server;
 

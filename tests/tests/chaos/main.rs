@@ -22,6 +22,8 @@ mod soak;
 mod storm;
 mod talk;
 mod time;
+mod tls;
+mod tls_backends;
 mod versions;
 mod wakes;
 mod weather;
