@@ -42,7 +42,10 @@ impl Namespace {
         let mut connection =
             redis::Client::open(self.url.as_str())?.get_multiplexed_async_connection().await?;
         let mut create = redis::cmd("ACL");
-        create.arg("SETUSER").arg(&self.prefix).arg(["on", ">secret", "-@all", "+client", "+ping"]);
+        create
+            .arg("SETUSER")
+            .arg(&self.prefix)
+            .arg(&["on", ">secret", "-@all", "+client", "+ping"]);
         create.query_async::<()>(&mut connection).await?;
         let at = self.url.rfind('@').map_or("", |at| &self.url[at..]);
         Ok(format!("redis://{}:secret{at}", self.prefix))

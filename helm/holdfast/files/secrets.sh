@@ -57,7 +57,7 @@ certificate() {
 entry() {
     printf '"%s.crt": "%s", "%s.key": "%s"' "$1" "$(one_line "/tmp/$1.crt")" "$1" "$(one_line "/tmp/$1.key")"
 }
-one_line() { awk '{ printf "%s\\n", $0 }' "$1"; }
+one_line() { sed -z 's/\n/\\n/g' "$1"; }
 
 if [ -n "${CERTIFICATES_SECRET:-}" ]; then
     umask 077

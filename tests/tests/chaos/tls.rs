@@ -12,7 +12,6 @@ use holdfast_proto::memory::v1::GetStatusRequest;
 use holdfast_testkit::certificates::write_whole;
 use holdfast_testkit::{Authority, Backends, Certificate, Reply, TlsProxy, TlsStart};
 use holdfast_tests::mesh::{Mesh, MeshConfig, RELOAD_TIME};
-use holdfast_tests::node::Role;
 use holdfast_tests::person::{GrpcClient, TelegramUser, until};
 use holdfast_tests::{program, turnstile};
 use reqwest::Url;
@@ -233,7 +232,7 @@ async fn the_command_line_says_what_is_wrong_with_a_gateways_certificate() -> an
              DnsName(\"gateway.example\")",
         ),
     ] {
-        let upstream = mesh.proxies.database(Role::Gateway).addr();
+        let upstream = mesh.grpc[0];
         let proxy = TlsProxy::start(upstream, &issued, TlsStart::AtOnce).await?;
         told(&format!("https://127.0.0.1:{}", proxy.port()), Some(&trusted), expected).await?;
     }
