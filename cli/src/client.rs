@@ -2,6 +2,7 @@
 
 use std::{env, fs, time::Duration};
 
+use holdfast_kit::{config, tls::Tls};
 use holdfast_proto::gateway::v1::{
     agents_client::AgentsClient, approvals_client::ApprovalsClient, budgets_client::BudgetsClient,
     chains_client::ChainsClient, channels_client::ChannelsClient,
@@ -55,8 +56,7 @@ impl Client {
             global.dir.clone().or_else(state_dir::find).and_then(|dir| StateDir::new(dir).ok());
         let url = url(global.gateway.clone(), home.as_ref())?;
         let key = key(global.key.clone(), home.as_ref())?;
-        let channel = holdfast_grpc::channel(&url, ANSWER_TIMEOUT)
-            .map_err(|error| Error::Usage(error.to_string()))?;
+        let channel = channel(global, &url, ANSWER_TIMEOUT)?;
         Ok(Self { url, key, channel })
     }
 
@@ -190,13 +190,17 @@ impl Client {
 pub fn url(given: Option<String>, home: Option<&StateDir>) -> Result<String, Error> {
     let found = || home.and_then(|home| home.state().ok()).map(|state| state.gateway.grpc);
     let url = given.or_else(found).unwrap_or_else(|| DEFAULT_URL.to_owned());
-    if url.starts_with("https://") {
-        return Err(Error::Usage(format!(
-            "`{url}`: this command speaks no TLS; go through a tunnel to the gateway, as \
-             `kubectl port-forward` or `ssh -L` make, and give its http:// address"
-        )));
-    }
     Ok(if url.contains("://") { url } else { format!("http://{url}") })
+}
+
+/// Creates a channel to the gateway at `url`, which is verified as the global options say.
+pub fn channel(global: &Global, url: &str, timeout: Duration) -> Result<Channel, Error> {
+    let config = config::Tls { authorities: global.ca_file.clone(), ..config::Tls::default() };
+    let tls = Tls::load(&config)
+        .map_err(|error| Error::Usage(format!("--ca-file or HOLDFAST_CA_FILE: {error:#}")))?;
+    let connector = tls.connector().named("--ca-file or HOLDFAST_CA_FILE");
+    holdfast_grpc::channel_by(connector, url, timeout)
+        .map_err(|error| Error::Usage(error.to_string()))
 }
 
 fn key(given: Option<String>, home: Option<&StateDir>) -> Result<MetadataValue<Ascii>, Error> {
@@ -225,12 +229,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_may_lack_its_scheme_and_tls_is_refused_with_a_way_round() {
+    fn an_address_may_lack_its_scheme() {
         assert_eq!(url(Some("h:1".to_owned()), None).unwrap(), "http://h:1");
+        assert_eq!(url(Some("https://h:1".to_owned()), None).unwrap(), "https://h:1");
         assert_eq!(url(None, None).unwrap(), DEFAULT_URL);
-
-        let error = url(Some("https://h".to_owned()), None).unwrap_err();
-        assert!(error.to_string().contains("port-forward"), "{error}");
     }
 
     #[test]

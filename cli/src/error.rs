@@ -53,6 +53,13 @@ impl Error {
     pub fn from_status(status: Status, url: &str) -> Self {
         // A status created on this side has a source; one received from the gateway has none.
         match status.source() {
+            Some(source) if has_other_protocol(source) && url.starts_with("http://") => {
+                let url = url.trim_start_matches("http://");
+                Self::Usage(format!(
+                    "what answers at {url} is no gRPC server, or one that speaks TLS: write \
+                     `https://{url}` in that case"
+                ))
+            }
             Some(source) if status.code() == tonic::Code::Unavailable => {
                 Self::Unreachable { url: url.to_owned(), why: innermost(source) }
             }
@@ -130,6 +137,19 @@ fn refusal_message(status: &Status) -> String {
         | Kind::NotFound
         | Kind::Conflict
         | Kind::Unavailable => message.to_owned(),
+    }
+}
+
+/// Whether the server's first bytes were not those of HTTP/2.
+fn has_other_protocol(mut error: &(dyn std::error::Error + 'static)) -> bool {
+    loop {
+        if error.to_string().contains("frame with invalid size") {
+            return true;
+        }
+        match error.source() {
+            Some(source) => error = source,
+            None => return false,
+        }
     }
 }
 

@@ -20,6 +20,11 @@ pub struct Global {
     #[arg(long, global = true, env = "HOLDFAST_API_KEY", hide_env_values = true)]
     pub key: Option<String>,
 
+    /// File with the certificates (PEM) of the authorities by which a gateway at `https://` is
+    /// verified [default: those of this machine]
+    #[arg(long, global = true, env = "HOLDFAST_CA_FILE", value_name = "FILE")]
+    pub ca_file: Option<PathBuf>,
+
     /// Where `up` keeps everything: secrets, the development key, logs, the backends' data
     /// [default: .holdfast]
     #[arg(long, global = true, env = "HOLDFAST_DIR")]

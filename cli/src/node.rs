@@ -84,7 +84,8 @@ pub async fn run(node: Node, global: &Global, screen: &Screen) -> Result<(), Err
     let _flushed_on_drop = telemetry::init("node", &telemetry::Config::default())?;
     let host = Arc::new(host(&args, screen).await?);
     let stop = shutdown::on_signal()?;
-    Link::new(&url, &token, host)?.stay_connected(&stop).await
+    let channel = client::channel(global, &url, link::CONNECT_TIMEOUT)?;
+    Link::new(channel, &url, &token, host)?.stay_connected(&stop).await
 }
 
 fn token(args: &RunArgs) -> Result<String, Error> {

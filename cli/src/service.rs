@@ -35,6 +35,7 @@ pub trait Service {
     const TABLE: &'static str;
 
     fn telemetry(config: &Self::Config) -> &telemetry::Config;
+    fn tls(config: &Self::Config) -> &config::Tls;
 
     /// Connects and serves until `stop` is cancelled.
     fn serve(
@@ -58,6 +59,10 @@ impl Service for Gateway {
         &config.telemetry
     }
 
+    fn tls(config: &Self::Config) -> &config::Tls {
+        &config.tls
+    }
+
     async fn serve(config: Self::Config, stop: CancellationToken) -> anyhow::Result<()> {
         Box::pin(gateway::App::connect(config)).await?.run(stop).await
     }
@@ -70,6 +75,10 @@ impl Service for AgentRunner {
 
     fn telemetry(config: &Self::Config) -> &telemetry::Config {
         &config.telemetry
+    }
+
+    fn tls(config: &Self::Config) -> &config::Tls {
+        &config.tls
     }
 
     async fn serve(config: Self::Config, stop: CancellationToken) -> anyhow::Result<()> {
@@ -86,6 +95,10 @@ impl Service for ChannelBridge {
         &config.telemetry
     }
 
+    fn tls(config: &Self::Config) -> &config::Tls {
+        &config.tls
+    }
+
     async fn serve(config: Self::Config, stop: CancellationToken) -> anyhow::Result<()> {
         Box::pin(channel_bridge::App::connect(config)).await?.run(stop).await
     }
@@ -98,6 +111,10 @@ impl Service for Scheduler {
 
     fn telemetry(config: &Self::Config) -> &telemetry::Config {
         &config.telemetry
+    }
+
+    fn tls(config: &Self::Config) -> &config::Tls {
+        &config.tls
     }
 
     async fn serve(config: Self::Config, stop: CancellationToken) -> anyhow::Result<()> {
@@ -113,6 +130,10 @@ impl Service for Memory {
 
     fn telemetry(config: &Self::Config) -> &telemetry::Config {
         &config.telemetry
+    }
+
+    fn tls(config: &Self::Config) -> &config::Tls {
+        &config.tls
     }
 
     async fn serve(config: Self::Config, stop: CancellationToken) -> anyhow::Result<()> {
@@ -139,7 +160,7 @@ pub async fn run<S: Service>(args: &ServiceArgs, screen: &Screen) -> Result<(), 
     // Also while the service finishes its work.
     let ended = CancellationToken::new();
     let _ended_on_drop = ended.clone().drop_guard();
-    holdfast_doors::serve_metrics(S::telemetry(&config), ended).await?;
+    holdfast_doors::serve_metrics(S::telemetry(&config), S::tls(&config), ended).await?;
     Ok(S::serve(config, stop).await?)
 }
 

@@ -38,6 +38,7 @@ HERE = ROOT / "tests" / "helm"
 PROFILES = {
     "trial": CHART / "values-trial.yaml",
     "production": CHART / "values-production.yaml",
+    "tls": HERE / "values" / "tls.yaml",
     "everything": HERE / "values" / "everything.yaml",
 }
 
@@ -212,6 +213,7 @@ class Schemas:
 FOREIGN = {
     "monitoring.coreos.com/v1/ServiceMonitor": ({"selector", "endpoints"}, {"namespaceSelector"}),
     "monitoring.coreos.com/v1/PrometheusRule": ({"groups"}, set()),
+    "cert-manager.io/v1/Certificate": ({"secretName", "issuerRef"}, {"dnsNames", "usages", "privateKey"}),
     "gateway.networking.k8s.io/v1/HTTPRoute": ({"parentRefs", "rules"}, {"hostnames"}),
     "gateway.networking.k8s.io/v1/GRPCRoute": ({"parentRefs", "rules"}, {"hostnames"}),
 }
@@ -378,7 +380,7 @@ def run(helm, schemas, write):
     for profile, rendered in renders.items():
         found += [f"{profile}: {error}" for error in policies.check(rendered, sources)]
     found += policies.check_runbook(renders["everything"], sources)
-    found += policies.check_scripts(ROOT, renders["trial"])
+    found += policies.check_scripts(ROOT, renders["tls"])
     if not found:
         found += policies.check_that_rules_notice(renders, sources, copy.deepcopy)
         count = sum(len(rendered) for rendered in renders.values())

@@ -23,6 +23,8 @@ SERVICES = {
 }
 # Names of the services in settings such as `mesh.memory_url`.
 MESH_NAMES = {"gateway": "gateway", "memory": "memory-service"}
+# Settings that name files of certificates.
+TLS_FILES = {"tls.certificate", "tls.private_key", "tls.authorities", "nats.authorities", "redis.authorities", "ca"}
 BACKENDS = {"database": "postgres", "nats": "nats", "redis": "redis"}
 BACKEND_PORTS = {5432: "postgres", 4222: "nats", 6379: "redis"}
 
@@ -238,8 +240,12 @@ def secrets_are_mounted_where_they_are_read(documents, sources):
                 yield f"`{name}` gets a secret as the variable {variable['name']}: mount it as a file"
         if container.get("envFrom") and name != "bootstrap":
             yield f"`{name}` gets variables from elsewhere"
+        tls = {path for setting, path in ((setting_name(v), path) for v, path in variables.items()) if setting in TLS_FILES}
+        if "/run/holdfast-backends/ca.crt" in (path for _, _, path in mounted):
+            tls.add("/run/holdfast-backends/ca.crt")
+        keys = {key for _, key, path in mounted if path not in tls}
         if name not in SERVICES:
-            if keys != OTHER_SECRETS[name]:
+            if tls - {path for _, _, path in mounted} or keys != OTHER_SECRETS[name]:
                 yield f"`{name}` mounts the keys {sorted(keys)} and reads {sorted(OTHER_SECRETS[name])} (OTHER_SECRETS in tests/helm/policies.py)"
             continue
         by_file = {setting_name(variable): path for variable, path in variables.items() if variable.endswith("_FILE")}
@@ -249,8 +255,11 @@ def secrets_are_mounted_where_they_are_read(documents, sources):
         for setting in by_file:
             if ".previous_" in setting and setting.replace("previous_", "") not in given:
                 yield f"`{name}` is given {setting}, whose present form it does not read"
-        if {path for _, _, path in mounted} != set(by_file.values()):
-            yield f"`{name}` mounts {sorted(path for _, _, path in mounted)} and reads {sorted(by_file.values())}"
+        if {path for _, _, path in mounted} != set(by_file.values()) | tls:
+            yield f"`{name}` mounts {sorted(path for _, _, path in mounted)} and reads {sorted(set(by_file.values()) | tls)}"
+        own = {key for _, key, path in mounted if path in tls and path.startswith("/run/holdfast-tls/")}
+        if own not in ({"tls.crt", "tls.key", "ca.crt"}, {f"{name}.crt", f"{name}.key", "authority.crt"}, set()):
+            yield f"`{name}` has the certificate of another service: {sorted(own)}"
         for setting, path in by_file.items():
             key = next((key for _, key, at in mounted if at == path), "")
             if setting == "mesh.key" and key != f"mesh-{name}" or setting == "mesh.caller_keys" and key != f"callers-{name}":
@@ -358,9 +367,33 @@ def connections_by_url(variables):
         called = re.fullmatch(r"HOLDFAST_MESH__([A-Z]+)_URL", variable)
         if called:
             target = MESH_NAMES[called[1].lower()]
-            host, port = re.fullmatch(r"http://([a-z-]+):(\d+)", value).groups()
+            host, port = re.fullmatch(r"https?://([a-z-]+):(\d+)", value).groups()
             found.add((target if host.endswith("-" + target) else host, int(port)))
     return found
+
+
+def calls_are_encrypted_or_plain_text_is_permitted(documents, _sources):
+    """All services speak TLS and are called and probed by it, or all are permitted to speak plain text."""
+    schemes = set()
+    for name, _, pod, _ in pods(documents):
+        container = pod["containers"][0]
+        variables = environment(container)
+        if name in SERVICES:
+            has_tls, is_plain = "HOLDFAST_TLS__CERTIFICATE" in variables, variables.get("HOLDFAST_TLS__ALLOW_PLAIN") == "true"
+            if has_tls == is_plain:
+                yield f"`{name}` has {'a certificate and may speak plain text' if has_tls else 'neither a certificate nor the permission to speak plain text'}"
+            schemes.add("https" if has_tls else "http")
+            for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+                schemes.add(container[probe].get("httpGet", {}).get("scheme", "HTTP").lower())
+        schemes |= {value.partition("://")[0] for variable, value in variables.items() if re.fullmatch(r"HOLDFAST_(URL|MESH__[A-Z]+_URL)", variable)}
+    for monitor in of_kind(documents, "ServiceMonitor"):
+        schemes |= {endpoint.get("scheme", "http") for endpoint in monitor["spec"]["endpoints"]}
+    if len(schemes) != 1:
+        yield f"services are called and probed by {sorted(schemes)}"
+    secrets = {d["spec"]["secretName"] for d in of_kind(documents, "Certificate")}
+    mounted = {secret for name, _, pod, _ in pods(documents) for secret, _, path in mounted_keys(pod) if name in SERVICES and path == "/run/holdfast-tls/tls.crt"}
+    if secrets and secrets != mounted:
+        yield f"cert-manager makes {sorted(secrets)}, and pods wait for {sorted(mounted)}"
 
 
 def pods_start_and_stop_as_services_do(documents, sources):
@@ -498,6 +531,7 @@ RULES = [
     secrets_are_mounted_where_they_are_read,
     variables_are_settings,
     edges_are_connections,
+    calls_are_encrypted_or_plain_text_is_permitted,
     pods_start_and_stop_as_services_do,
     routes_are_doors,
     metrics_are_exported,
@@ -573,8 +607,8 @@ def api_server():
 
 def check_scripts(root, documents):
     """Runs the scripts of the jobs, with the variables of their pods, against an API of our own."""
-    if not shutil.which("bash") or not shutil.which("curl"):
-        return ["the scripts of the jobs need bash and curl here: install them"]
+    if not all(map(shutil.which, ("bash", "curl", "openssl"))):
+        return ["the scripts of the jobs need bash, curl and openssl here: install them"]
     found = []
     if not re.search(r"apt-get install[^&]*\bcurl\b", (root / "deploy" / "Dockerfile").read_text()):
         found.append("the image has no curl, which the scripts of the jobs use (deploy/Dockerfile)")
@@ -624,6 +658,7 @@ def check_made_secrets(secrets, documents):
     callers = f"gateway={keys.get('mesh-gateway')},agent-runner={keys.get('mesh-agent-runner')}"
     if keys.get("callers-memory-service") != callers or keys.get("callers-gateway") != f"channel-bridge={keys.get('mesh-channel-bridge')}":
         found.append("the called services do not know the keys of those that call them")
+    found += check_made_certificates(next((one for one in secrets.values() if "authority.crt" in one), {}))
     values = [value for one in secrets.values() for value in one.values()]
     if len(set(values)) != len(values):
         found.append("two secrets are equal")
@@ -634,6 +669,25 @@ def check_made_secrets(secrets, documents):
             found.append(f"{name} is no URL of the bundled Postgres")
         if login and login[1] != "postgres" and f"create role {login[1]} login password '{login[2]}';" not in backends["logins.sql"]:
             found.append(f"the bundled Postgres does not make the login of {name}")
+    return found
+
+
+def check_made_certificates(files):
+    """Each service has a certificate of the authority, for its own names."""
+    found = []
+    with tempfile.TemporaryDirectory() as place:
+        for name, text in files.items():
+            (Path(place) / name).write_text(text)
+        for service in SERVICES:
+            if f"{service}.crt" not in files:
+                found.append(f"the job makes no certificate of {service}")
+                continue
+            for purpose in ("sslserver", "sslclient"):
+                argv = ["openssl", "verify", "-CAfile", "authority.crt", "-purpose", purpose]
+                argv += ["-verify_hostname", f"holdfast-{service}", f"{service}.crt"]
+                done = subprocess.run(argv, cwd=place, capture_output=True, text=True)
+                if done.returncode:
+                    found.append(f"the certificate of {service} is not valid: {done.stderr or done.stdout}")
     return found
 
 
@@ -682,6 +736,11 @@ BREAKS = [
     (edges_are_connections, "production", lambda d: policy(d, "scheduler")["egress"].pop(1)),
     (edges_are_connections, "trial", lambda d: d.remove(next(p for p in of_kind(d, "NetworkPolicy") if component(p) == "default"))),
     (edges_are_connections, "trial", lambda d: next(v for v in deployment(d, "agent-runner")["containers"][0]["env"] if v["name"].endswith("MEMORY_URL")).update(value="http://holdfast-gateway:18790")),
+    (calls_are_encrypted_or_plain_text_is_permitted, "trial", lambda d: set_variable(deployment(d, "gateway"), "HOLDFAST_TLS__CERTIFICATE", "/x")),
+    (calls_are_encrypted_or_plain_text_is_permitted, "tls", lambda d: deployment(d, "gateway")["containers"][0]["livenessProbe"]["httpGet"].update(scheme="HTTP")),
+    (calls_are_encrypted_or_plain_text_is_permitted, "everything", lambda d: first(d, "ServiceMonitor")["spec"]["endpoints"][0].pop("scheme")),
+    (calls_are_encrypted_or_plain_text_is_permitted, "everything", lambda d: d.remove(first(d, "Certificate"))),
+    (secrets_are_mounted_where_they_are_read, "tls", lambda d: deployment(d, "scheduler").update(volumes=[*(v for v in deployment(d, "scheduler")["volumes"] if v["name"] != "tls"), *(v for v in deployment(d, "gateway")["volumes"] if v["name"] == "tls")])),
     (pods_start_and_stop_as_services_do, "trial", lambda d: deployment(d, "channel-bridge").update(terminationGracePeriodSeconds=40)),
     (pods_start_and_stop_as_services_do, "trial", lambda d: deployment(d, "gateway")["containers"][0]["livenessProbe"]["httpGet"].update(path="/readyz")),
     (pods_start_and_stop_as_services_do, "trial", lambda d: first(d, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"].update({"app.kubernetes.io/component": "x"})),

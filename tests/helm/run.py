@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the rendered trial chart on this machine: each pod as a process, as kubelet would start it.
+"""Runs the rendered trial chart on this machine, without and with TLS: each pod as a process, as kubelet would start it.
 
     run.py --dir DIR --holdfast BINARY
 
@@ -21,6 +21,7 @@ import re
 import shutil
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import sys
@@ -140,7 +141,9 @@ class Kubelet:
             if get is None:
                 socket.create_connection(("127.0.0.1", port), timeout=2).close()
                 return 200
-            return urllib.request.urlopen(f"http://127.0.0.1:{port}{get['path']}", timeout=2).status
+            url = f"{get.get('scheme', 'HTTP').lower()}://127.0.0.1:{port}{get['path']}"
+            # As kubelet, which verifies no certificate.
+            return urllib.request.urlopen(url, timeout=2, context=ssl._create_unverified_context()).status
         except urllib.error.HTTPError as error:
             return error.code
         except OSError:
@@ -241,13 +244,15 @@ def main():
         if not options.in_namespace:
             return subprocess.run(["unshare", "--net", sys.executable, *sys.argv, "--in-namespace"]).returncode
         raise_loopback()
-        with tempfile.TemporaryDirectory() as place, policies.api_server() as api:
-            documents = check.documents(check.Helm(helm, place).render("trial", "1.37.0"))
-            kubelet = Kubelet(documents, Path(place), options.holdfast.resolve(), packages.resolve(), api)
-            try:
-                run(kubelet)
-            finally:
-                kubelet.kill()
+        for profile in ("trial", "tls"):
+            print(f"profile {profile}")
+            with tempfile.TemporaryDirectory() as place, policies.api_server() as api:
+                documents = check.documents(check.Helm(helm, place).render(profile, "1.37.0"))
+                kubelet = Kubelet(documents, Path(place), options.holdfast.resolve(), packages.resolve(), api)
+                try:
+                    run(kubelet)
+                finally:
+                    kubelet.kill()
     except check.Problem as problem:
         print(f"error: {problem}", file=sys.stderr)
         return 1

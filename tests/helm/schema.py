@@ -8,7 +8,7 @@ import re
 
 # What the chart or the image sets, what is mounted from Secrets, and what needs a volume.
 OWNED = re.compile(
-    r"(database|nats|redis)\.url|database\.admin_url|redis\.replicas"
+    r"(database|nats|redis)\.url|tls\..*|(nats|redis)\.authorities|nats\.(nkey|credentials)|telemetry\.otlp_authorities|database\.admin_url|redis\.replicas"
     r"|mesh\.(?!clock_tolerance|accept_version_1).*|secrets\..*"
     r"|.*\.(listen|shutdown_grace)|gateway\.(http|grpc)|telemetry\.service_instance"
     r"|runner\.scratch\.dir|runner\.archive|runner\.sandbox\.hosted|memory\.embedding\.(api_key|dir)|telemetry\.format"
@@ -149,9 +149,11 @@ def values_schema(manual):
                         "previous": {"type": "array", "items": {"enum": ["kek", "pepper"]}, "uniqueItems": True},
                     }
                 ),
+                "tls": closed({"enabled": BOOL, "issuerRef": OPEN, "gatewayNames": {"type": "array", "items": NAME}}),
                 "backends": closed(
                     {
                         "bundled": BOOL,
+                        "caSecret": NAME,
                         "existingSecret": NAME,
                         "storageClass": NAME,
                         "postgres": backend(),

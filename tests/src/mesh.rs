@@ -1,6 +1,7 @@
 //! A whole mesh: processes of the product, over real backends behind proxies, with fakes of what
 //! is not ours.
 
+mod certificates;
 mod edges;
 mod network;
 pub(crate) mod specs;
@@ -17,14 +18,20 @@ use futures::future::try_join_all;
 use holdfast_directory::Directory;
 use holdfast_grpc::{MemoryClient, Signer};
 use holdfast_kit::config::Secrets;
+use holdfast_kit::tls::Tls;
 use holdfast_pg::Pools;
+use holdfast_proto::gateway::v1::AcceptRequest;
+use holdfast_proto::gateway::v1::ingest_client::IngestClient;
 use holdfast_session::Sessions;
 use holdfast_testkit::{
     Backends, Database, FakeModel, FakeReceiver, FakeTelegram, Pooler, nats, redis,
 };
 use holdfast_types::QueueMode;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
+use tonic::Status;
+use tonic::transport::Channel;
 
+pub use certificates::{Certificates, RELOAD_TIME};
 pub use edges::Proxies;
 pub use network::{Network, Peer};
 
@@ -66,6 +73,8 @@ pub struct MeshConfig {
     /// Connections of a PgBouncer through which all processes reach the database; `None`: they
     /// reach it without one.
     pub pooler: Option<u32>,
+    /// Whether the services speak TLS, and show each other certificates.
+    pub tls: bool,
 }
 
 impl MeshConfig {
@@ -85,6 +94,7 @@ impl MeshConfig {
             failpoints: String::new(),
             namespaces: false,
             pooler: None,
+            tls: false,
         }
     }
 }
@@ -122,8 +132,10 @@ pub struct Mesh {
     pub tenants: Vec<Tenant>,
     /// The session protocol over its database, past all proxies.
     pub sessions: Sessions,
+    /// Certificates of its services; `None`: they speak plain text.
+    pub certificates: Option<Certificates>,
     nats: nats::Namespace,
-    redis: redis::Namespace,
+    pub redis: redis::Namespace,
     pooler: Option<Pooler>,
     database: Database,
 }
@@ -199,6 +211,7 @@ impl Mesh {
             fakes,
             tenants,
             sessions,
+            certificates: plan.tls.then(Certificates::new).transpose()?,
             nats,
             redis,
             pooler,
@@ -255,13 +268,55 @@ impl Mesh {
 
     /// A client of the first memory service, as services have one.
     pub fn memory_client(&self) -> anyhow::Result<MemoryClient> {
+        let tls = match &self.certificates {
+            Some(certificates) => certificates.service(&certificates.files)?,
+            None => Tls::default(),
+        };
+        self.memory_client_with(tls)
+    }
+
+    /// As [`Self::memory_client`], with this TLS.
+    pub fn memory_client_with(&self, tls: Tls) -> anyhow::Result<MemoryClient> {
         let memory = self.memories.first().context("the mesh has no memory service")?;
         let mesh = holdfast_kit::config::Mesh {
             key: GATEWAY_KEY.into(),
             ..holdfast_kit::config::Mesh::default()
         };
-        let url = format!("http://{}", memory.spec().http);
-        Ok(MemoryClient::new(&url, holdfast_grpc::Mesh::new(Signer::new(&mesh)?, "gateway"))?)
+        let url = format!("{}://{}", self.scheme(), memory.spec().http);
+        let mesh = holdfast_grpc::Mesh::new(Signer::new(&mesh)?, "gateway");
+        Ok(MemoryClient::new(&url, mesh.with_tls(tls))?)
+    }
+
+    /// Offers the first gateway a message without content, with the key of bridges; returns the
+    /// refusal.
+    pub async fn accept_as_bridge(&self, tls: Tls) -> anyhow::Result<Status> {
+        let keys = holdfast_kit::config::Mesh {
+            key: BRIDGE_KEY.into(),
+            ..holdfast_kit::config::Mesh::default()
+        };
+        let mesh = holdfast_grpc::Mesh::new(Signer::new(&keys)?, "channel-bridge").with_tls(tls);
+        let url = format!("{}://{}", self.scheme(), self.grpc[0]);
+        let channel = mesh.connect(&url, "gateway", START_TIMEOUT)?;
+        let request = mesh.request(self.tenants[0].id, AcceptRequest::default(), START_TIMEOUT);
+        let answer = IngestClient::new(channel).accept(request).await;
+        answer.err().context("a message without content is accepted")
+    }
+
+    /// Scheme of the services' addresses.
+    #[must_use]
+    pub const fn scheme(&self) -> &'static str {
+        if self.certificates.is_some() { "https" } else { "http" }
+    }
+
+    /// A channel to the first gateway, of a caller without a certificate.
+    pub fn channel(&self, timeout: Duration) -> anyhow::Result<Channel> {
+        holdfast_kit::tls::install_crypto();
+        let tls = match &self.certificates {
+            Some(certificates) => certificates.client()?,
+            None => Tls::default(),
+        };
+        let url = format!("{}://{}", self.scheme(), self.grpc[0]);
+        Ok(holdfast_grpc::channel_by(tls.connector(), &url, timeout)?)
     }
 
     /// The database, as the services log in.

@@ -75,7 +75,11 @@ impl Node {
     /// A node that does not run yet.
     pub fn new(spec: NodeSpec) -> anyhow::Result<Self> {
         holdfast_kit::tls::install_crypto();
-        let http = reqwest::Client::builder().timeout(Duration::from_millis(500)).build()?;
+        // As a kubelet, which verifies no certificate.
+        let http = reqwest::Client::builder()
+            .timeout(Duration::from_millis(500))
+            .danger_accept_invalid_certs(true)
+            .build()?;
         Ok(Self {
             spec,
             process: Mutex::new(None),
@@ -106,10 +110,19 @@ impl Node {
 
     /// Waits until it says that it is ready.
     pub async fn ready(&self, limit: Duration) -> anyhow::Result<()> {
-        let url = format!("http://{}/readyz", self.spec.http);
+        let url = format!("{}://{}/readyz", self.scheme(), self.spec.http);
+        let is_ready = async || {
+            let answer = self.http.get(&url).send().await;
+            answer.is_ok_and(|answer| answer.status().is_success())
+        };
         let mut process = self.process.lock().await;
         let process = process.as_mut().with_context(|| format!("{} is down", self.spec.name))?;
-        process.wait_for_ok(&url, limit).await.with_context(|| self.spec.name.clone())
+        process.wait_until(&url, limit, is_ready).await.with_context(|| self.spec.name.clone())
+    }
+
+    fn scheme(&self) -> &'static str {
+        let has_certificate = |(name, _): &(String, String)| name == "HOLDFAST_TLS__CERTIFICATE";
+        if self.spec.env.iter().any(has_certificate) { "https" } else { "http" }
     }
 
     /// Kills it as a crash would, and leaves it dead.
@@ -271,7 +284,7 @@ impl Node {
 
     /// A counter of its `/metrics`; `None` if it is not there, or does not answer.
     pub async fn number(&self, name: &str) -> Option<u64> {
-        let url = format!("http://{}/metrics", self.spec.http);
+        let url = format!("{}://{}/metrics", self.scheme(), self.spec.http);
         let text = self.http.get(url).send().await.ok()?.text().await.ok()?;
         let line = text.lines().find(|line| line.starts_with(name))?;
         line.rsplit(' ').next()?.parse().ok()

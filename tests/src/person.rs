@@ -73,9 +73,13 @@ pub struct GrpcClient {
 impl GrpcClient {
     /// The one with the key of the tenant with this number.
     pub fn of(mesh: &Mesh, tenant: usize) -> anyhow::Result<Self> {
-        holdfast_kit::tls::install_crypto();
-        let channel = holdfast_grpc::channel(&format!("http://{}", mesh.grpc[0]), REPLY_TIMEOUT)?;
-        Ok(Self { channel, key: mesh.tenants[tenant].key.clone() })
+        Ok(Self { channel: mesh.channel(REPLY_TIMEOUT)?, key: mesh.tenants[tenant].key.clone() })
+    }
+
+    /// The same program, over another channel.
+    #[must_use]
+    pub fn over(self, channel: Channel) -> Self {
+        Self { channel, ..self }
     }
 
     /// The message, with the key.

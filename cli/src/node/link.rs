@@ -22,7 +22,7 @@ use super::host::Host;
 use crate::error::Error;
 
 /// Maximum time for the gateway to accept a connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Delays between connection attempts. Short, since a caller may wait for an answer.
 const RECONNECT_BACKOFF: Backoff =
@@ -41,10 +41,13 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Creates a link to the gateway at `url`. Does not connect yet.
-    pub(super) fn new(url: &str, token: &str, host: Arc<Host>) -> Result<Self, Error> {
-        let channel = holdfast_grpc::channel(url, CONNECT_TIMEOUT)
-            .map_err(|error| Error::Usage(error.to_string()))?;
+    /// Creates a link over a channel to the gateway at `url`. Does not connect yet.
+    pub(super) fn new(
+        channel: Channel,
+        url: &str,
+        token: &str,
+        host: Arc<Host>,
+    ) -> Result<Self, Error> {
         let mut token: MetadataValue<Ascii> = format!("Bearer {token}").parse().map_err(|_| {
             Error::Usage("the token holds characters that none has: copy it anew".to_owned())
         })?;

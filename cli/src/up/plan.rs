@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, fs, net::SocketAddr};
 
-use anyhow::Context as _;
-use holdfast_kit::config::variable;
+use anyhow::{Context as _, ensure};
+use holdfast_kit::config::{self, variable};
 use serde::{Deserialize, Serialize};
 
 use super::UpArgs;
@@ -13,6 +13,7 @@ use crate::{
     ports::Ports,
     screen::Screen,
     secret,
+    service::{self, Service as _},
     state_dir::{Gateway, Http, State, StateDir, write_private},
 };
 
@@ -52,6 +53,13 @@ impl Plan {
         let operator: BTreeMap<String, String> =
             vars.clone().into_iter().chain(secrets.operator.clone()).collect();
         let config = bootstrap::load(with_environment(&operator).into_iter().collect())?;
+        let gateway: gateway::Config =
+            config::load_from(service::Gateway::TABLE, with_environment(&operator))?;
+        ensure!(
+            gateway.tls.certificate.is_none(),
+            "`tls.certificate` is set, and `holdfast up` serves plain text on loopback: unset it, or \
+             start each service by its own command"
+        );
         match &backends.admin {
             Some(admin) => {
                 bootstrap::migrate_schema(admin).await?;

@@ -41,15 +41,15 @@ pub struct ServiceInstance {
 /// The first failure of a service, or a timeout if they are not ready in time.
 pub async fn serve(home: StateDir, plan: Plan, seen: OutputMode) -> anyhow::Result<()> {
     tls::install_crypto();
-    let telemetry = telemetry_of(&plan, seen)?;
-    let _flushed_on_drop = telemetry::init("holdfast", &telemetry)?;
+    let shared = gateway_config(&plan, seen)?;
+    let _flushed_on_drop = telemetry::init("holdfast", &shared.telemetry)?;
     let pid = process::id();
     let pid_file = home.pid_file("up");
     write_private(&pid_file, &format!("{pid}\n"))?;
 
     let stop = shutdown::on_signal()?;
     if !plan.split {
-        holdfast_doors::serve_metrics(&telemetry, stop.clone()).await?;
+        holdfast_doors::serve_metrics(&shared.telemetry, &shared.tls, stop.clone()).await?;
     }
     let mut tasks = Tasks::new(stop.clone());
     ignore_hangup(&mut tasks, &stop)?;
@@ -132,14 +132,14 @@ async fn announce(
     Ok(())
 }
 
-/// Returns the telemetry settings: only warnings at a terminal, the configured level in a file.
-fn telemetry_of(plan: &Plan, seen: OutputMode) -> anyhow::Result<telemetry::Config> {
+/// Settings that the services share, as a gateway reads them. Logs have only warnings at a terminal, and
+/// the configured level in a file.
+fn gateway_config(plan: &Plan, seen: OutputMode) -> anyhow::Result<gateway::Config> {
     let mut vars = plan.vars_with(Gateway::NAME, &[]);
     if matches!(seen, OutputMode::Terminal(_)) && env::var_os(LOG_VAR).is_none() {
         vars.insert(LOG_VAR.to_owned(), "warn".to_owned());
     }
-    let config: gateway::Config = config::load_from(Gateway::TABLE, vars)?;
-    Ok(config.telemetry)
+    Ok(config::load_from(Gateway::TABLE, vars)?)
 }
 
 /// Ignores SIGHUP: a closed terminal must not end a background process.

@@ -3,15 +3,13 @@
 use std::{
     fmt,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
-use async_nats::{
-    Client, ConnectOptions, Event, HeaderMap, ServerAddr, connection::State, jetstream,
-};
+use async_nats::{Client, Event, HeaderMap, ServerAddr, connection::State, jetstream};
 use bytes::Bytes;
 use futures::FutureExt as _;
 use holdfast_kit::trace;
@@ -19,7 +17,7 @@ use secrecy::ExposeSecret as _;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, info, warn};
 
-use crate::{Config, Error, Subject, Subscription};
+use crate::{Config, Error, Subject, Subscription, login};
 
 /// Maximum wait for an answer of NATS or JetStream.
 pub(crate) const NATS_TIMEOUT: Duration = Duration::from_secs(2);
@@ -40,60 +38,14 @@ struct Health {
     known_down: AtomicBool,
     /// Events after which a subscriber may lack messages.
     losses: AtomicU64,
+    /// Reason of the last attempt to connect that was refused, as it was logged.
+    refusal: Mutex<Option<String>>,
 }
 
 impl fmt::Debug for Bus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Bus").field("prefix", &self.config.prefix).finish_non_exhaustive()
     }
-}
-
-/// Credentials in the address of a server.
-#[derive(PartialEq, Eq)]
-enum Login {
-    Token(String),
-    Password { user: String, password: String },
-}
-
-impl Login {
-    fn of(server: &ServerAddr) -> Result<Option<Self>, Error> {
-        let Some(user) = server.username() else { return Ok(None) };
-        let user = decode(user)?;
-        Ok(Some(match server.password() {
-            Some(password) => Self::Password { user, password: decode(password)? },
-            None => Self::Token(user),
-        }))
-    }
-}
-
-/// Addresses write special characters as `%40`.
-fn decode(text: &str) -> Result<String, Error> {
-    let decoded = percent_encoding::percent_decode_str(text).decode_utf8();
-    let what = "write user and password in UTF-8, special characters as `%40`";
-    Ok(decoded.map_err(|_| Error::Config { setting: "url", what })?.into_owned())
-}
-
-/// Returns options with the credentials of the addresses, which the client does not take from
-/// there. It sends the same to all servers.
-fn login(servers: &[ServerAddr]) -> Result<ConnectOptions, Error> {
-    let mut login = None;
-    for server in servers {
-        match (Login::of(server)?, &login) {
-            (Some(other), Some(first)) if other != *first => {
-                let what = "write the same user and password for all servers";
-                return Err(Error::Config { setting: "url", what });
-            }
-            (Some(first), None) => login = Some(first),
-            (Some(_) | None, _) => {}
-        }
-    }
-    Ok(match login {
-        Some(Login::Password { user, password }) => {
-            ConnectOptions::with_user_and_password(user, password)
-        }
-        Some(Login::Token(token)) => ConnectOptions::with_token(token),
-        None => ConnectOptions::new(),
-    })
 }
 
 impl Bus {
@@ -122,7 +74,7 @@ impl Bus {
         let servers: Vec<ServerAddr> = servers.collect::<Result<_, _>>().map_err(url)?;
 
         let health = Arc::new(Health::default());
-        let client = login(&servers)?
+        let client = login::options(config, &servers)?
             .name(name)
             .retry_on_initial_connect()
             .connection_timeout(config.connect_timeout)
@@ -131,6 +83,14 @@ impl Bus {
             // A network that drops packets silently is noticed within half a minute.
             .ping_interval(Duration::from_secs(10))
             .reconnect_delay_callback(reconnect_delay)
+            // Chooses no server: it is told why the last attempts failed.
+            .reconnect_to_server_callback({
+                let health = Arc::clone(&health);
+                move |servers, _| {
+                    health.log_reason(servers.into_iter().find_map(|server| server.last_error));
+                    std::future::ready(None)
+                }
+            })
             .event_callback({
                 let health = Arc::clone(&health);
                 move |event| {
@@ -256,6 +216,7 @@ impl Health {
     fn process(&self, event: &Event) {
         match event {
             Event::Connected => {
+                *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = None;
                 if self.known_down.swap(false, Ordering::Relaxed) {
                     info!("nats is back");
                 }
@@ -271,8 +232,27 @@ impl Health {
                 metrics::counter!("holdfast_bus_dropped_total", "kind" => "received").increment(1);
             }
             Event::LameDuckMode | Event::Draining | Event::Closed => debug!(%event, "nats"),
-            Event::ServerError(error) => warn!(%error, "nats reports an error"),
+            Event::ServerError(error) => {
+                let text = error.to_string();
+                let advice = login::advice(&text).unwrap_or_default();
+                warn!(error = text, advice, "nats reports an error");
+            }
             Event::ClientError(error) => debug!(%error, "nats reports an error"),
+        }
+    }
+}
+
+impl Health {
+    /// Logs once why NATS refuses connections, if a person has to change something.
+    fn log_reason(&self, error: Option<String>) {
+        let Some((advice, error)) = error.and_then(|text| Some((login::advice(&text)?, text)))
+        else {
+            return;
+        };
+        let mut refusal = self.refusal.lock().unwrap_or_else(PoisonError::into_inner);
+        if refusal.as_ref() != Some(&advice) {
+            warn!(error, advice, "nats refuses the connection");
+            *refusal = Some(advice);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! NATS settings.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use holdfast_kit::config;
 use secrecy::SecretString;
@@ -13,6 +13,18 @@ pub struct Config {
     /// `nats://[user:password@]host:port`, or `tls://` for TLS; several are separated by commas.
     #[serde(serialize_with = "config::masked")]
     pub url: SecretString,
+
+    /// File with the certificates of the authorities by which the servers are verified, in PEM. With
+    /// it, all connections need TLS. Without it, those of the machine are used.
+    pub authorities: Option<PathBuf>,
+
+    /// Seed of an NKey to log in with, instead of what `url` has: `SU…`.
+    #[serde(serialize_with = "config::masked")]
+    pub nkey: SecretString,
+
+    /// Content of a credentials file to log in with, as `nsc` makes it, instead of what `url` has.
+    #[serde(serialize_with = "config::masked")]
+    pub credentials: SecretString,
 
     /// Prefix of all subjects and streams, for installations or tests that share a NATS.
     ///
@@ -46,6 +58,9 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             url: "nats://127.0.0.1:4222".into(),
+            authorities: None,
+            nkey: "".into(),
+            credentials: "".into(),
             prefix: String::new(),
             connect_timeout: Duration::from_secs(2),
             subscription_capacity: 4096,

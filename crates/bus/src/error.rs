@@ -1,5 +1,7 @@
 //! Failures of NATS calls.
 
+use std::path::PathBuf;
+
 use holdfast_types::{Fault, Kind};
 
 /// Failure of a NATS call.
@@ -11,6 +13,12 @@ pub enum Error {
         setting: &'static str,
         /// Valid form of the value.
         what: &'static str,
+    },
+    #[error("`nats.authorities` is `{}`, which cannot be read", .path.display())]
+    Authorities {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
     },
     /// NATS is unreachable, or did not answer in time.
     #[error("nats is not there")]
@@ -30,7 +38,7 @@ pub enum Error {
 impl Fault for Error {
     fn kind(&self) -> Kind {
         match self {
-            Self::Config { .. } | Self::TooLarge { .. } => Kind::Invalid,
+            Self::Config { .. } | Self::Authorities { .. } | Self::TooLarge { .. } => Kind::Invalid,
             Self::Unavailable(_) => Kind::Unavailable,
             Self::Refused(_) => Kind::Internal,
         }

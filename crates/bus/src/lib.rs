@@ -20,6 +20,7 @@ mod control;
 mod delta;
 mod error;
 mod event;
+mod login;
 mod node;
 mod probe;
 mod question;

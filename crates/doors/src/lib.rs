@@ -11,6 +11,7 @@
 //! a proxy. With `telemetry.metrics_listen` they have a port of their own.
 
 mod connections;
+mod handshake;
 mod requests;
 mod server;
 
@@ -21,7 +22,7 @@ use axum::{
     response::{IntoResponse as _, Response},
     routing::get,
 };
-use holdfast_kit::{Readiness, is_public, metrics, net, telemetry};
+use holdfast_kit::{Readiness, config, is_public, metrics, net, telemetry, tls::Tls};
 use tokio_util::sync::CancellationToken;
 
 pub use requests::PeerAddress;
@@ -48,14 +49,18 @@ fn metrics_router() -> Router {
 ///
 /// # Errors
 ///
-/// If the address cannot be listened on.
+/// If the address cannot be listened on, or needs a certificate and there is none.
 pub async fn serve_metrics(
     telemetry: &telemetry::Config,
+    tls: &config::Tls,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
+    const NAME: &str = "telemetry.metrics_listen";
     if let Some(address) = telemetry.metrics_listen {
-        let listener = net::listen(address, "telemetry.metrics_listen").await?;
-        tokio::spawn(serve(listener, metrics_router(), stop));
+        tls.check_listener(NAME, address)?;
+        let listener = net::listen(address, NAME).await?;
+        let tls = Tls::load(tls)?.server()?;
+        tokio::spawn(serve(listener, metrics_router(), tls, stop));
     }
     Ok(())
 }

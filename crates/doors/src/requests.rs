@@ -14,6 +14,7 @@ use axum::{
     extract::Request,
     response::Response,
 };
+use holdfast_kit::tls::VerifiedClient;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use tokio::{sync::watch, time::timeout};
 use tower::ServiceExt as _;
@@ -31,18 +32,26 @@ pub struct PeerAddress(pub IpAddr);
 pub(crate) struct CountedRequests {
     router: Router,
     peer: PeerAddress,
+    client: Option<VerifiedClient>,
     in_flight: InFlight,
 }
 
 impl CountedRequests {
-    pub fn new(router: Router, peer: IpAddr) -> (Self, watch::Receiver<usize>) {
+    pub fn new(
+        router: Router,
+        peer: IpAddr,
+        client: Option<VerifiedClient>,
+    ) -> (Self, watch::Receiver<usize>) {
         let (in_flight, watched) = watch::channel(0);
-        (Self { router, peer: PeerAddress(peer), in_flight }, watched)
+        (Self { router, peer: PeerAddress(peer), client, in_flight }, watched)
     }
 
     pub async fn call(self, mut request: Request<Incoming>) -> Result<Response, Infallible> {
         let in_flight = InFlightGuard::new(self.in_flight);
         request.extensions_mut().insert(self.peer);
+        if let Some(client) = self.client {
+            request.extensions_mut().insert(client);
+        }
         let response = self.router.oneshot(request.map(Body::new)).await?;
         Ok(response.map(|body| Body::new(CountedBody { body, _in_flight: in_flight })))
     }

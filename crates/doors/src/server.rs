@@ -1,18 +1,18 @@
 //! Server loop of HTTP/1, HTTP/2 and gRPC, with limits on connections that do nothing.
 
-use std::{pin::pin, time::Duration};
+use std::{net::IpAddr, pin::pin, sync::Arc, time::Duration};
 
 use axum::Router;
-use holdfast_kit::net;
+use holdfast_kit::{net, tls::VerifiedClient};
 use hyper::service::service_fn;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto::Builder,
 };
+use rustls::ServerConfig;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
-    sync::watch,
     time::sleep,
 };
 use tokio_util::{io::InspectReader, sync::CancellationToken, task::TaskTracker};
@@ -20,6 +20,7 @@ use tracing::{debug, warn};
 
 use crate::{
     connections::{ConnectionPermit, Connections},
+    handshake,
     requests::{self, CountedRequests},
 };
 
@@ -56,19 +57,21 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Time in which a connection without a request in flight must end after it was told to.
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Serves until `stop` is cancelled, then finishes the calls in flight.
+/// Serves until `stop` is cancelled, then finishes the calls in flight. Without `tls` it speaks plain
+/// text.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
+    tls: Option<Arc<ServerConfig>>,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
-    serve_with(listener, router, stop, LIMITS).await;
+    serve_with(listener, (router, tls), stop, LIMITS).await;
     Ok(())
 }
 
 async fn serve_with(
     listener: TcpListener,
-    router: Router,
+    (router, tls): (Router, Option<Arc<ServerConfig>>),
     stop: CancellationToken,
     limits: ConnectionLimits,
 ) {
@@ -103,52 +106,77 @@ async fn serve_with(
             debug!(%peer, "a connection is closed: its address has too many");
             continue;
         };
-        let socket = with_permit(socket, permit);
-        let (service, in_flight) = CountedRequests::new(router.clone(), peer.ip());
-        let connection = (service, in_flight, socket);
-        open.spawn(serve_connection(builder.clone(), connection, stop.clone(), limits));
+        let connection = Connection {
+            builder: builder.clone(),
+            router: router.clone(),
+            peer: peer.ip(),
+            permit,
+            limits,
+        };
+        open.spawn(connection.serve(socket, tls.clone(), stop.clone()));
     }
     drop(listener);
     open.close();
     open.wait().await;
 }
 
-/// Serves one connection until its other side ends it, it is unused for too long, or `stop` is
-/// cancelled; then the requests in flight are finished.
-async fn serve_connection(
+/// One accepted connection.
+struct Connection {
     builder: Builder<TokioExecutor>,
-    (service, in_flight, socket): (
-        CountedRequests,
-        watch::Receiver<usize>,
-        impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    ),
-    stop: CancellationToken,
+    router: Router,
+    peer: IpAddr,
+    permit: ConnectionPermit,
     limits: ConnectionLimits,
-) {
-    let service = service_fn(move |request| service.clone().call(request));
-    let connection = builder.serve_connection_with_upgrades(TokioIo::new(socket), service);
-    let mut connection = pin!(connection);
-    let unused = requests::unused(in_flight.clone(), limits.head_timeout, limits.idle_timeout);
-    tokio::select! {
-        // A broken connection concerns its caller only.
-        _ended = connection.as_mut() => return,
-        () = unused => {}
-        () = stop.cancelled() => {}
+}
+
+impl Connection {
+    async fn serve(
+        self,
+        mut socket: TcpStream,
+        tls: Option<Arc<ServerConfig>>,
+        stop: CancellationToken,
+    ) {
+        net::nodelay(&mut socket);
+        let Some(tls) = tls else { return self.serve_requests(socket, None, stop).await };
+        let accepted = handshake::accept(socket, tls, self.peer, self.limits.head_timeout);
+        let Some(Some((socket, client))) = stop.run_until_cancelled(accepted).await else { return };
+        self.serve_requests(socket, client, stop).await;
     }
-    connection.as_mut().graceful_shutdown();
-    tokio::select! {
-        _ended = connection => {}
-        () = requests::unused(in_flight, GOODBYE_TIMEOUT, GOODBYE_TIMEOUT) => {}
+
+    /// Serves until the other side ends the connection, it is unused for too long, or `stop` is
+    /// cancelled; then the requests in flight are finished.
+    async fn serve_requests(
+        self,
+        socket: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        client: Option<VerifiedClient>,
+        stop: CancellationToken,
+    ) {
+        let Self { builder, router, peer, permit, limits } = self;
+        let socket = TokioIo::new(with_permit(socket, permit));
+        let (service, in_flight) = CountedRequests::new(router, peer, client);
+        let service = service_fn(move |request| service.clone().call(request));
+        let mut connection = pin!(builder.serve_connection_with_upgrades(socket, service));
+        let unused = requests::unused(in_flight.clone(), limits.head_timeout, limits.idle_timeout);
+        tokio::select! {
+            // A broken connection concerns its caller only.
+            _ended = connection.as_mut() => return,
+            () = unused => {}
+            () = stop.cancelled() => {}
+        }
+        connection.as_mut().graceful_shutdown();
+        tokio::select! {
+            _ended = connection => {}
+            () = requests::unused(in_flight, GOODBYE_TIMEOUT, GOODBYE_TIMEOUT) => {}
+        }
     }
 }
 
 /// The permit is kept as long as the socket is, even after the connection was upgraded to another
 /// protocol.
-fn with_permit(
-    mut socket: TcpStream,
+fn with_permit<S: AsyncRead>(
+    socket: S,
     permit: ConnectionPermit,
-) -> InspectReader<TcpStream, impl FnMut(&[u8]) + Send> {
-    net::nodelay(&mut socket);
+) -> InspectReader<S, impl FnMut(&[u8]) + Send> {
     InspectReader::new(socket, move |_read| {
         let _held = &permit;
     })
@@ -181,7 +209,7 @@ mod tests {
             connections: 2,
             connections_per_address: 2,
         };
-        tokio::spawn(serve_with(listener, router, CancellationToken::new(), limits));
+        tokio::spawn(serve_with(listener, (router, None), CancellationToken::new(), limits));
         Ok(address)
     }
 

@@ -5,6 +5,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use holdfast_kit::tls::{Connector, PlainUrl, Tls};
 use holdfast_types::TenantId;
 use tonic::{
     Request,
@@ -15,17 +16,21 @@ use tower::Service;
 
 use crate::{CONTEXT_HEADER, CallTarget, Signer, trace};
 
-/// Error for a URL that is not the address of a service.
+/// Error for a URL at which no service can be called.
 #[derive(Debug, thiserror::Error)]
-#[error("`{url}` is no address of a service: write `http://host:port`")]
-pub struct InvalidUrl {
-    url: String,
-    #[source]
-    source: tonic::transport::Error,
+pub enum InvalidUrl {
+    #[error("`{url}` is no address of a service: write `https://host:port` or `http://host:port`")]
+    Malformed {
+        url: String,
+        #[source]
+        source: tonic::transport::Error,
+    },
+    #[error(transparent)]
+    Plain(#[from] PlainUrl),
 }
 
 /// Creates a channel to a service. It connects on first use and reconnects when the connection is
-/// lost.
+/// lost. Servers at `https://` are verified by the machine's authorities; see [`channel_by`].
 ///
 /// `timeout` bounds each call until its response begins; a stream may go on after that.
 ///
@@ -33,17 +38,28 @@ pub struct InvalidUrl {
 ///
 /// If `url` cannot be parsed.
 pub fn channel(url: &str, timeout: Duration) -> Result<Channel, InvalidUrl> {
+    channel_by(Tls::default().connector(), url, timeout)
+}
+
+/// Creates a channel to a service, as [`channel`], whose connections are made by `connector`.
+///
+/// # Errors
+///
+/// If `url` cannot be parsed.
+pub fn channel_by(
+    connector: Connector,
+    url: &str,
+    timeout: Duration,
+) -> Result<Channel, InvalidUrl> {
     let endpoint = Endpoint::from_shared(url.to_owned())
-        .map_err(|source| InvalidUrl { url: url.to_owned(), source })?;
+        .map_err(|source| InvalidUrl::Malformed { url: url.to_owned(), source })?;
     Ok(endpoint
-        .connect_timeout(Duration::from_secs(2))
         .timeout(timeout)
-        .tcp_nodelay(true)
         .http2_keep_alive_interval(Duration::from_secs(20))
         .keep_alive_timeout(Duration::from_secs(10))
         // A stream that waits for a model is not idle; a channel without calls is.
         .keep_alive_while_idle(false)
-        .connect_lazy())
+        .connect_with_connector_lazy(connector))
 }
 
 /// Tenant of a request; in the request's extensions until it is signed.
@@ -55,27 +71,37 @@ struct CallTenant(TenantId);
 pub struct Mesh {
     signer: Signer,
     service: &'static str,
+    tls: Tls,
 }
 
 impl Mesh {
     /// `service` is the name of the calling service.
     #[must_use]
-    pub const fn new(signer: Signer, service: &'static str) -> Self {
-        Self { signer, service }
+    pub fn new(signer: Signer, service: &'static str) -> Self {
+        Self { signer, service, tls: Tls::default() }
+    }
+
+    /// Sets the certificate that is shown to services at `https://`, and the authorities by which
+    /// they are verified.
+    #[must_use]
+    pub fn with_tls(self, tls: Tls) -> Self {
+        Self { tls, ..self }
     }
 
     /// Connects lazily to the service `audience` at `url`; see [`channel`].
     ///
     /// # Errors
     ///
-    /// If `url` cannot be parsed.
+    /// If `url` cannot be parsed, or calls to it would not be encrypted and must be.
     pub fn connect(
         &self,
         url: &str,
         audience: &'static str,
         timeout: Duration,
     ) -> Result<SignedChannel, InvalidUrl> {
-        Ok(SignedChannel { channel: channel(url, timeout)?, mesh: self.clone(), audience })
+        self.tls.check_url(url)?;
+        let channel = channel_by(self.tls.connector(), url, timeout)?;
+        Ok(SignedChannel { channel, mesh: self.clone(), audience })
     }
 
     /// Request for a tenant, with the current trace and a timeout. A [`SignedChannel`] signs it.

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`Caller`], [`caller`](fn@caller) | the verified caller of a request and its scopes |
 //! | [`MeshAuthLayer`] | accepts calls of some of the mesh's services, and refuses others |
+//! | [`ClientCertificateLayer`] | refuses calls of services without a certificate |
 //! | [`Signer`], [`Mesh`], [`SignedChannel`] | signed calls between services, for a tenant |
 //! | [`NodeCommandSigner`], [`NodeIdentity`] | signed commands to people's machines |
 //! | `memory` | the client of the memory service |
@@ -16,6 +17,7 @@
 mod auth;
 mod caller;
 mod client;
+mod client_certificates;
 mod context;
 pub mod deadline;
 mod health;
@@ -27,7 +29,8 @@ pub mod trace;
 
 pub use auth::{MeshAuthLayer, MeshAuthService};
 pub use caller::{Caller, InvalidScope, Scope, Scopes, caller};
-pub use client::{InvalidUrl, Mesh, SignedChannel, channel};
+pub use client::{InvalidUrl, Mesh, SignedChannel, channel, channel_by};
+pub use client_certificates::{ClientCertificateLayer, ClientCertificateService};
 pub use context::{CONTEXT_HEADER, CallTarget, InvalidContext, InvalidMeshKey, Signer};
 pub use health::health_service;
 pub use memory::{MemoryCallError, MemoryClient};

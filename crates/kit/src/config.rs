@@ -34,14 +34,14 @@ use figment::{
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Serialize, Serializer, de::DeserializeOwned};
 
-pub use self::shared::{Mesh, Secrets};
+pub use self::shared::{Mesh, Secrets, Tls};
 use self::{
     spelling::{alternatives, is_similar, suggestion},
     variables::replace_variables,
 };
 
 /// All tables that a file may have. A service skips those that its struct does not have.
-const TABLES: [&str; 14] = [
+const TABLES: [&str; 15] = [
     "bridge",
     "database",
     "egress",
@@ -56,6 +56,7 @@ const TABLES: [&str; 14] = [
     "secrets",
     "skills",
     "telemetry",
+    "tls",
 ];
 
 const PREFIX: &str = "HOLDFAST_";

@@ -10,7 +10,8 @@
 //! | [`boot_clock`] | a clock that continues while the machine is suspended |
 //! | [`Budget`], [`FairSlots`] | limits that tenants share |
 //! | [`is_public`] | addresses that may be called for a tenant |
-//! | [`net`], [`tls`] | listeners; the process-wide crypto provider |
+//! | [`net`] | listeners |
+//! | [`tls`] | certificates, TLS of servers and clients |
 
 mod address;
 mod backoff;

@@ -6,22 +6,27 @@
 use std::{
     io::{self, IsTerminal as _},
     net::SocketAddr,
+    path::PathBuf,
     time::Duration,
 };
 
 use anyhow::{Context as _, anyhow};
 use opentelemetry::{KeyValue, trace::TracerProvider as _};
-use opentelemetry_otlp::{SpanExporter as OtlpExporter, WithExportConfig as _};
+use opentelemetry_otlp::{SpanExporter as OtlpExporter, WithTonicConfig as _};
 use opentelemetry_sdk::{
     Resource,
     trace::{SdkTracerProvider, SpanExporter},
 };
 use serde::{Deserialize, Serialize};
+use tonic::transport::Endpoint;
 use tracing_subscriber::{
     EnvFilter, Layer, Registry, layer::SubscriberExt as _, util::SubscriberInitExt as _,
 };
 
-use crate::{metrics, trace};
+use crate::{config, metrics, tls::Tls, trace};
+
+/// Maximum duration of one request to a collector.
+const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Telemetry settings: the table `[telemetry]`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -37,6 +42,10 @@ pub struct Config {
     /// Without an endpoint, tracing is off.
     pub otlp_endpoint: Option<String>,
 
+    /// File with the certificates of the authorities that an `https://` endpoint is verified by, in
+    /// PEM. Without it, those of the machine.
+    pub otlp_authorities: Option<PathBuf>,
+
     /// Name of this replica in spans, such as the pod's name.
     pub service_instance: String,
 
@@ -48,10 +57,12 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            // The bus logs itself when NATS goes away and comes back; its client would log more.
-            log: "info,async_nats=warn".to_owned(),
+            // The bus logs itself when NATS goes away, why, and when it comes back. Its client would
+            // log each attempt to connect.
+            log: "info,async_nats=off".to_owned(),
             format: Format::Text,
             otlp_endpoint: None,
+            otlp_authorities: None,
             service_instance: String::new(),
             metrics_listen: None,
         }
@@ -93,10 +104,16 @@ pub fn init(service: &'static str, config: &Config) -> anyhow::Result<Guard> {
     let Some(endpoint) = &config.otlp_endpoint else {
         return start(config, None);
     };
-    let exporter =
-        OtlpExporter::builder().with_tonic().with_endpoint(endpoint).build().with_context(
-            || format!("cannot send spans to `telemetry.otlp_endpoint` `{endpoint}`"),
-        )?;
+    let failed = || format!("cannot send spans to `telemetry.otlp_endpoint` `{endpoint}`");
+    let authorities = config.otlp_authorities.clone();
+    let tls = Tls::load(&config::Tls { authorities, ..config::Tls::default() });
+    let connector = tls.with_context(failed)?.connector().named("`telemetry.otlp_authorities`");
+    let channel = Endpoint::from_shared(endpoint.clone())
+        .with_context(failed)?
+        .timeout(EXPORT_TIMEOUT)
+        .connect_with_connector_lazy(connector);
+    let exporter = OtlpExporter::builder().with_tonic().with_channel(channel).build();
+    let exporter = exporter.with_context(failed)?;
     let provider = provider(service, config).with_batch_exporter(exporter).build();
     start(config, Some((service, provider)))
 }

@@ -1,14 +1,22 @@
 //! Failures of Redis calls.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
+use holdfast_kit::tls;
 use holdfast_types::{Fault, Kind};
+use redis::ErrorKind;
 
 /// Failure of a Redis call. All but the first mean: go on without Redis.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("`redis.url` cannot be used: write `redis://host:6379`, or `rediss://` for TLS")]
     Url(#[source] anyhow::Error),
+    #[error("`redis.authorities` is `{}`, which cannot be read", .path.display())]
+    Authorities {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
     #[error("redis did not answer within {0:?}")]
     TimedOut(Duration),
     /// Redis failed a moment ago and is not asked again yet.
@@ -16,13 +24,32 @@ pub enum Error {
     Resting,
     /// Redis is unreachable, or refused the call.
     #[error("redis failed")]
-    Failed(#[source] anyhow::Error),
+    Failed(#[source] redis::RedisError),
+}
+
+impl Error {
+    /// What to do about an error that a person must remove; `None` for others.
+    pub(crate) fn advice(&self) -> Option<String> {
+        let Self::Failed(error) = self else { return None };
+        let text = error.to_string();
+        if matches!(error.kind(), ErrorKind::AuthenticationFailed)
+            || ["WRONGPASS", "NOAUTH"].iter().any(|code| text.contains(code))
+        {
+            return Some("set user and password in `redis.url`".to_owned());
+        }
+        if text.contains("NOPERM") || error.code() == Some("NOPERM") {
+            return Some(
+                "give the user the rights `+@all ~*`, or those that the error names".to_owned(),
+            );
+        }
+        tls::explain(error, "`redis.authorities`")
+    }
 }
 
 impl Fault for Error {
     fn kind(&self) -> Kind {
         match self {
-            Self::Url(_) => Kind::Invalid,
+            Self::Url(_) | Self::Authorities { .. } => Kind::Invalid,
             Self::TimedOut(_) | Self::Resting | Self::Failed(_) => Kind::Unavailable,
         }
     }

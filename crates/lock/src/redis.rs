@@ -1,7 +1,8 @@
 //! Redis connection with a bounded wait.
 
 use std::{
-    fmt,
+    fmt, fs,
+    path::PathBuf,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -10,7 +11,7 @@ use std::{
 };
 
 use ::redis::{
-    Client, FromRedisValue, IntoConnectionInfo as _, ScriptInvocation,
+    Client, FromRedisValue, IntoConnectionInfo as _, ScriptInvocation, TlsCertificates,
     aio::{ConnectionManager, ConnectionManagerConfig},
     io::tcp::TcpSettings,
 };
@@ -36,6 +37,10 @@ pub struct Config {
     #[serde(serialize_with = "config::masked")]
     pub url: SecretString,
 
+    /// File with the certificates of the authorities by which the server is verified, in PEM, for
+    /// `rediss://`. Without it, those of the machine are used. It is read at the start.
+    pub authorities: Option<PathBuf>,
+
     /// Prefix of all keys, for installations or tests that share a Redis.
     pub prefix: String,
 
@@ -47,7 +52,12 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self { url: "redis://127.0.0.1:6379".into(), prefix: String::new(), replicas: 1 }
+        Self {
+            url: "redis://127.0.0.1:6379".into(),
+            authorities: None,
+            prefix: String::new(),
+            replicas: 1,
+        }
     }
 }
 
@@ -89,7 +99,17 @@ impl Locks {
             // A failed call starts the next connection attempt, so that no call waits for several
             // attempts.
             .set_number_of_retries(0);
-        let redis = Client::open(info)
+        let is_tls = config.url.expose_secret().starts_with("rediss://");
+        let client = match &config.authorities {
+            Some(path) if is_tls => {
+                let pem = fs::read(path)
+                    .map_err(|source| Error::Authorities { path: path.clone(), source })?;
+                let certificates = TlsCertificates { client_tls: None, root_cert: Some(pem) };
+                Client::build_with_tls(info, certificates)
+            }
+            _ => Client::open(info),
+        };
+        let redis = client
             .and_then(|client| ConnectionManager::new_lazy_with_config(client, manager))
             .map_err(url)?;
         Ok(Self {
@@ -119,7 +139,7 @@ impl Locks {
                 Ok(answer)
             }
             Ok(Err(error)) => {
-                let error = Error::Failed(error.into());
+                let error = Error::Failed(error);
                 self.health.failed(&error);
                 Err(error)
             }
@@ -159,8 +179,9 @@ impl Health {
         *self.resting_until.lock().unwrap_or_else(PoisonError::into_inner) =
             Some(Instant::now() + FAILURE_REST);
         if !self.known_down.swap(true, Ordering::Relaxed) {
+            let advice = error.advice().unwrap_or_default();
             let error = error as &dyn std::error::Error;
-            warn!(error, "redis fails; going on without locks, and with limits of our own");
+            warn!(error, advice, "redis fails; going on without locks, and with limits of our own");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Classification of Postgres errors.
 
+use holdfast_kit::tls;
 use holdfast_types::Kind;
 
 /// Returns the kind of a database error that says nothing about the request.
@@ -31,6 +32,26 @@ pub fn kind(error: &sqlx::Error) -> Kind {
         },
         _ => Kind::Internal,
     }
+}
+
+/// What to do about an error that a person must remove; `None` for others.
+#[must_use]
+pub fn advice(error: &sqlx::Error) -> Option<String> {
+    let told = match error {
+        sqlx::Error::Database(error) => match error.code().as_deref()? {
+            "28P01" => "set user and password in `database.url`",
+            "28000" => "permit this user, database and kind of connection in `pg_hba.conf`",
+            "3D000" => "make the database, or name another one in `database.url`",
+            "42501" => "run `holdfast migrate` as the owner: the login lacks rights",
+            _ => return None,
+        },
+        // The text of the source would be the same for all.
+        sqlx::Error::Tls(source) if source.to_string().contains("does not support TLS") => {
+            "turn TLS on in Postgres (`ssl = on`), or choose another `sslmode` in `database.url`"
+        }
+        error => return tls::explain(error, "`sslrootcert` in `database.url`"),
+    };
+    Some(told.to_owned())
 }
 
 /// Whether a statement waited too long for a lock.

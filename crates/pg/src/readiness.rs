@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tracing::{info, warn};
 
-use crate::{Pools, pending};
+use crate::{Pools, error::advice, pending};
 
 /// Interval between log lines while a service waits for its database.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
@@ -41,7 +41,10 @@ async fn until_ready(pools: &Pools) {
             Err(error) if is_refused_by_pooler(&error) => {
                 format!("{error}: behind a pooler set `database.transaction_pooling`")
             }
-            Err(error) => format!("it does not answer ({error})"),
+            Err(error) => match advice(&error) {
+                Some(advice) => format!("{error}: {advice}"),
+                None => format!("it does not answer ({error})"),
+            },
         };
         if said.is_none_or(|at| at.elapsed() >= LOG_INTERVAL) {
             warn!(%problem, "waiting for the database: check `database.url`, or run `holdfast migrate`");

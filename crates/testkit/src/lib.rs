@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`backends`] | which Postgres, NATS and Redis to use; private ones for tests that crash them |
 //! | [`postgres`], [`nats`], [`redis`] | a database, a subject prefix, a key prefix for each test |
+//! | [`certificates`], [`tls_proxy`] | authorities and certificates; TLS in front of a server without it |
 //! | [`pooler`] | PgBouncer in front of Postgres |
 //! | [`proxy`] | a TCP proxy that cuts, refuses, stalls, and loses answers |
 //! | [`model`] | a scripted model behind the Chat Completions API |
@@ -14,6 +15,7 @@
 //! | [`process`] | a service as a child process, to be killed or paused |
 
 pub mod backends;
+pub mod certificates;
 pub mod faults;
 mod http;
 pub mod inputs;
@@ -26,9 +28,11 @@ pub mod proxy;
 pub mod redis;
 mod scratch;
 pub mod telegram;
+pub mod tls_proxy;
 pub mod webhook;
 
 pub use backends::{Backends, OwnBackends};
+pub use certificates::{Authority, Certificate, CertificateFiles};
 pub use faults::{Fault, Faults};
 pub use model::{FakeModel, Reply, Request};
 pub use pooler::Pooler;
@@ -36,4 +40,5 @@ pub use postgres::Database;
 pub use process::Process;
 pub use proxy::Proxy;
 pub use telegram::FakeTelegram;
+pub use tls_proxy::{TlsProxy, TlsStart};
 pub use webhook::FakeReceiver;

@@ -155,7 +155,8 @@ impl Process {
         &self.log
     }
 
-    async fn wait_until(
+    /// Waits until something is so, or the process has ended.
+    pub async fn wait_until(
         &mut self,
         wanted: &str,
         limit: Duration,

@@ -37,6 +37,20 @@ impl Namespace {
 }
 
 impl Namespace {
+    /// The Redis as a user who may do nothing but log in; the user is gone when `self` is dropped.
+    pub async fn url_without_rights(&self) -> anyhow::Result<String> {
+        let mut connection =
+            redis::Client::open(self.url.as_str())?.get_multiplexed_async_connection().await?;
+        let mut create = redis::cmd("ACL");
+        create
+            .arg("SETUSER")
+            .arg(&self.prefix)
+            .arg(&["on", ">secret", "-@all", "+client", "+ping"]);
+        create.query_async::<()>(&mut connection).await?;
+        let at = self.url.rfind('@').map_or("", |at| &self.url[at..]);
+        Ok(format!("redis://{}:secret{at}", self.prefix))
+    }
+
     /// Empties it now, as a Redis that restarts does; says how many keys there were.
     pub async fn flush(&self) -> anyhow::Result<u64> {
         unlink(&self.url, &self.prefix).await
@@ -46,7 +60,12 @@ impl Namespace {
 impl Drop for Namespace {
     fn drop(&mut self) {
         let (url, prefix) = (self.url.clone(), self.prefix.clone());
-        scratch::clean_up(async move { unlink(&url, &prefix).await.map(drop) });
+        scratch::clean_up(async move {
+            unlink(&url, &prefix).await?;
+            let client = redis::Client::open(url)?;
+            let mut connection = client.get_multiplexed_async_connection().await?;
+            Ok(redis::cmd("ACL").arg("DELUSER").arg(prefix).query_async(&mut connection).await?)
+        });
     }
 }
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Makes the Secrets of this installation that do not exist: keys of the services, and passwords of
-# the bundled backends. KEYS_SECRET or BACKENDS_SECRET is empty where the operator has made it.
+# Makes the Secrets of this installation that do not exist: keys of the services, passwords of the
+# bundled backends, and an authority with certificates of the services. KEYS_SECRET, BACKENDS_SECRET or
+# CERTIFICATES_SECRET is empty where the operator makes them.
 set -euo pipefail
 . "$(dirname "$0")/kubernetes.sh"
 
@@ -40,4 +41,38 @@ if [ -n "${BACKENDS_SECRET:-}" ]; then
         \"nats-login.conf\": \"authorization { user: holdfast, password: \\\"$nats\\\" }\",
         \"redis-url\": \"redis://:$redis@$REDIS_HOST:6379\",
         \"redis-login.conf\": \"requirepass $redis\"}"
+fi
+
+# certificate NAME EXTENSIONS SIGNER…: makes NAME.key and NAME.crt in /tmp, for ten years.
+certificate() {
+    local name=$1 extensions=$2
+    shift 2
+    openssl ecparam -name prime256v1 -genkey -noout -out "/tmp/$name.key"
+    openssl req -new -key "/tmp/$name.key" -subj "/CN=$name" -out "/tmp/$name.csr"
+    openssl x509 -req -in "/tmp/$name.csr" -days 3650 -out "/tmp/$name.crt" "$@" \
+        -extfile <(printf '%s\n' "$extensions") 2>/dev/null
+}
+
+# entry NAME: key and certificate as members of a JSON object.
+entry() {
+    printf '"%s.crt": "%s", "%s.key": "%s"' "$1" "$(one_line "/tmp/$1.crt")" "$1" "$(one_line "/tmp/$1.key")"
+}
+one_line() { sed -z 's/\n/\\n/g' "$1"; }
+
+if [ -n "${CERTIFICATES_SECRET:-}" ]; then
+    umask 077
+    certificate authority 'basicConstraints=critical,CA:TRUE
+keyUsage=critical,keyCertSign,cRLSign
+subjectKeyIdentifier=hash' -signkey /tmp/authority.key
+    data=$(entry authority)
+    # Each is NAME=DNS-NAME,…
+    for one in $CERTIFICATES; do
+        name=${one%%=*}
+        certificate "$name" "subjectAltName=DNS:$(printf '%s' "${one#*=}" | sed 's/,/,DNS:/g')
+extendedKeyUsage=serverAuth,clientAuth
+keyUsage=critical,digitalSignature" -CA /tmp/authority.crt -CAkey /tmp/authority.key -CAcreateserial
+        data="$data, $(entry "$name")"
+    done
+    # In one Secret, so that all are of the same authority whenever the job ends.
+    create_secret "$CERTIFICATES_SECRET" "{$data}"
 fi

@@ -44,6 +44,55 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- end -}}
 {{- end -}}
 
+{{- /* Whether the job makes the certificates: nobody else issues them. */ -}}
+{{- define "holdfast.makesCertificates" -}}
+{{- if and .Values.tls.enabled (not .Values.tls.issuerRef) }}true{{ end -}}
+{{- end -}}
+
+{{- define "holdfast.scheme" -}}
+{{ .Values.tls.enabled | ternary "https" "http" }}
+{{- end -}}
+
+{{- /* Names for which a service has a certificate; the first is common to all. Arguments: root, name. */ -}}
+{{- define "holdfast.certificateNames" -}}
+{{- $fullname := include "holdfast.fullname" .root -}}
+{{- $host := printf "%s-%s" $fullname .name -}}
+{{- $namespace := .root.Release.Namespace -}}
+{{- $names := list $fullname $host (printf "%s.%s" $host $namespace) (printf "%s.%s.svc" $host $namespace) "localhost" -}}
+{{- if eq .name "gateway" }}{{ $names = concat $names .root.Values.tls.gatewayNames }}{{ end -}}
+{{- join "," $names -}}
+{{- end -}}
+
+{{- /* Where the certificate of a service is: {secret, certificate, key, authorities}. Arguments: root, name. */ -}}
+{{- define "holdfast.certificate" -}}
+{{- $fullname := include "holdfast.fullname" .root -}}
+{{- if include "holdfast.makesCertificates" .root -}}
+secret: {{ $fullname }}-certificates
+certificate: {{ .name }}.crt
+key: {{ .name }}.key
+authorities: authority.crt
+{{- else -}}
+secret: {{ $fullname }}-{{ .name }}-tls
+certificate: tls.crt
+key: tls.key
+authorities: ca.crt
+{{- end -}}
+{{- end -}}
+
+{{- /* Volume with some keys of a Secret; the files change with it. Arguments: name, secret, items (path: key). */ -}}
+{{- define "holdfast.certificateVolume" -}}
+- name: {{ .name }}
+  projected:
+    defaultMode: 0440
+    sources:
+      - secret:
+          name: {{ .secret }}
+          items:
+{{- range $path, $key := .items }}
+            - {key: {{ $key }}, path: {{ $path }}}
+{{- end }}
+{{- end -}}
+
 {{- define "holdfast.adminKeySecret" -}}
 {{ .Values.bootstrap.secretName | default (printf "%s-admin-key" (include "holdfast.fullname" .)) }}
 {{- end -}}

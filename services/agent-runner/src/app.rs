@@ -8,7 +8,7 @@ use holdfast_bus::{Bus, RunnerReport};
 use holdfast_directory::Directory;
 use holdfast_doors as doors;
 use holdfast_grpc::{NodeCommandSigner, Signer};
-use holdfast_kit::{Readiness, Tasks, net};
+use holdfast_kit::{Readiness, Tasks, net, tls::Tls};
 use holdfast_llm::{Model, Models};
 use holdfast_lock::Locks;
 use holdfast_pg::{Pools, wait_until_ready};
@@ -82,6 +82,7 @@ pub struct App {
     mcp: Mcp,
     media_providers: Arc<MediaProviders>,
     memory: Option<Arc<Memory>>,
+    tls: Tls,
 }
 
 impl App {
@@ -92,6 +93,8 @@ impl App {
     /// If the port is taken or the configuration is invalid.
     pub async fn connect(config: Config) -> anyhow::Result<Self> {
         config.runner.check()?;
+        config.tls.check_listener("runner.listen", config.runner.listen)?;
+        let tls = Tls::load(&config.tls)?;
         let listener = net::listen(config.runner.listen, "runner.listen").await?;
         let pools = Pools::lazy(&config.database, "runner")?;
         let directory = Directory::new(pools.clone(), &config.secrets)?;
@@ -126,7 +129,7 @@ impl App {
             .with_limits(config.schedules.limits());
         let schedules =
             Arc::new(ScheduleTools::new(Arc::clone(&mesh), jobs, config.schedules.clone()));
-        let memory = memory_client(&config)?;
+        let memory = memory_client(&config, &tls)?;
         let search = Arc::new(TenantSearchAccounts::new(directory.clone()));
         let mut tools = Registry::of_mesh(Arc::clone(&mesh))
             .with(SessionsSpawn(Arc::clone(&mesh)))
@@ -185,6 +188,7 @@ impl App {
             mcp,
             media_providers: studio,
             memory,
+            tls,
         })
     }
 
@@ -238,6 +242,7 @@ impl App {
             mcp,
             media_providers: studio,
             memory,
+            tls,
         } = self;
         let readiness = Readiness::new();
         let database = readiness.check("database");
@@ -292,14 +297,8 @@ impl App {
         // Health is served and leases are renewed until the last turn has ended.
         let ended = CancellationToken::new();
         let mut tasks = Tasks::new(stop.clone());
-        tasks.spawn(
-            "http",
-            doors::serve(
-                listener,
-                doors::health(readiness.clone(), &config.telemetry),
-                ended.clone(),
-            ),
-        );
+        let health = doors::health(readiness.clone(), &config.telemetry);
+        tasks.spawn("http", doors::serve(listener, health, tls.server()?, ended.clone()));
         let answering = runner_report::serve_runner_report(bus.clone(), about, stop.clone());
         tasks.spawn("runner", {
             let (stop, ended) = (stop.clone(), ended.clone());
@@ -335,13 +334,13 @@ fn session_nodes(
 }
 
 /// Client of the memory service; `None` if no mesh secret is set.
-fn memory_client(config: &Config) -> anyhow::Result<Option<Arc<Memory>>> {
+fn memory_client(config: &Config, tls: &Tls) -> anyhow::Result<Option<Arc<Memory>>> {
     if !config.mesh.has_keys() {
         warn!("`mesh.key` is not set, nor `mesh.secret`: agents remember nothing");
         return Ok(None);
     }
     let signer = Signer::new(&config.mesh).context("`[mesh]` cannot be used")?;
-    let mesh = holdfast_grpc::Mesh::new(signer, "agent-runner");
+    let mesh = holdfast_grpc::Mesh::new(signer, "agent-runner").with_tls(tls.clone());
     let client = holdfast_grpc::MemoryClient::new(&config.mesh.memory_url, mesh)
         .context("`mesh.memory_url` cannot be used")?;
     Ok(Some(Arc::new(Memory::new(client))))

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use anyhow::ensure;
 use holdfast_agent::Limits;
 use holdfast_kit::{
-    config::{Mesh, Secrets},
+    config::{Mesh, Secrets, Tls},
     telemetry,
 };
 use holdfast_session::CLAIM_LEASE;
@@ -32,6 +32,8 @@ pub struct Config {
     pub schedules: holdfast_schedule::store::Rules,
     /// Trust and addresses between the platform's own services.
     pub mesh: Mesh,
+    /// Certificate of the server and of calls to the memory service.
+    pub tls: Tls,
     pub skills: holdfast_skills::Config,
     /// Addresses of providers that tenants choose.
     pub egress: holdfast_egress::Config,

@@ -7,7 +7,7 @@ use holdfast_bus::Bus;
 use holdfast_directory::Directory;
 use holdfast_doors as doors;
 use holdfast_grpc::{Mesh, Signer};
-use holdfast_kit::{Check, Readiness, Tasks, net};
+use holdfast_kit::{Check, Readiness, Tasks, net, tls::Tls};
 use holdfast_lock::Locks;
 use holdfast_pg::Pools;
 use holdfast_session::Sessions;
@@ -42,6 +42,7 @@ pub struct App {
     bus: Bus,
     directory: Directory,
     means: AccountContext,
+    tls: Tls,
 }
 
 impl App {
@@ -57,14 +58,16 @@ impl App {
         let clients = Clients::new(&config.egress)
             .context("cannot make an HTTP client: does this machine have root certificates?")?;
         let signer = Signer::new(&config.mesh).context("`[mesh]` cannot be used")?;
-        let ingest = Ingest::new(&config.mesh.gateway_url, Mesh::new(signer, "channel-bridge"))
+        let tls = Tls::load(&config.tls)?;
+        let mesh = Mesh::new(signer, "channel-bridge").with_tls(tls.clone());
+        let ingest = Ingest::new(&config.mesh.gateway_url, mesh)
             .context("`mesh.gateway_url` cannot be used")?;
         let pools = Pools::lazy(&config.database, "bridge")?;
         let bus = Bus::connect(&config.nats, "holdfast-bridge").await?;
         let locks = Locks::connect_lazy(&config.redis)?;
         let directory = Directory::new(pools.clone(), &config.secrets)?;
         let means = AccountContext { config: config.bridge.clone(), clients, ingest, locks };
-        Ok(Self { config, listener, pools, bus, directory, means })
+        Ok(Self { config, listener, pools, bus, directory, means, tls })
     }
 
     /// Returns the address on which it listens.
@@ -82,7 +85,7 @@ impl App {
     ///
     /// The first failure of any of the service's tasks.
     pub async fn run(self, stop: CancellationToken) -> anyhow::Result<()> {
-        let Self { config, listener, pools, bus, directory, means } = self;
+        let Self { config, listener, pools, bus, directory, means, tls } = self;
         let readiness = Readiness::new();
         let (database, accounts_read) = (readiness.check("database"), readiness.check("accounts"));
         let ingest = means.ingest.clone();
@@ -94,7 +97,7 @@ impl App {
         let mut tasks = Tasks::new(stop.clone());
         let router = http::router(HttpState::new(Arc::clone(&accounts), ingest))
             .merge(doors::health(readiness.clone(), &config.telemetry));
-        tasks.spawn("http", doors::serve(listener, router, stop.clone()));
+        tasks.spawn("http", doors::serve(listener, router, tls.server()?, stop.clone()));
         tasks.spawn("accounts", {
             let (pools, accounts, stop) = (pools.clone(), Arc::clone(&accounts), stop.clone());
             async move {

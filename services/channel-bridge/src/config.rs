@@ -4,12 +4,11 @@ use std::{net::SocketAddr, time::Duration};
 
 use anyhow::ensure;
 use holdfast_kit::{
-    config::{Mesh, Secrets},
+    config::{Mesh, Secrets, Tls},
     telemetry,
 };
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
-use tracing::warn;
 
 /// All options of the service: its own table, and those that all services share.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -22,6 +21,8 @@ pub struct Config {
     pub telemetry: telemetry::Config,
     /// Secret that the services share, and the gateway's address.
     pub mesh: Mesh,
+    /// Certificate of the server and of calls to the gateway.
+    pub tls: Tls,
     /// Keys that encrypt the stored secrets.
     pub secrets: Secrets,
     /// Addresses that tenants choose for their webhooks and Bot API servers.
@@ -34,8 +35,8 @@ pub struct Config {
 pub struct Bridge {
     /// Address for HTTP: calls of platforms, health, metrics.
     ///
-    /// The listener has no TLS. If others can reach the address, put a TLS proxy in front of it
-    /// that passes `/telegram/` and `/webhook/` only.
+    /// If others can reach the address, put a proxy in front of it that passes `/telegram/` and
+    /// `/webhook/` only.
     pub listen: SocketAddr,
 
     /// URL at which platforms reach `listen` from the Internet: `https://bridge.example.com`.
@@ -128,14 +129,7 @@ impl Config {
         if let Some(url) = &bridge.public_url {
             check_url("public_url", url)?;
         }
-        if !bridge.listen.ip().is_loopback() {
-            warn!(
-                address = %bridge.listen,
-                "`bridge.listen` can be reached by others and speaks no tls; \
-                 keep something that does in front of it"
-            );
-        }
-        Ok(())
+        self.tls.check_listener("bridge.listen", bridge.listen)
     }
 }
 

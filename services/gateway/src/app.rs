@@ -5,8 +5,8 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use anyhow::{Context as _, ensure};
 use holdfast_bus::Bus;
 use holdfast_directory::Directory;
-use holdfast_grpc::Signer;
-use holdfast_kit::{Check, Readiness, Tasks, net};
+use holdfast_grpc::{ClientCertificateLayer, Signer};
+use holdfast_kit::{Check, Readiness, Tasks, net, tls::Tls};
 use holdfast_lock::Locks;
 use holdfast_pg::Pools;
 use holdfast_schedule::store::{Calendar, Jobs};
@@ -50,6 +50,7 @@ pub struct App {
     locks: Locks,
     directory: Directory,
     signer: Option<Signer>,
+    tls: Tls,
 }
 
 impl App {
@@ -73,7 +74,8 @@ impl App {
         let locks = Locks::connect_lazy(&config.redis)?;
         let directory = Directory::new(pools.clone(), &config.secrets)?;
         let signer = signer(&config)?;
-        Ok(Self { config, http, grpc, pools, bus, locks, directory, signer })
+        let tls = Tls::load(&config.tls)?;
+        Ok(Self { config, http, grpc, pools, bus, locks, directory, signer, tls })
     }
 
     pub fn http_address(&self) -> anyhow::Result<SocketAddr> {
@@ -91,7 +93,7 @@ impl App {
     /// The first error of any of its tasks.
     pub async fn run(self, stop: CancellationToken) -> anyhow::Result<()> {
         info!(http = %self.http_address()?, grpc = %self.grpc_address()?, "serving");
-        let Self { config, http, grpc, pools, bus, locks, directory, signer } = self;
+        let Self { config, http, grpc, pools, bus, locks, directory, signer, tls } = self;
         let settings = &config.gateway;
         let grace = settings.shutdown_grace;
 
@@ -99,7 +101,7 @@ impl App {
         let database = readiness.check("database");
         let cut = CancellationToken::new();
         let sessions = Sessions::new(pools.clone());
-        let memory = memory(&config, signer.as_ref())?;
+        let memory = memory(&config, signer.as_ref(), &tls)?;
         let workspaces = Workspaces::new(pools.clone());
         let registries = Registries::from_configs(&config.skills.registries)?;
         let state = control::State {
@@ -131,15 +133,17 @@ impl App {
         let services = schedules::add_service(services, schedules, settings.body_limit);
         let services = nodes::add_service(services, &state, &stop, settings.body_limit);
         let grpc_router =
-            grpc::router(services, doorman.clone(), &readiness, settings.has_reflection())?;
+            grpc::router(services, doorman.clone(), &readiness, settings.has_reflection())?
+                .layer(ClientCertificateLayer::new(tls.requires_client_certificates()));
         let mesh = (ingest.clone(), follower.clone());
         let mesh = mcp::service(mesh.0, mesh.1, state, settings, cut.clone());
         let api = OpenAi::new(ingest, follower, settings);
         let http_router = http::router(api, mesh, doorman, readiness.clone(), &config.telemetry);
 
         let mut tasks = Tasks::new(stop.clone());
-        tasks.spawn("http", holdfast_doors::serve(http, http_router, stop.clone()));
-        tasks.spawn("grpc", holdfast_doors::serve(grpc, grpc_router, stop.clone()));
+        let (http_tls, grpc_tls) = (tls.server()?, tls.mesh_server()?);
+        tasks.spawn("http", holdfast_doors::serve(http, http_router, http_tls, stop.clone()));
+        tasks.spawn("grpc", holdfast_doors::serve(grpc, grpc_router, grpc_tls, stop.clone()));
         tasks.spawn("database", watch_database(pools.clone(), database, stop.clone()));
         tasks.spawn("drain", drain(readiness, cut, grace, stop));
         let outcome = tasks.run(grace).await;
@@ -162,9 +166,10 @@ fn signer(config: &Config) -> anyhow::Result<Option<Signer>> {
 fn memory(
     config: &Config,
     signer: Option<&Signer>,
+    tls: &Tls,
 ) -> anyhow::Result<Option<holdfast_grpc::MemoryClient>> {
     let Some(signer) = signer else { return Ok(None) };
-    let mesh = holdfast_grpc::Mesh::new(signer.clone(), "gateway");
+    let mesh = holdfast_grpc::Mesh::new(signer.clone(), "gateway").with_tls(tls.clone());
     let memory = holdfast_grpc::MemoryClient::new(&config.mesh.memory_url, mesh);
     memory.map(Some).context("`mesh.memory_url` cannot be used")
 }

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use anyhow::ensure;
 use holdfast_kit::{
-    config::{Mesh, Secrets},
+    config::{Mesh, Secrets, Tls},
     telemetry,
 };
 use serde::{Deserialize, Serialize};
@@ -21,6 +21,8 @@ pub struct Config {
     pub telemetry: telemetry::Config,
     /// Secret and addresses for calls between the platform's services.
     pub mesh: Mesh,
+    /// Certificate of both servers and of calls to other services.
+    pub tls: Tls,
     /// Keys that encrypt stored secrets.
     pub secrets: Secrets,
     /// Limits of jobs and reminders.
@@ -36,11 +38,11 @@ pub struct Config {
 pub struct Gateway {
     /// Listen address of HTTP: the OpenAI-compatible API, health, metrics.
     ///
-    /// The listener has no TLS. If others can reach the address, put a TLS proxy in front of it:
-    /// keys travel unencrypted otherwise.
+    /// If others can reach the address, it needs `tls.certificate`, or a TLS proxy in front of it and
+    /// `tls.allow_plain`: keys travel unencrypted otherwise.
     pub http: SocketAddr,
 
-    /// Listen address of gRPC. It has no TLS either.
+    /// Listen address of gRPC.
     pub grpc: SocketAddr,
 
     /// Whether gRPC reflection answers callers without a key. Without the setting it does if `grpc`
@@ -167,13 +169,7 @@ impl Config {
              {MIN_TENANT_BODY_BYTES}, an archive, and at most `gateway.body_bytes`"
         );
         for (setting, address) in [("http", self.gateway.http), ("grpc", self.gateway.grpc)] {
-            if !address.ip().is_loopback() {
-                warn!(
-                    %address,
-                    "`gateway.{setting}` can be reached by others and speaks no tls; \
-                     keep something that does in front of it"
-                );
-            }
+            self.tls.check_listener(&format!("gateway.{setting}"), address)?;
         }
         if calls_per_tenant > calls / 2 {
             warn!(
@@ -218,6 +214,11 @@ mod tests {
         let mut config = Config::default();
         config.gateway.calls = 0;
         assert!(config.check().unwrap_err().to_string().contains("`gateway.calls` is 0"));
+
+        let mut config = Config::default();
+        config.gateway.grpc = "0.0.0.0:18790".parse().unwrap();
+        let error = config.check().unwrap_err().to_string();
+        assert!(error.contains("`gateway.grpc` is `0.0.0.0:18790`"), "{error}");
 
         let mut config = Config::default();
         config.gateway.body_bytes_per_tenant = 1024;

@@ -4,8 +4,8 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use holdfast_doors as doors;
-use holdfast_grpc::Signer;
-use holdfast_kit::{Check, Readiness, Tasks, net};
+use holdfast_grpc::{ClientCertificateLayer, Signer};
+use holdfast_kit::{Check, Readiness, Tasks, net, tls::Tls};
 use holdfast_pdf::PdfReader;
 use holdfast_pg::Pools;
 use tokio::{net::TcpListener, sync::Notify, time::sleep};
@@ -36,6 +36,7 @@ pub struct App {
     embedders: Embedders,
     policy: Arc<Policy>,
     pdf: PdfReader,
+    tls: Tls,
 }
 
 impl App {
@@ -55,7 +56,8 @@ impl App {
             .context("`memory.embedding` cannot be used")?;
         let policy = Arc::new(Policy::new(&memory.mask, &memory.refuse)?);
         let pdf = PdfReader::of_current_exe().context("this program's own file cannot be found")?;
-        Ok(Self { config, listener, pools, signer, embedders, policy, pdf })
+        let tls = Tls::load(&config.tls)?;
+        Ok(Self { config, listener, pools, signer, embedders, policy, pdf, tls })
     }
 
     /// Sets the program that reads PDFs; it must call [`read_pdf`](crate::read_pdf).
@@ -70,7 +72,7 @@ impl App {
 
     /// Serves until `stop` is cancelled, then finishes the calls in progress.
     pub async fn run(self, stop: CancellationToken) -> anyhow::Result<()> {
-        let Self { config, listener, pools, signer, embedders, policy, pdf } = self;
+        let Self { config, listener, pools, signer, embedders, policy, pdf, tls } = self;
         let memory = config.memory;
         info!(address = %listener.local_addr()?, "serving");
         let readiness = Readiness::new();
@@ -91,12 +93,13 @@ impl App {
             views: views.clone(),
             half_life_days: memory.half_life_days,
         };
-        let router = grpc::router(door, signer, &readiness, &config.telemetry);
+        let router = grpc::router(door, signer, &readiness, &config.telemetry)
+            .layer(ClientCertificateLayer::new(tls.requires_client_certificates()));
         let eraser = Eraser::new(pools.clone(), views.clone());
         let worker = Worker::new(pools.clone(), embedders, views, waiting, memory.index_above);
 
         let mut tasks = Tasks::new(stop.clone());
-        tasks.spawn("grpc", doors::serve(listener, router, stop.clone()));
+        tasks.spawn("grpc", doors::serve(listener, router, tls.mesh_server()?, stop.clone()));
         tasks.spawn("database", watch(pools.clone(), database, stop.clone()));
         tasks.spawn("worker", {
             let (pools, stop) = (pools.clone(), stop.clone());

@@ -4,12 +4,11 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use anyhow::ensure;
 use holdfast_kit::{
-    config::{Mesh, masked},
+    config::{Mesh, Tls, masked},
     telemetry,
 };
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
-use tracing::warn;
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -19,6 +18,8 @@ pub struct Config {
     pub telemetry: telemetry::Config,
     /// Authentication between the platform's services.
     pub mesh: Mesh,
+    /// Certificate of the server, and authorities of its callers.
+    pub tls: Tls,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -170,14 +171,12 @@ impl Config {
                 PRIVATE_KINDS.map(|kind| format!("`{kind}`")).join(", ")
             );
         }
-        if !memory.listen.ip().is_loopback() {
-            warn!(
-                address = %memory.listen,
-                "`memory.listen` can be reached by others and speaks no tls; \
-                 let only the mesh's services through to it"
-            );
-        }
-        Ok(())
+        ensure!(
+            self.tls.certificate.is_none() || self.tls.authorities.is_some(),
+            "`tls.authorities` is not set: only services call this one, and their certificates are \
+             verified by it"
+        );
+        self.tls.check_listener("memory.listen", memory.listen)
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 use holdfast_bus::Bus;
 use holdfast_directory::Directory;
 use holdfast_doors as doors;
-use holdfast_kit::{Check, Readiness, Tasks, net};
+use holdfast_kit::{Check, Readiness, Tasks, net, tls::Tls};
 use holdfast_lock::Locks;
 use holdfast_pg::Pools;
 use holdfast_schedule::store::{Calendar, Jobs};
@@ -37,6 +37,7 @@ pub struct App {
     listener: TcpListener,
     pools: Pools,
     ctx: Ctx,
+    tls: Tls,
 }
 
 impl App {
@@ -66,7 +67,8 @@ impl App {
                 admitted: Mutex::default(),
             }),
         };
-        Ok(Self { config, listener, pools, ctx })
+        let tls = Tls::load(&config.tls)?;
+        Ok(Self { config, listener, pools, ctx, tls })
     }
 
     /// Returns the address of the HTTP server.
@@ -84,21 +86,15 @@ impl App {
     ///
     /// The first failure of any of the service's tasks.
     pub async fn run(self, stop: CancellationToken) -> anyhow::Result<()> {
-        let Self { config, listener, pools, ctx } = self;
+        let Self { config, listener, pools, ctx, tls } = self;
         let readiness = Readiness::new();
         let database = readiness.check("database");
         info!(address = %listener.local_addr()?, "serving");
 
         let own = config.scheduler;
         let mut tasks = Tasks::new(stop.clone());
-        tasks.spawn(
-            "http",
-            doors::serve(
-                listener,
-                doors::health(readiness.clone(), &config.telemetry),
-                stop.clone(),
-            ),
-        );
+        let health = doors::health(readiness.clone(), &config.telemetry);
+        tasks.spawn("http", doors::serve(listener, health, tls.server()?, stop.clone()));
         tasks.spawn("loop", {
             let (pools, stop) = (pools.clone(), stop.clone());
             let backlog = Backlog::new(own.backlog);

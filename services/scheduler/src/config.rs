@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use anyhow::ensure;
-use holdfast_kit::telemetry;
+use holdfast_kit::{config::Tls, telemetry};
 use serde::{Deserialize, Serialize};
 
 /// All settings that the scheduler reads: its own table, and the shared tables.
@@ -16,6 +16,8 @@ pub struct Config {
     pub redis: holdfast_lock::Config,
     pub nats: holdfast_bus::Config,
     pub telemetry: telemetry::Config,
+    /// Certificate of the server.
+    pub tls: Tls,
 }
 
 /// Settings of the claim loop: the table `[scheduler]`.
@@ -101,7 +103,7 @@ impl Config {
             "`scheduler.keep_done` is {:?}: give it `1h` at least",
             own.keep_done
         );
-        Ok(())
+        self.tls.check_listener("scheduler.listen", own.listen)
     }
 }
 

@@ -8,7 +8,9 @@ use anyhow::bail;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::{BRIDGE_KEY, GATEWAY_KEY, Mesh, MeshConfig, NODE_KEY, PEPPER, Peer, RUNNER_KEY};
+use super::{
+    BRIDGE_KEY, Certificates, GATEWAY_KEY, Mesh, MeshConfig, NODE_KEY, PEPPER, Peer, RUNNER_KEY,
+};
 use crate::node::{Node, NodeSpec, Role};
 
 impl Mesh {
@@ -33,12 +35,16 @@ impl Mesh {
             set("TELEMETRY__LOG", log_level()),
         ];
         env.extend(secrets(role)?.into_iter().map(|(name, value)| set(name, value)));
+        env.extend(self.certificates.iter().flat_map(Certificates::env));
+        if self.network.namespace(role).is_some() {
+            env.push(set("TLS__ALLOW_PLAIN", true.to_string()));
+        }
         if self.pooler.is_some() {
             env.push(set("DATABASE__TRANSACTION_POOLING", true.to_string()));
         }
-        env.extend(
-            memory.map(|memory| set("MESH__MEMORY_URL", format!("http://{}", memory.addr()))),
-        );
+        env.extend(memory.map(|memory| {
+            set("MESH__MEMORY_URL", format!("{}://{}", self.scheme(), memory.addr()))
+        }));
         Ok(env)
     }
 
@@ -118,7 +124,7 @@ impl Mesh {
             ("HOLDFAST_BRIDGE__TELEGRAM__API_BASE".to_owned(), self.fakes.telegram.url()),
             ("HOLDFAST_BRIDGE__TELEGRAM__POLL_TIMEOUT".to_owned(), "2s".to_owned()),
             ("HOLDFAST_BRIDGE__REFRESH".to_owned(), "1s".to_owned()),
-            ("HOLDFAST_MESH__GATEWAY_URL".to_owned(), format!("http://{gateway}")),
+            ("HOLDFAST_MESH__GATEWAY_URL".to_owned(), format!("{}://{gateway}", self.scheme())),
         ]);
         let name = format!("bridge-{number}");
         let args = vec!["channel-bridge".to_owned()];

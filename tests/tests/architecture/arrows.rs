@@ -60,6 +60,8 @@ const VENDORS: &[(&str, &[&str])] = &[
             "gateway",
             "holdfast",
             "holdfast-grpc",
+            // The collector of traces is reached by gRPC.
+            "holdfast-kit",
             "holdfast-proto",
             "memory",
             TESTS,

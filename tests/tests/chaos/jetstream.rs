@@ -178,7 +178,7 @@ impl NatsCluster {
 }
 
 /// The server that `backends.py` has installed for all tests.
-fn nats_program() -> anyhow::Result<PathBuf> {
+pub(crate) fn nats_program() -> anyhow::Result<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let program = root.join(".holdfast/test/pkg/bin/nats-server");
     ensure!(program.exists(), "`{}` is missing", program.display());
@@ -186,7 +186,7 @@ fn nats_program() -> anyhow::Result<PathBuf> {
 }
 
 /// An address on loopback, below the ports that connections are made from.
-fn free_address() -> anyhow::Result<SocketAddr> {
+pub(crate) fn free_address() -> anyhow::Result<SocketAddr> {
     for _ in 0..200 {
         let addr = SocketAddr::from(([127, 0, 0, 1], rand::random_range(20_000..32_000)));
         if std::net::TcpListener::bind(addr).is_ok() {

@@ -23,6 +23,8 @@ mod soak;
 mod storm;
 mod talk;
 mod time;
+mod tls;
+mod tls_backends;
 mod versions;
 mod wakes;
 mod weather;

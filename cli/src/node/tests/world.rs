@@ -23,8 +23,12 @@ use tokio::{task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::super::{
-    IsolationMode, allow::CommandAllowList, command_key::CommandKeyFile, config, host::Host,
-    link::Link,
+    IsolationMode,
+    allow::CommandAllowList,
+    command_key::CommandKeyFile,
+    config,
+    host::Host,
+    link::{CONNECT_TIMEOUT, Link},
 };
 use crate::error::Error;
 
@@ -333,7 +337,9 @@ impl Machine {
     }
 
     pub fn try_connect(&self, to: SocketAddr) -> anyhow::Result<Connection> {
-        let link = Link::new(&format!("http://{to}"), &self.token, Arc::clone(&self.host))?;
+        let url = format!("http://{to}");
+        let channel = holdfast_grpc::channel(&url, CONNECT_TIMEOUT)?;
+        let link = Link::new(channel, &url, &self.token, Arc::clone(&self.host))?;
         let keep = async move { link.stay_connected(&CancellationToken::new()).await };
         Ok(Connection(tokio::spawn(keep)))
     }

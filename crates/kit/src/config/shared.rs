@@ -1,6 +1,6 @@
 //! Tables that several services read and no other crate owns.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
@@ -86,6 +86,28 @@ pub struct Secrets {
     /// again with `pepper`.
     #[serde(serialize_with = "masked")]
     pub previous_pepper: SecretString,
+}
+
+/// Certificates of a service: the table `[tls]`. The files are in PEM, and are read again when they
+/// change.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Tls {
+    /// File with the certificate of this service, and those between it and its authority. With it,
+    /// all listeners of the service speak TLS. Services that this one calls are shown it, too.
+    pub certificate: Option<PathBuf>,
+
+    /// File with the private key of `certificate`.
+    pub private_key: Option<PathBuf>,
+
+    /// File with the certificates of the authorities whose services this one trusts. With it, a
+    /// service with a `certificate` accepts calls of other services only if they show a certificate
+    /// of these authorities. Without it, called services are verified by the machine's authorities.
+    pub authorities: Option<PathBuf>,
+
+    /// Whether listeners without a certificate may have addresses that other machines can reach,
+    /// and other services may be called there by `http://`.
+    pub allow_plain: bool,
 }
 
 impl Mesh {

@@ -1,0 +1,256 @@
+//! Postgres, NATS, Redis and a collector over TLS, and what the operator is told if one of them
+//! refuses a service.
+//!
+//! The packaged Postgres and Valkey are built without TLS: a proxy ends it in front of them.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use holdfast_testkit::{Authority, Backends, Certificate, Process, Reply, TlsProxy, TlsStart};
+use holdfast_tests::mesh::{Mesh, MeshConfig};
+use holdfast_tests::person::{GrpcClient, until};
+use holdfast_tests::turnstile;
+use tempfile::TempDir;
+use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpListener;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::RUNNER;
+use crate::jetstream::{free_address, nats_program};
+
+const NAMES: [&str; 1] = ["127.0.0.1"];
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time in which a service would have repeated a line.
+const REPEAT_TIME: Duration = Duration::from_secs(4);
+
+/// An NKey of a user: its seed and its public key.
+const NKEY_SEED: &str = "SUAAOAV4DYLJYCS66DSQPPWK7RVOEWPBGLCTWLHXRUDQQSRXPSV7JATXQE";
+const NKEY: &str = "UBMDZTBFSRGODQDHYJBURGXD7H5N62LJFR6X5W7YCPXJVXLKRYSMFUFX";
+
+/// Settings of a gateway, as variables.
+type Settings = Vec<(&'static str, String)>;
+
+/// A mesh, and an authority for its backends.
+struct World {
+    mesh: Mesh,
+    authority: Authority,
+    folder: TempDir,
+    /// The file with the authority.
+    trusted: String,
+    /// A file with another authority.
+    other: String,
+}
+
+impl World {
+    async fn new() -> anyhow::Result<Self> {
+        let mesh = Mesh::prepare(&MeshConfig::small(RUNNER), Backends::get().await?).await?;
+        mesh.fakes.model.answer(|_| Reply::text("it is encrypted"));
+        let folder = tempfile::tempdir()?;
+        let authority = Authority::new()?;
+        let write = |name: &str, pem: String| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, pem)?;
+            anyhow::Ok(path.display().to_string())
+        };
+        let trusted = write("trusted.pem", authority.pem())?;
+        let other = write("other.pem", Authority::new()?.pem())?;
+        Ok(Self { mesh, authority, folder, trusted, other })
+    }
+
+    fn good(&self) -> anyhow::Result<Certificate> {
+        self.authority.issue(&NAMES)
+    }
+
+    fn expired(&self) -> anyhow::Result<Certificate> {
+        self.authority.issue_expired(&NAMES)
+    }
+
+    async fn postgres(&self, certificate: &Certificate) -> anyhow::Result<TlsProxy> {
+        TlsProxy::in_front_of(&self.mesh.url(), certificate, TlsStart::Postgres).await
+    }
+
+    async fn redis(&self, certificate: &Certificate) -> anyhow::Result<TlsProxy> {
+        TlsProxy::in_front_of(self.mesh.redis.url(), certificate, TlsStart::AtOnce).await
+    }
+
+    fn postgres_settings(&self, proxy: &TlsProxy, authorities: &str) -> Settings {
+        let url = with_port(&self.mesh.url(), proxy.port());
+        let url = format!("{url}?sslmode=verify-full&sslrootcert={authorities}");
+        vec![("HOLDFAST_DATABASE__URL", url)]
+    }
+
+    fn redis_settings(&self, proxy: &TlsProxy, authorities: &str) -> Settings {
+        let url = with_port(self.mesh.redis.url(), proxy.port()).replace("redis://", "rediss://");
+        vec![("HOLDFAST_REDIS__URL", url), ("HOLDFAST_REDIS__AUTHORITIES", authorities.to_owned())]
+    }
+
+    /// Starts the gateway with these settings and makes calls until it has written `expected`, which
+    /// it must not repeat at once.
+    async fn is_told(&self, settings: Settings, expected: &str) -> anyhow::Result<()> {
+        let gateway = &self.mesh.gateways[0];
+        let settings: Vec<_> =
+            settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        gateway.start_with(&settings).await?;
+        let begun = Instant::now();
+        let client = GrpcClient::of(&self.mesh, 0)?;
+        let call = async || {
+            // Redis is asked only by calls.
+            drop(timeout(Duration::from_secs(2), client.put_owner("telegram:1")).await);
+            gateway.output().await
+        };
+        let is_written = async || Ok(call().await.contains(expected));
+        until(expected, is_written).await.with_context(|| format!("{settings:?}"))?;
+        sleep(REPEAT_TIME).await;
+        let output = call().await;
+        gateway.end().await?;
+        let lines = output.lines().filter(|line| line.contains(expected)).count();
+        // A service that waits for its database says so every ten seconds.
+        let most = 1 + begun.elapsed().as_secs() / 10;
+        ensure!(lines as u64 <= most, "`{expected}` is written {lines} times:\n{output}");
+        let secrets = ["wrong-password", NKEY_SEED];
+        ensure!(secrets.iter().all(|secret| !output.contains(secret)), "a secret is shown");
+        Ok(())
+    }
+}
+
+/// The same URL, with another port on loopback.
+fn with_port(url: &str, port: u16) -> String {
+    let from = url.find('@').map_or(0, |at| at + 1);
+    let to = url[from..].find('/').map_or(url.len(), |at| from + at);
+    format!("{}127.0.0.1:{port}{}", &url[..from], &url[to..])
+}
+
+fn with_password(url: &str, password: &str) -> String {
+    let to = url.find('@').unwrap_or(url.len());
+    let from = url[..to].rfind(':').map_or(0, |at| at + 1);
+    format!("{}{password}{}", &url[..from], &url[to..])
+}
+
+/// A NATS server with TLS, an NKey, and a user who may do nothing.
+struct Nats {
+    port: u16,
+    _process: Process,
+}
+
+impl Nats {
+    async fn start(folder: &Path, name: &str, certificate: &Certificate) -> anyhow::Result<Self> {
+        let files = certificate.write(folder, name)?;
+        let (at, config) = (free_address()?, folder.join(format!("{name}.conf")));
+        let text = format!(
+            "listen: {at}\njetstream {{ store_dir: {:?} }}\n\
+             tls {{ cert_file: {:?}, key_file: {:?} }}\n\
+             authorization {{ users: [\n\
+             {{ nkey: {NKEY} }}, {{ user: full, password: secret }},\n\
+             {{ user: limited, password: secret, permissions: {{ publish: {{ deny: \">\" }}, \
+             subscribe: {{ deny: \">\" }} }} }}] }}\n",
+            folder.join(name),
+            files.certificate,
+            files.private_key,
+        );
+        std::fs::write(&config, text)?;
+        let mut process = Process::builder(nats_program()?).arg("-c").arg(config).spawn()?;
+        let is_open = async || tokio::net::TcpStream::connect(at).await.is_ok();
+        process.wait_until("a port of NATS", START_TIMEOUT, is_open).await?;
+        Ok(Self { port: at.port(), _process: process })
+    }
+
+    fn settings(&self, login: &str, authorities: &str) -> Settings {
+        vec![
+            ("HOLDFAST_NATS__URL", format!("tls://{login}127.0.0.1:{}", self.port)),
+            ("HOLDFAST_NATS__AUTHORITIES", authorities.to_owned()),
+        ]
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_reaches_all_backends_and_a_collector_over_tls() -> anyhow::Result<()> {
+    let _turn = turnstile::lock_shared().await?;
+    let world = World::new().await?;
+    let good = world.good()?;
+    let (postgres, redis) = (world.postgres(&good).await?, world.redis(&good).await?);
+    let nats = Nats::start(world.folder.path(), "nats", &good).await?;
+    let collector = TcpListener::bind("127.0.0.1:0").await?;
+    let traces = TlsProxy::start(collector.local_addr()?, &good, TlsStart::AtOnce).await?;
+    let mut settings = world.postgres_settings(&postgres, &world.trusted);
+    settings.extend(world.redis_settings(&redis, &world.trusted));
+    settings.extend(nats.settings("", &world.trusted));
+    settings.push(("HOLDFAST_NATS__NKEY", NKEY_SEED.to_owned()));
+    let endpoint = format!("https://127.0.0.1:{}", traces.port());
+    settings.push(("HOLDFAST_TELEMETRY__OTLP_ENDPOINT", endpoint));
+    settings.push(("HOLDFAST_TELEMETRY__OTLP_AUTHORITIES", world.trusted.clone()));
+    let settings: Vec<_> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let (gateway, runner) = (&world.mesh.gateways[0], &world.mesh.runners[0]);
+    gateway.start_with(&settings).await?;
+    runner.start().await?;
+    gateway.ready(START_TIMEOUT).await?;
+
+    let answer = GrpcClient::of(&world.mesh, 0)?.ask("", "hello").await?;
+    ensure!(answer == "it is encrypted", "{answer}");
+    let (mut connection, _) = timeout(START_TIMEOUT, collector.accept()).await??;
+    let mut preface = [0; 14];
+    timeout(START_TIMEOUT, connection.read_exact(&mut preface)).await??;
+    ensure!(&preface == b"PRI * HTTP/2.0", "no gRPC arrives at the collector");
+    // The first connection to NATS may take two seconds.
+    sleep(REPEAT_TIME).await;
+    let output = gateway.output().await;
+    for line in ["nats is gone", "nats refuses", "redis fails"] {
+        ensure!(!output.contains(line), "{output}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_postgres_refuses_is_told_with_what_to_do() -> anyhow::Result<()> {
+    let _turn = turnstile::lock_shared().await?;
+    let world = World::new().await?;
+    let url = world.mesh.url();
+    let (good, expired) =
+        (world.postgres(&world.good()?).await?, world.postgres(&world.expired()?).await?);
+
+    let wrong = vec![("HOLDFAST_DATABASE__URL", with_password(&url, "wrong-password"))];
+    world.is_told(wrong, "set user and password in `database.url`").await?;
+    let settings = world.postgres_settings(&expired, &world.trusted);
+    world.is_told(settings, "its certificate has expired; renew the server's certificate").await?;
+    let settings = world.postgres_settings(&good, &world.other);
+    world
+        .is_told(settings, "its authority's certificate by `sslrootcert` in `database.url`")
+        .await?;
+    let plain = vec![("HOLDFAST_DATABASE__URL", format!("{url}?sslmode=verify-full"))];
+    world.is_told(plain, "turn TLS on in Postgres (`ssl = on`)").await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_nats_refuses_is_told_once_with_what_to_do() -> anyhow::Result<()> {
+    let _turn = turnstile::lock_shared().await?;
+    let world = World::new().await?;
+    let good = Nats::start(world.folder.path(), "good", &world.good()?).await?;
+    let expired = Nats::start(world.folder.path(), "expired", &world.expired()?).await?;
+
+    let settings = good.settings("full:wrong-password@", &world.trusted);
+    world.is_told(settings, "the login is wrong or has expired").await?;
+    let settings = expired.settings("full:secret@", &world.trusted);
+    world.is_told(settings, "its certificate has expired; renew the server's certificate").await?;
+    let settings = good.settings("full:secret@", &world.other);
+    world.is_told(settings, "its authority's certificate by `nats.authorities`").await?;
+    let settings = vec![("HOLDFAST_NATS__CREDENTIALS", "no credentials".to_owned())];
+    world.is_told(settings, "write the content of a `.creds` file").await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_redis_refuses_is_told_once_with_what_to_do() -> anyhow::Result<()> {
+    let _turn = turnstile::lock_shared().await?;
+    let world = World::new().await?;
+    let (good, expired) =
+        (world.redis(&world.good()?).await?, world.redis(&world.expired()?).await?);
+    let url = world.mesh.redis.url();
+
+    let wrong = vec![("HOLDFAST_REDIS__URL", with_password(url, "wrong-password"))];
+    world.is_told(wrong, "set user and password in `redis.url`").await?;
+    let limited = vec![("HOLDFAST_REDIS__URL", world.mesh.redis.url_without_rights().await?)];
+    world.is_told(limited, "give the user the rights").await?;
+    let settings = world.redis_settings(&expired, &world.trusted);
+    world.is_told(settings, "its certificate has expired; renew the server's certificate").await?;
+    let settings = world.redis_settings(&good, &world.other);
+    world.is_told(settings, "its authority's certificate by `redis.authorities`").await
+}
