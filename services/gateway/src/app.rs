@@ -30,6 +30,7 @@ use crate::{
     http,
     ingest::Ingest,
     mcp, nodes,
+    oidc::TokenVerifier,
     openai::OpenAi,
 };
 
@@ -113,7 +114,8 @@ impl App {
             egress: config.egress.guard()?,
             node_command_key: holdfast_grpc::node_public_key(&config.mesh)?.into(),
         };
-        let doorman = Authenticator::new(directory.clone(), locks, signer, settings);
+        let tokens = TokenVerifier::new(&config.oidc)?;
+        let doorman = Authenticator::new(directory.clone(), locks, signer, tokens, settings);
         let ingest = Ingest::new(directory, sessions.clone(), bus.clone(), settings.text_limit)
             .with_files(state.workspaces.clone());
         let follower = Follower::new(sessions, bus.clone(), cut.clone());
@@ -133,7 +135,7 @@ impl App {
         let grpc_router =
             grpc::router(services, doorman.clone(), &readiness, settings.has_reflection())?;
         let mesh = (ingest.clone(), follower.clone());
-        let mesh = mcp::service(mesh.0, mesh.1, state, settings, cut.clone());
+        let mesh = mcp::service(mesh, (doorman.clone(), state), settings, cut.clone());
         let api = OpenAi::new(ingest, follower, settings);
         let http_router = http::router(api, mesh, doorman, readiness.clone());
 

@@ -10,30 +10,37 @@ use std::{
 
 use axum::{
     body::Body,
-    extract::{Request, State},
+    extract::{MatchedPath, Request, State},
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
 use bytes::Bytes;
-use holdfast_grpc::{Caller, Scope};
+use holdfast_grpc::Caller;
 use holdfast_kit::trace::{TRACEPARENT, continue_from};
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use hyper::body::{Frame, SizeHint};
 use tonic::{Code, Status};
 use tracing::{Instrument as _, Span, field, info_span};
+use uuid::Uuid;
 
 use crate::{
     Error,
     api_error::ApiError,
+    audit,
     auth::Authenticator,
     bodies::{BodyCharge, BodyForm, BodyRefusal},
     calls::OpenCall,
+    permissions::{self, Permission},
 };
 
+/// Response header with the id of the request, as in logs and in the audit log.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
 pub async fn http(State(doorman): State<Authenticator>, request: Request, next: Next) -> Response {
-    let span = span("http", &request);
+    let id = Uuid::now_v7();
+    let span = span("http", id, &request);
     let response = async {
-        match doorman.admit(request.headers()).await {
+        match doorman.admit(request.headers()).await.and_then(permit_route(&request)) {
             Ok((caller, call)) => {
                 let to_error = |refusal: BodyRefusal| axum::Error::new(refusal);
                 let (request, _charge) =
@@ -47,23 +54,27 @@ pub async fn http(State(doorman): State<Authenticator>, request: Request, next: 
     .await;
     let status = response.status();
     count("http", if status.is_success() { "ok" } else { outcome_of_status(status.as_u16()) });
-    response
+    with_request_id(response, id)
+}
+
+/// Checks the rule of an HTTP request's route. A route without one is closed.
+fn permit_route(
+    request: &Request,
+) -> impl FnOnce((Caller, OpenCall)) -> Result<(Caller, OpenCall), Error> {
+    let route = request.extensions().get::<MatchedPath>();
+    let rule = route.and_then(|route| permissions::of_http(route.as_str()));
+    move |(caller, call)| {
+        rule.ok_or(Error::NoRule)?.permits(&caller)?;
+        Ok((caller, call))
+    }
 }
 
 pub async fn grpc(State(doorman): State<Authenticator>, request: Request, next: Next) -> Response {
-    let span = span("grpc", &request);
+    let id = Uuid::now_v7();
+    let span = span("grpc", id, &request);
     let response = async {
         match doorman.admit_any(request.headers(), request.uri().path()).await {
-            // A node's stream has small messages and stays open.
-            Ok((caller, call)) if caller.scopes.has(Scope::Node) => {
-                enter(request, next, caller, call).await
-            }
-            Ok((caller, call)) => {
-                let to_error = |refusal| axum::Error::new(Status::from(Error::from(refusal)));
-                let (request, _charge) =
-                    charge(&doorman, &caller, request, BodyForm { to_error, is_drained: true });
-                enter(request, next, caller, call).await
-            }
+            Ok((caller, call)) => call_method(&doorman, request, next, (caller, call, id)).await,
             Err(error) => Status::from(error).into_http(),
         }
     }
@@ -83,6 +94,42 @@ pub async fn grpc(State(doorman): State<Authenticator>, request: Request, next: 
         None => (response, Code::Ok),
     };
     count("grpc", outcome_of_code(code));
+    with_request_id(response, id)
+}
+
+/// Checks the rule of a method, and calls it. A method without one is closed.
+async fn call_method(
+    doorman: &Authenticator,
+    request: Request,
+    next: Next,
+    (caller, call, id): (Caller, OpenCall, Uuid),
+) -> Response {
+    let Some(rule) = permissions::of_grpc(request.uri().path()) else {
+        return Status::unimplemented("there is no such method").into_http();
+    };
+    if let Err(error) = rule.permits(&caller) {
+        let status = Status::from(error);
+        audit::record(doorman, &caller, (rule, id), status.code(), "").await;
+        return status.into_http();
+    }
+    if rule.permission == Permission::Node {
+        // A node's stream has small messages and stays open.
+        return enter(request, next, caller, call).await;
+    }
+    let to_error = |refusal| axum::Error::new(Status::from(Error::from(refusal)));
+    let form = BodyForm { to_error, is_drained: true };
+    let (request, _charge) = charge(doorman, &caller, request, form);
+    let entered = enter(request, next, caller.clone(), call);
+    let code = |response: &Response| {
+        Status::from_header_map(response.headers()).map_or(Code::Ok, |status| status.code())
+    };
+    audit::audited(doorman, &caller, (rule, id), entered, code).await
+}
+
+fn with_request_id(mut response: Response, id: Uuid) -> Response {
+    if let Ok(id) = HeaderValue::from_str(&id.simple().to_string()) {
+        response.headers_mut().insert(REQUEST_ID, id);
+    }
     response
 }
 
@@ -113,9 +160,10 @@ async fn enter(mut request: Request, next: Next, caller: Caller, call: OpenCall)
     next.run(request).await.map(|body| Body::new(CallBody { body, _call: call }))
 }
 
-fn span(door: &'static str, request: &Request) -> Span {
+fn span(door: &'static str, id: Uuid, request: &Request) -> Span {
     let path = request.uri().path();
-    let span = info_span!("request", door, path, tenant.id = field::Empty);
+    let id = id.simple();
+    let span = info_span!("request", door, path, request.id = %id, tenant.id = field::Empty);
     if let Some(traceparent) = traceparent(request.headers()) {
         continue_from(&span, traceparent);
     }
