@@ -4,7 +4,7 @@ use std::{env, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 16] = [
+const FILES: [&str; 18] = [
     "messages",
     "schedules",
     "sessions",
@@ -12,12 +12,14 @@ const FILES: [&str; 16] = [
     "files",
     "heartbeats",
     "approvals",
+    "audit",
     "connections",
     "mcp",
     "memories",
     "models",
     "nodes",
     "operations",
+    "people",
     "policies",
     "skills",
     "subagents",

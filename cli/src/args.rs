@@ -4,7 +4,9 @@ use std::env;
 
 use clap::{Parser, Subcommand};
 
-use crate::{bootstrap, chat, commands::Caller, global::Global, node, rotation, service, up};
+use crate::{
+    bootstrap, chat, commands::Caller, global::Global, login, node, rotation, service, up,
+};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -35,6 +37,10 @@ pub enum Command {
     Down,
     /// Talk to an agent
     Chat(chat::ChatArgs),
+    /// Sign in at an identity provider
+    Login(login::LoginArgs),
+    /// Sign out: delete the tokens of `login`
+    Logout,
     #[command(flatten)]
     Caller(Caller),
     /// Offer this machine to its owner's agents
@@ -110,6 +116,8 @@ impl Command {
             Self::Service(service) => Some(service.args().workers.into()),
             Self::Down
             | Self::Chat(_)
+            | Self::Login(_)
+            | Self::Logout
             | Self::Caller(_)
             | Self::Node(_)
             | Self::Migrate(_)
@@ -238,6 +246,13 @@ mod tests {
             "providers put openai --model gpt-5",
             "connections add cal caldav --set url=https://h/ --for telegram:42",
             "keys create ci --scope chat",
+            "login --issuer https://id.example.com --client-id holdfast",
+            "login --issuer https://id.example.com --client-id holdfast --device",
+            "logout",
+            "whoami",
+            "people disable per_1",
+            "audit list --action key. --since 2026-01-31T00:00:00Z --output json",
+            "audit export --outcome permission_denied",
             "mcp add x --url https://host/mcp --header a:b --agent coach",
             "mcp add x --env A=b --network -- npx -y server --flag",
             "mcp probe x",

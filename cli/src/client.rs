@@ -4,14 +4,14 @@ use std::{env, fs, time::Duration};
 
 use holdfast_kit::{config, tls::Tls};
 use holdfast_proto::gateway::v1::{
-    agents_client::AgentsClient, approvals_client::ApprovalsClient, budgets_client::BudgetsClient,
-    chains_client::ChainsClient, channels_client::ChannelsClient,
+    agents_client::AgentsClient, approvals_client::ApprovalsClient, audit_client::AuditClient,
+    budgets_client::BudgetsClient, chains_client::ChainsClient, channels_client::ChannelsClient,
     connections_client::ConnectionsClient, credentials_client::CredentialsClient,
     files_client::FilesClient, heartbeats_client::HeartbeatsClient, keys_client::KeysClient,
     knowledge_client::KnowledgeClient, mcp_servers_client::McpServersClient,
     memories_client::MemoriesClient, messages_client::MessagesClient, models_client::ModelsClient,
     nodes_client::NodesClient, operations_client::OperationsClient,
-    packages_client::PackagesClient, policies_client::PoliciesClient,
+    packages_client::PackagesClient, people_client::PeopleClient, policies_client::PoliciesClient,
     providers_client::ProvidersClient, routing_client::RoutingClient,
     schedules_client::SchedulesClient, sessions_client::SessionsClient,
     skills_client::SkillsClient, subagents_client::SubagentsClient, tenants_client::TenantsClient,
@@ -25,6 +25,7 @@ use tonic::{
 use crate::{
     error::Error,
     global::Global,
+    login::Session,
     state_dir::{self, StateDir},
 };
 
@@ -41,29 +42,57 @@ pub const MAX_ARTICLE_BYTES: usize = 8 * 1024 * 1024;
 /// Maximum size of an archive with all files of an agent, in bytes.
 const MAX_ARCHIVE_BYTES: usize = 80 * 1024 * 1024;
 
-/// Gateway client with an API key. Connects at the first call.
+/// Gateway client with a credential. Connects at the first call.
 #[derive(Debug, Clone)]
 pub struct Client {
     url: String,
-    key: MetadataValue<Ascii>,
+    credential: Credential,
     channel: Channel,
 }
 
+/// Value of `authorization`.
+#[derive(Debug, Clone)]
+enum Credential {
+    Fixed(MetadataValue<Ascii>),
+    /// A person's sign-in, whose token is renewed.
+    Session(Session),
+}
+
 impl Client {
-    /// Creates a client from the global options, or else from the files of `up`.
-    pub fn new(global: &Global) -> Result<Self, Error> {
-        let home =
-            global.dir.clone().or_else(state_dir::find).and_then(|dir| StateDir::new(dir).ok());
+    /// Creates a client from the global options, or else from a sign-in (`holdfast login`) or the
+    /// files of `up`.
+    pub async fn new(global: &Global) -> Result<Self, Error> {
+        let home = home(global);
         let url = url(global.gateway.clone(), home.as_ref())?;
-        let key = key(global.key.clone(), home.as_ref())?;
-        let channel = channel(global, &url, ANSWER_TIMEOUT)?;
-        Ok(Self { url, key, channel })
+        let session = match &global.key {
+            Some(_) => None,
+            None => Session::open(global, &url).await?,
+        };
+        let credential = match session {
+            Some(session) => Credential::Session(session),
+            None => Credential::Fixed(key(global.key.clone(), home.as_ref())?),
+        };
+        Self::connect(global, url, credential)
     }
 
-    /// Returns a request with the API key.
+    /// Creates a client with a token.
+    pub fn with_token(global: &Global, url: &str, token: &str) -> Result<Self, Error> {
+        Self::connect(global, url.to_owned(), Credential::Fixed(bearer(token)?))
+    }
+
+    fn connect(global: &Global, url: String, credential: Credential) -> Result<Self, Error> {
+        let channel = channel(global, &url, ANSWER_TIMEOUT)?;
+        Ok(Self { url, credential, channel })
+    }
+
+    /// Returns a request with the API key or the person's token.
     pub fn request<T>(&self, message: T) -> Request<T> {
         let mut request = Request::new(message);
-        request.metadata_mut().insert("authorization", self.key.clone());
+        let credential = match &self.credential {
+            Credential::Fixed(value) => value.clone(),
+            Credential::Session(session) => session.token(),
+        };
+        request.metadata_mut().insert("authorization", credential);
         request
     }
 
@@ -181,9 +210,27 @@ impl Client {
         SchedulesClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
     }
 
+    pub fn people(&self) -> PeopleClient<Channel> {
+        PeopleClient::new(self.channel.clone())
+    }
+
+    pub fn audit(&self) -> AuditClient<Channel> {
+        AuditClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
+    }
+
     pub fn routing(&self) -> RoutingClient<Channel> {
         RoutingClient::new(self.channel.clone())
     }
+}
+
+/// The files of `up`, here or above.
+fn home(global: &Global) -> Option<StateDir> {
+    global.dir.clone().or_else(state_dir::find).and_then(|dir| StateDir::new(dir).ok())
+}
+
+/// Returns the gateway's address for these options.
+pub fn address(global: &Global) -> Result<String, Error> {
+    url(global.gateway.clone(), home(global).as_ref())
 }
 
 /// Returns the gateway's address: the given one, that of the running `up`, or the default.
@@ -210,7 +257,12 @@ fn key(given: Option<String>, home: Option<&StateDir>) -> Result<MetadataValue<A
     if key.is_empty() {
         return Err(Error::NoKey);
     }
-    let mut value: MetadataValue<Ascii> = format!("Bearer {key}").parse().map_err(|_| {
+    bearer(key)
+}
+
+/// Value of `authorization` for a key or a token.
+pub fn bearer(credential: &str) -> Result<MetadataValue<Ascii>, Error> {
+    let mut value: MetadataValue<Ascii> = format!("Bearer {credential}").parse().map_err(|_| {
         Error::Usage("the key holds characters that no key has: copy it anew".to_owned())
     })?;
     value.set_sensitive(true);

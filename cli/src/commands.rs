@@ -4,6 +4,7 @@
 //! output are those of the `.proto` files.
 
 mod agents;
+mod audit;
 mod chains;
 mod channels;
 mod connections;
@@ -16,6 +17,7 @@ mod nodes;
 mod operations;
 mod option_values;
 mod packages;
+mod people;
 mod permissions;
 mod routing;
 mod runs;
@@ -34,7 +36,7 @@ use self::{
     permissions::{approvals, policy, tools},
     schedules::{cron, heartbeat, reminders},
 };
-use crate::{client::Client, error::Error, screen::Screen};
+use crate::{client::Client, error::Error, login, screen::Screen};
 
 #[derive(Debug, Subcommand)]
 pub enum Caller {
@@ -94,6 +96,14 @@ pub enum Caller {
     /// Create and revoke API keys
     #[command(subcommand)]
     Keys(keys::Keys),
+    /// List the people who signed in, disable and enable them
+    #[command(subcommand)]
+    People(people::People),
+    /// Read the audit log: who changed what
+    #[command(subcommand)]
+    Audit(audit::Audit),
+    /// Show who the gateway takes you for
+    Whoami,
     /// Connect Telegram bots and webhooks
     #[command(subcommand)]
     Channels(channels::Channels),
@@ -152,6 +162,9 @@ impl Caller {
             Self::Usage(command) => command.run(client, screen).await,
             Self::Mcp(command) => command.run(client, screen).await,
             Self::Keys(command) => command.run(client, screen).await,
+            Self::People(command) => command.run(client, screen).await,
+            Self::Audit(command) => command.run(client, screen).await,
+            Self::Whoami => login::whoami(client, screen).await,
             Self::Channels(command) => command.run(client, screen).await,
             Self::Connections(command) => command.run(client, screen).await,
             Self::Nodes(command) => command.run(client, screen).await,

@@ -16,7 +16,7 @@ pub enum Error {
 
     /// No API key was given or found.
     #[error(
-        "there is no key: give one by --key or HOLDFAST_API_KEY, or run this where `holdfast up` \
+        "there is no key: sign in with `holdfast login`, give a key by --key or HOLDFAST_API_KEY, or run this where `holdfast up` \
          was run, which leaves one in `.holdfast/dev.key`"
     )]
     NoKey,

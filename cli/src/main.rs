@@ -9,6 +9,7 @@
 //! | [`bootstrap`] | setup of a new installation |
 //! | [`rotation`] | change of the keys of an installation |
 //! | [`chat`], [`commands`], [`view`] | commands that call a gateway over gRPC; JSON forms of answers |
+//! | [`login`] | signing in at an identity provider |
 //! | [`node`] | a person's own machine, offered to their agents |
 //! | [`state_dir`], [`secret`], [`backends`], [`ports`] | files of `up` under `.holdfast/` |
 //! | [`screen`], [`error`] | output for people and scripts; exit codes |
@@ -22,6 +23,7 @@ mod commands;
 mod down;
 mod error;
 mod global;
+mod login;
 mod node;
 mod ports;
 mod rotation;
@@ -75,9 +77,11 @@ async fn run(cli: Cli, screen: &Screen) -> Result<(), Error> {
             bootstrap::run(args, &StateDir::new(global.dir_or_here())?, screen).await
         }
         Command::Secrets(command) => command.run(screen).await,
-        Command::Chat(args) => chat::run(args, &Client::new(&global)?, screen).await,
+        Command::Chat(args) => chat::run(args, &Client::new(&global).await?, screen).await,
+        Command::Login(args) => login::login(args, &global, screen).await,
+        Command::Logout => login::logout(&global, screen).await,
         Command::Node(node) => node::run(node, &global, screen).await,
-        Command::Caller(command) => command.run(&Client::new(&global)?, screen).await,
+        Command::Caller(command) => command.run(&Client::new(&global).await?, screen).await,
     }
 }
 

@@ -16,6 +16,7 @@ use crate::{
     cache::Cache,
     key::CachedKey,
     node::CachedNode,
+    person::CachedPerson,
     store,
     token::{Peppers, Secret},
 };
@@ -37,6 +38,8 @@ pub struct Directory {
     seal: Option<Seal>,
     pub(crate) peppers: Peppers,
     pub(crate) keys: Arc<Cache<KeyId, CachedKey>>,
+    /// By tenant's name, issuer and subject.
+    pub(crate) people: Arc<Cache<(String, String, String), CachedPerson>>,
     pub(crate) nodes: Arc<Cache<NodeId, CachedNode>>,
     /// Ids of keys and nodes that do not exist.
     pub(crate) unknown: Arc<Cache<Uuid, ()>>,
@@ -66,6 +69,7 @@ impl Directory {
             seal: None,
             peppers: Peppers::default(),
             keys: Arc::new(Cache::new(KEY_CACHE_TTL, MAX_CACHED_KEYS)),
+            people: Arc::new(Cache::new(KEY_CACHE_TTL, MAX_CACHED_KEYS)),
             nodes: Arc::new(Cache::new(KEY_CACHE_TTL, MAX_CACHED_KEYS)),
             unknown: Arc::new(Cache::new(KEY_CACHE_TTL, MAX_CACHED_KEYS)),
             routings: Arc::new(Cache::new(ROUTING_CACHE_TTL, MAX_CACHED_ROUTINGS)),

@@ -19,6 +19,10 @@ pub enum Error {
     #[error("the key was revoked or has expired: create another")]
     KeyNotActive,
 
+    /// The person was disabled in this tenant.
+    #[error("you may not sign in to this tenant: ask one of its owners")]
+    PersonDisabled,
+
     /// The tenant of the key is suspended.
     #[error("the tenant is suspended: ask whoever runs the platform")]
     TenantSuspended,
@@ -122,7 +126,7 @@ impl Fault for Error {
     fn kind(&self) -> Kind {
         match self {
             Self::UnknownKey | Self::KeyNotActive => Kind::Unauthenticated,
-            Self::TenantSuspended => Kind::Forbidden,
+            Self::TenantSuspended | Self::PersonDisabled => Kind::Forbidden,
             Self::NotFound { .. } | Self::NoProvider { .. } => Kind::NotFound,
             Self::Taken { .. } | Self::Conflict(_) => Kind::Conflict,
             Self::Invalid(_) | Self::Id(_) | Self::InvalidKek | Self::WeakSecret(..) => {
@@ -139,6 +143,7 @@ impl Fault for Error {
             Self::UnknownKey => "KEY_UNKNOWN",
             Self::KeyNotActive => "KEY_NOT_ACTIVE",
             Self::TenantSuspended => "TENANT_SUSPENDED",
+            Self::PersonDisabled => "PERSON_DISABLED",
             Self::NoProvider { .. } => "PROVIDER_NOT_FOUND",
             Self::Taken { .. } => "NAME_TAKEN",
             Self::TooManyUnknownKeys

@@ -6,7 +6,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `tenant`, `key`, `agent`, `policy`, `provider` (with credentials, their renewal and the catalogue of models), `budget`, `account`, `connection`, `mcp`, `node`, `routing`, `skill_env` | types and their validation |
+//! | `tenant`, `key`, `person`, `audit_event`, `agent`, `policy`, `provider` (with credentials, their renewal and the catalogue of models), `budget`, `account`, `connection`, `mcp`, `node`, `routing`, `skill_env` | types and their validation |
 //! | [`channel`] | settings of channel accounts, shared with the bridges |
 //! | `token`, `seal` | the text form of a key; encryption of stored secrets |
 //! | `verbs` | operations, one type per resource; transactions begin and end there |
@@ -17,12 +17,13 @@
 //!
 //! ## What can go wrong
 //!
-//! Two lookups are cached: a key (5 s) and a tenant's routing (1 s). A key that is revoked in one
+//! These lookups are cached: a key or a person (5 s) and a tenant's routing (1 s). A key that is revoked in one
 //! process works for up to 5 s in another, and a new binding takes effect there after up to 1 s.
 
 mod account;
 mod actor;
 mod agent;
+mod audit_event;
 mod budget;
 mod cache;
 mod chain;
@@ -33,6 +34,7 @@ mod error;
 mod key;
 mod mcp;
 mod node;
+mod person;
 mod policy;
 mod product;
 mod provider;
@@ -48,6 +50,7 @@ mod verbs;
 pub use account::{Account, NewAccount, OpenAccount};
 pub use actor::Actor;
 pub use agent::{AGENT_CACHE_TTL, Agent, AgentSettings, NewAgent, RoutedAgent};
+pub use audit_event::{AuditEvent, AuditFilter, CallOutcome};
 pub use budget::Budget;
 pub use chain::NamedChain;
 pub use connection::{Connection, NewConnection};
@@ -56,6 +59,7 @@ pub use error::Error;
 pub use key::{Key, KeyPrincipal, NewKey, SCOPES};
 pub use mcp::{McpServer, McpTransport, NewMcpServer, OpenMcpServer};
 pub use node::{AuthenticatedNode, NewNode, Node, NodeConnection, NodeReport};
+pub use person::{Person, PersonPrincipal, SignIn};
 pub use policy::{KnownTool, Policies, StoredPolicy};
 pub use product::{Product, ProductCommand};
 pub use provider::catalogue::{KnownModel, TenantCatalogue};
@@ -76,6 +80,6 @@ pub(crate) use seal::{DataKey, Purpose, Seal};
 pub use skill_env::{SkillVariable, SkillVariableValue};
 pub use tenant::{Tenant, TenantChanges, TenantState};
 pub use verbs::{
-    Accounts, Agents, Budgets, Chains, Connections, Credentials, Keys, McpServers, Models,
-    NodeConnectionState, Nodes, PolicyDocuments, Providers, Routes, SkillEnv, Tenants,
+    Accounts, Agents, Audit, Budgets, Chains, Connections, Credentials, Keys, McpServers, Models,
+    NodeConnectionState, Nodes, People, PolicyDocuments, Providers, Routes, SkillEnv, Tenants,
 };

@@ -14,7 +14,7 @@ use http::{HeaderMap, Request, Response};
 use tonic::Status;
 use tower::{Layer, Service};
 
-use crate::{CONTEXT_HEADER, CallTarget, Caller, InvalidContext, Scope, Scopes, Signer};
+use crate::{CONTEXT_HEADER, CallTarget, Caller, InvalidContext, Principal, Scope, Scopes, Signer};
 
 /// Layer that puts the verified [`Caller`], with [`Scope::Service`] only, into each request, or
 /// answers it with an error.
@@ -47,7 +47,8 @@ impl MeshAuthLayer {
         if !self.callers.contains(&name.as_str()) {
             return Err(InvalidContext::WrongService.into());
         }
-        Ok(Caller { tenant, key: None, scopes: Scopes::EMPTY.with(Scope::Service), name })
+        let scopes = Scopes::EMPTY.with(Scope::Service);
+        Ok(Caller { tenant, principal: Principal::Service, scopes, name })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use holdfast_types::{KeyId, TenantId};
+use holdfast_types::{KeyId, PersonId, TenantId, TenantRole};
 use tonic::{Request, Status};
 
 /// Verified caller; [`MeshAuthLayer`](crate::MeshAuthLayer) adds it to every request it accepts.
@@ -10,14 +10,37 @@ use tonic::{Request, Status};
 pub struct Caller {
     /// Tenant that the caller acts for.
     pub tenant: TenantId,
-    /// API key of the call; `None` for services and nodes.
-    pub key: Option<KeyId>,
+    pub principal: Principal,
+    /// Empty for people, whose role decides.
     pub scopes: Scopes,
-    /// Name for the audit log: of a key, a person or a service.
+    /// Name of the key, the person, the service or the node.
     pub name: String,
 }
 
+/// Holder of the credential of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Principal {
+    Key(KeyId),
+    Person {
+        id: PersonId,
+        role: TenantRole,
+    },
+    /// A service of the mesh.
+    Service,
+    Node,
+}
+
 impl Caller {
+    /// Identity in records: the id of a key or a person, or the name of a service or a node.
+    #[must_use]
+    pub fn id(&self) -> String {
+        match self.principal {
+            Principal::Key(key) => key.to_string(),
+            Principal::Person { id, .. } => id.to_string(),
+            Principal::Service | Principal::Node => self.name.clone(),
+        }
+    }
+
     /// Checks that the caller has a scope.
     ///
     /// # Errors
@@ -190,7 +213,7 @@ mod tests {
     fn a_missing_scope_is_named() {
         let caller = Caller {
             tenant: TenantId::generate(),
-            key: None,
+            principal: Principal::Service,
             scopes: Scopes::EMPTY.with(Scope::Read),
             name: "test".into(),
         };

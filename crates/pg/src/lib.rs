@@ -4,6 +4,7 @@
 //! ids of all tenants, for work that precedes the knowledge of a tenant. The database enforces both
 //! by roles and row-level security.
 
+mod change_author;
 mod config;
 mod connection;
 mod connection_pool;
@@ -16,6 +17,7 @@ mod readiness;
 mod system_tx;
 mod tenant_tx;
 
+pub use change_author::with_change_author;
 pub use config::Config;
 pub use connection::Connection;
 pub use durability::{detect_failover, durability_problems, log_durability};

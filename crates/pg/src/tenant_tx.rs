@@ -3,7 +3,7 @@
 use holdfast_types::TenantId;
 
 use crate::{
-    Connection,
+    Connection, change_author,
     connection_pool::{ConnectionPool, PooledConnection},
 };
 
@@ -29,14 +29,17 @@ impl TenantTx {
         settings: &[Setting],
     ) -> sqlx::Result<Self> {
         // One round trip for all. `local` ends the settings with the transaction, so the connection
-        // returns to the pool without this tenant. The text contains only a UUID in hexadecimal and
-        // constants of the program, so SQL injection is not possible.
+        // returns to the pool without this tenant. The text contains only UUIDs in hexadecimal,
+        // constants of the program and ids without quotes, so SQL injection is not possible.
         let mut settings_sql = format!("; SET LOCAL holdfast.tenant_id = '{}'", tenant.as_uuid());
         for (name, value) in settings {
             settings_sql.push_str("; SET LOCAL ");
             settings_sql.push_str(name);
             settings_sql.push_str(" = ");
             settings_sql.push_str(value);
+        }
+        if let Some(author) = change_author::setting_sql() {
+            settings_sql.push_str(&author);
         }
         let mut lent = keep.acquire().await?;
         lent.begin(&settings_sql).await?;

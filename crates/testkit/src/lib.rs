@@ -9,6 +9,7 @@
 //! | [`pooler`] | PgBouncer in front of Postgres |
 //! | [`proxy`] | a TCP proxy that cuts, refuses, stalls, and loses answers |
 //! | [`model`] | a scripted model behind the Chat Completions API |
+//! | [`oidc`] | an identity provider |
 //! | [`telegram`], [`webhook`] | fake platforms that send and receive messages |
 //! | [`faults`] | faults of those platforms, injected on request |
 //! | [`inputs`] | hostile inputs for parsers |
@@ -21,6 +22,7 @@ mod http;
 pub mod inputs;
 pub mod model;
 pub mod nats;
+pub mod oidc;
 pub mod pooler;
 pub mod postgres;
 pub mod process;
@@ -35,6 +37,7 @@ pub use backends::{Backends, OwnBackends};
 pub use certificates::{Authority, Certificate, CertificateFiles};
 pub use faults::{Fault, Faults};
 pub use model::{FakeModel, Reply, Request};
+pub use oidc::{FakeIssuer, SigningKey};
 pub use pooler::Pooler;
 pub use postgres::Database;
 pub use process::Process;

@@ -97,6 +97,8 @@ id!(/// Run of one turn; has the UUID of the message that began it.
     RunId, "run", "a run's id");
 id!(/// API key (its public part).
     KeyId, "key", "a key's id");
+id!(/// A person who signs in at an identity provider.
+    PersonId, "per", "a person's id");
 id!(/// An account on a channel: a bot, a webhook.
     AccountId, "acc", "a channel account's id");
 id!(/// One part of one reply on its way to a channel.

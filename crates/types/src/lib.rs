@@ -25,6 +25,7 @@ mod node;
 mod queue;
 mod session_key;
 mod session_settings;
+mod tenant_role;
 mod tree_path;
 mod wait;
 
@@ -50,8 +51,8 @@ pub use entry::{
 pub use failure_class::{FailureClass, UnknownFailureClass};
 pub use fault::{Fault, Kind};
 pub use id::{
-    AccountId, AgentId, ApprovalId, DeliveryId, InvalidId, JobId, KeyId, MessageId, NodeId, RunId,
-    RunnerId, SessionId, TenantId,
+    AccountId, AgentId, ApprovalId, DeliveryId, InvalidId, JobId, KeyId, MessageId, NodeId,
+    PersonId, RunId, RunnerId, SessionId, TenantId,
 };
 pub use media::{Media, StoredFile, extension, media_type};
 pub use message::{
@@ -67,5 +68,6 @@ pub use node::{
 pub use queue::QueueMode;
 pub use session_key::{DmScope, GroupScope, InvalidSessionKey, SessionKey, SessionKind};
 pub use session_settings::SessionSettings;
+pub use tenant_role::{InvalidTenantRole, TenantRole};
 pub use tree_path::{InvalidPath, TreePath};
 pub use wait::{APPROVAL_RESOLVED, MessageFilter, SessionState, Wait, wakes};

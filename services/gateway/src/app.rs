@@ -30,6 +30,7 @@ use crate::{
     http,
     ingest::Ingest,
     mcp, nodes,
+    oidc::TokenVerifier,
     openai::OpenAi,
 };
 
@@ -115,7 +116,8 @@ impl App {
             egress: config.egress.guard()?,
             node_command_key: holdfast_grpc::node_public_key(&config.mesh)?.into(),
         };
-        let doorman = Authenticator::new(directory.clone(), locks, signer, settings);
+        let tokens = TokenVerifier::new(&config.oidc)?;
+        let doorman = Authenticator::new(directory.clone(), locks, signer, tokens, settings);
         let ingest = Ingest::new(directory, sessions.clone(), bus.clone(), settings.text_limit)
             .with_files(state.workspaces.clone());
         let follower = Follower::new(sessions, bus.clone(), cut.clone());
@@ -136,7 +138,7 @@ impl App {
             grpc::router(services, doorman.clone(), &readiness, settings.has_reflection())?
                 .layer(ClientCertificateLayer::new(tls.requires_client_certificates()));
         let mesh = (ingest.clone(), follower.clone());
-        let mesh = mcp::service(mesh.0, mesh.1, state, settings, cut.clone());
+        let mesh = mcp::service(mesh, (doorman.clone(), state), settings, cut.clone());
         let api = OpenAi::new(ingest, follower, settings);
         let http_router = http::router(api, mesh, doorman, readiness.clone(), &config.telemetry);
 

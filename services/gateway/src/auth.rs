@@ -2,11 +2,12 @@
 //!
 //! | credential | sent by | permits |
 //! |---|---|---|
-//! | `authorization: Bearer hf_…` | any caller, over HTTP or gRPC | what the key's scopes permit |
+//! | `authorization: Bearer hf_…` | a program, over HTTP or gRPC | what the key's scopes permit |
+//! | `authorization: Bearer eyJ…` | a person, over HTTP or gRPC: a token of a configured issuer | what the person's role permits |
 //! | `x-holdfast-context` | a service of the mesh, over gRPC | what needs the scope `service` |
 //! | `authorization: Bearer hfn_…` | a node, over gRPC | connecting as that node |
 //!
-//! The tenant is derived here and nowhere else. All keys of a tenant share one rate limit, kept in
+//! The tenant is derived here and nowhere else. All callers of a tenant share one rate limit, kept in
 //! Redis; while Redis is unreachable each process enforces a part of it by itself. Services of the
 //! mesh have no rate limit.
 
@@ -15,8 +16,10 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use holdfast_directory::{Directory, KeyPrincipal};
-use holdfast_grpc::{CONTEXT_HEADER, CallTarget, Caller, InvalidContext, Scope, Scopes, Signer};
+use holdfast_directory::{Directory, Error as DirectoryError, KeyPrincipal, SignIn};
+use holdfast_grpc::{
+    CONTEXT_HEADER, CallTarget, Caller, InvalidContext, Principal, Scope, Scopes, Signer,
+};
 use holdfast_lock::{Limit, Locks, Verdict};
 use holdfast_types::TenantId;
 use http::{HeaderMap, header::AUTHORIZATION};
@@ -26,10 +29,14 @@ use crate::{
     bodies::BodyBudget,
     calls::{CallLimiter, OpenCall},
     config,
+    oidc::{TokenError, TokenVerifier, VerifiedToken},
 };
 
 /// Service of the mesh that calls the gateway.
 const CALLING_SERVICE: &str = "channel-bridge";
+
+/// Refused calls of a tenant that the audit log records.
+const RECORDED_REFUSALS: Limit = Limit { burst: 120, per: Duration::from_secs(60) };
 
 /// Authenticates callers and enforces their limits. Clones share the limits.
 #[derive(Debug, Clone)]
@@ -37,6 +44,7 @@ pub struct Authenticator {
     directory: Directory,
     locks: Locks,
     signer: Option<Signer>,
+    tokens: TokenVerifier,
     window: Duration,
     calls: Arc<CallLimiter>,
     bodies: BodyBudget,
@@ -49,11 +57,22 @@ impl Authenticator {
         directory: Directory,
         locks: Locks,
         signer: Option<Signer>,
+        tokens: TokenVerifier,
         config: &config::Gateway,
     ) -> Self {
         let calls = Arc::new(CallLimiter::new(config.calls, config.calls_per_tenant));
         let (window, bodies) = (config.rate_window, BodyBudget::new(config));
-        Self { directory, locks, signer, window, calls, bodies }
+        Self { directory, locks, signer, tokens, window, calls, bodies }
+    }
+
+    pub(crate) const fn directory(&self) -> &Directory {
+        &self.directory
+    }
+
+    /// Whether the audit log may get one more refused call of this tenant now.
+    pub(crate) async fn may_record_refusal(&self, tenant: TenantId) -> bool {
+        let key = format!("{}:audit", tenant.as_uuid().simple());
+        matches!(self.locks.allow(&key, RECORDED_REFUSALS, 1).await, Verdict::Allow { .. })
     }
 
     /// Budget of the bodies of admitted calls.
@@ -62,17 +81,38 @@ impl Authenticator {
         &self.bodies
     }
 
-    /// Admits a call with an API key. The call counts as open until the returned guard is
-    /// dropped.
+    /// Admits a call with an API key or a person's token. The call counts as open until the returned
+    /// guard is dropped.
     ///
     /// # Errors
     ///
-    /// If the key is missing or not valid, the rate is used up, or too many calls are open.
+    /// If the credential is missing or not valid, the rate is used up, or too many calls are open.
     pub async fn admit(&self, headers: &HeaderMap) -> Result<(Caller, OpenCall), Error> {
-        let known = self.directory.keys().authenticate(bearer(headers)?).await?;
-        self.check_rate(known.tenant, known.rate).await?;
-        let call = self.calls.open(known.tenant)?;
-        Ok((caller(known), call))
+        let token = bearer(headers)?;
+        let (caller, rate) = if TokenVerifier::is_jwt(token) {
+            self.person(token).await?
+        } else {
+            let known = self.directory.keys().authenticate(token).await?;
+            let rate = known.rate;
+            (caller(known), rate)
+        };
+        self.check_rate(caller.tenant, rate).await?;
+        let call = self.calls.open(caller.tenant)?;
+        Ok((caller, call))
+    }
+
+    /// Returns the person of a token, and the tenant's rate.
+    async fn person(&self, token: &str) -> Result<(Caller, u32), Error> {
+        let VerifiedToken { tenant, issuer, subject, name, role } =
+            self.tokens.verify(token).await?;
+        let said = SignIn { tenant, issuer, subject, name, role };
+        let known = self.directory.people().sign_in(&said).await.map_err(|error| match error {
+            DirectoryError::NotFound { .. } => TokenError::NoTenant(said.tenant.clone()).into(),
+            other => Error::from(other),
+        })?;
+        let principal = Principal::Person { id: known.person, role: known.role };
+        let scopes = Scopes::EMPTY;
+        Ok((Caller { tenant: known.tenant, principal, scopes, name: known.name }, known.rate))
     }
 
     /// As [`admit`](Self::admit), and also admits nodes and the mesh's service for channels. `method`
@@ -97,7 +137,7 @@ impl Authenticator {
                 }
                 let scopes = Scopes::EMPTY.with(Scope::Service);
                 let call = self.calls.open(tenant)?;
-                Ok((Caller { tenant, key: None, scopes, name }, call))
+                Ok((Caller { tenant, principal: Principal::Service, scopes, name }, call))
             }
             _ => match bearer(headers) {
                 Ok(token) if Directory::is_node_token(token) => self.admit_node(token).await,
@@ -111,7 +151,8 @@ impl Authenticator {
         self.check_rate(known.tenant, known.rate).await?;
         let call = self.calls.open(known.tenant)?;
         let scopes = Scopes::EMPTY.with(Scope::Node);
-        Ok((Caller { tenant: known.tenant, key: None, scopes, name: known.name }, call))
+        let principal = Principal::Node;
+        Ok((Caller { tenant: known.tenant, principal, scopes, name: known.name }, call))
     }
 
     async fn check_rate(&self, tenant: TenantId, rate: u32) -> Result<(), Error> {
@@ -121,19 +162,6 @@ impl Authenticator {
             Verdict::Allow { .. } => Ok(()),
             Verdict::Deny { retry_after } => Err(Error::RateLimited { rate, retry_after }),
         }
-    }
-}
-
-/// Checks that the caller has a scope.
-///
-/// # Errors
-///
-/// [`Error::Scope`], with the missing scope.
-pub fn require(caller: &Caller, scope: Scope) -> Result<(), Error> {
-    if caller.scopes.has(scope) {
-        Ok(())
-    } else {
-        Err(Error::Scope { needs: scope.as_str(), has: caller.scopes })
     }
 }
 
@@ -165,7 +193,8 @@ fn caller(known: KeyPrincipal) -> Caller {
     let scopes = known.scopes.iter().filter_map(|word| word.parse::<Scope>().ok());
     // No key acts as a service or a node, whatever scopes are stored with it.
     let scopes = scopes.filter(|scope| !matches!(scope, Scope::Service | Scope::Node)).collect();
-    Caller { tenant: known.tenant, key: Some(known.key), scopes, name: known.name }
+    let principal = Principal::Key(known.key);
+    Caller { tenant: known.tenant, principal, scopes, name: known.name }
 }
 
 #[cfg(test)]

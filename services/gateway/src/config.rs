@@ -30,6 +30,8 @@ pub struct Config {
     pub skills: holdfast_skills::Config,
     /// Addresses of providers that tenants choose.
     pub egress: holdfast_egress::Config,
+    /// Identity providers whose people may sign in.
+    pub oidc: crate::oidc::config::Oidc,
 }
 
 /// The table `[gateway]`: servers and limits.
@@ -168,6 +170,7 @@ impl Config {
             "`gateway.body_bytes_per_tenant` is {body_bytes_per_tenant} bytes: it must be at least \
              {MIN_TENANT_BODY_BYTES}, an archive, and at most `gateway.body_bytes`"
         );
+        self.oidc.check()?;
         for (setting, address) in [("http", self.gateway.http), ("grpc", self.gateway.grpc)] {
             self.tls.check_listener(&format!("gateway.{setting}"), address)?;
         }

@@ -1,12 +1,13 @@
 //! The gRPC services for a tenant's settings and state: agents, providers, keys, tenants, channels,
 //! routing, MCP servers, sessions, operations.
 //!
-//! To serve them, make one [`State`] and call [`add_services`]. Handlers parse, check scopes, call
-//! and convert; they make no other decisions.
+//! To serve them, make one [`State`] and call [`add_services`]. Handlers parse, call and
+//! convert; `permissions.rs` decides who may call them.
 
 mod accounts;
 pub mod agents;
 mod approvals;
+mod audit_log;
 mod budgets;
 mod chains;
 mod connections;
@@ -19,6 +20,7 @@ mod memories;
 mod models;
 mod operations;
 mod packages;
+mod people;
 mod policies;
 mod providers;
 mod routing;
@@ -33,17 +35,18 @@ use std::{collections::HashMap, sync::Arc};
 use holdfast_bus::Bus;
 use holdfast_directory::{Actor, Directory};
 use holdfast_egress::Guard;
-use holdfast_grpc::Caller;
+use holdfast_grpc::{Caller, Principal};
 use holdfast_proto::gateway::v1::{
-    agents_server::AgentsServer, approvals_server::ApprovalsServer, budgets_server::BudgetsServer,
-    chains_server::ChainsServer, channels_server::ChannelsServer,
+    agents_server::AgentsServer, approvals_server::ApprovalsServer, audit_server::AuditServer,
+    budgets_server::BudgetsServer, chains_server::ChainsServer, channels_server::ChannelsServer,
     connections_server::ConnectionsServer, credentials_server::CredentialsServer,
     files_server::FilesServer, heartbeats_server::HeartbeatsServer, keys_server::KeysServer,
     knowledge_server::KnowledgeServer, mcp_servers_server::McpServersServer,
     memories_server::MemoriesServer, models_server::ModelsServer,
     operations_server::OperationsServer, packages_server::PackagesServer,
-    policies_server::PoliciesServer, providers_server::ProvidersServer,
-    routing_server::RoutingServer, sessions_server::SessionsServer, skills_server::SkillsServer,
+    people_server::PeopleServer, policies_server::PoliciesServer,
+    providers_server::ProvidersServer, routing_server::RoutingServer,
+    sessions_server::SessionsServer, skills_server::SkillsServer,
     subagents_server::SubagentsServer, tenants_server::TenantsServer,
 };
 use holdfast_schedule::store::Jobs;
@@ -125,6 +128,8 @@ pub fn add_services(routes: Routes, state: &State, body_limit: usize) -> Routes 
         )
         .add_service(service!(PackagesServer, packages::Packages))
         .add_service(service!(OperationsServer, operations::Handler))
+        .add_service(service!(PeopleServer, people::People))
+        .add_service(service!(AuditServer, audit_log::Audit))
 }
 
 impl State {
@@ -147,7 +152,11 @@ impl AgentNames {
 
 /// Actor for the audit log.
 pub(crate) fn actor(caller: &Caller) -> Actor {
-    caller.key.map_or(Actor::Operator, Actor::Key)
+    match caller.principal {
+        Principal::Key(key) => Actor::Key(key),
+        Principal::Person { id, .. } => Actor::Person(id),
+        Principal::Service | Principal::Node => Actor::Operator,
+    }
 }
 
 pub(crate) fn timestamp(at: jiff::Timestamp) -> prost_types::Timestamp {

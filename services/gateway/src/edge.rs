@@ -3,8 +3,8 @@
 //! HTTP and gRPC share it; they differ in the form of an error. A call counts as open until the
 //! last byte of its response is sent, not the first.
 //!
-//! Each response has the header `x-request-id`: the caller's, if it sent a usable one, otherwise a
-//! new one. Log lines of the request have it as `request.id`.
+//! Each response has the header `x-request-id`. Log lines of the request have it as `request.id`, and
+//! the caller's own `x-client-request-id` as `request.client_id`.
 
 use std::{
     pin::Pin,
@@ -18,7 +18,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use bytes::Bytes;
-use holdfast_grpc::{Caller, Scope};
+use holdfast_grpc::Caller;
 use holdfast_kit::trace::{TRACEPARENT, continue_from};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use hyper::body::{Frame, SizeHint};
@@ -30,22 +30,28 @@ use uuid::Uuid;
 use crate::{
     Error,
     api_error::ApiError,
+    audit,
     auth::Authenticator,
     bodies::{BodyCharge, BodyForm, BodyRefusal},
     calls::OpenCall,
+    permissions::{self, Permission},
 };
 
-pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Response header with the id of the request, as in logs and in the audit log.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Request header with an id of the caller's own, for the log.
+const CLIENT_REQUEST_ID: HeaderName = HeaderName::from_static("x-client-request-id");
 
 /// Maximum length of a caller's request id.
-const MAX_REQUEST_ID_LEN: usize = 128;
+const MAX_CLIENT_ID_LEN: usize = 128;
 
 pub async fn http(State(doorman): State<Authenticator>, request: Request, next: Next) -> Response {
-    let (began, id) = (Instant::now(), request_id(request.headers()));
-    let span = span("http", &id, &request);
+    let (began, id) = (Instant::now(), Uuid::now_v7());
+    let span = span("http", id, &request);
     let route = request.extensions().get::<MatchedPath>().cloned();
-    let mut response = async {
-        match doorman.admit(request.headers()).await {
+    let response = async {
+        match doorman.admit(request.headers()).await.and_then(permit_route(&request)) {
             Ok((caller, call)) => {
                 let to_error = |refusal: BodyRefusal| axum::Error::new(refusal);
                 let (request, _charge) =
@@ -62,33 +68,35 @@ pub async fn http(State(doorman): State<Authenticator>, request: Request, next: 
     if let Some(route) = route {
         record_duration("http", route.as_str(), began);
     }
-    response.headers_mut().insert(REQUEST_ID, id);
-    response
+    with_request_id(response, id)
+}
+
+/// Checks the rule of an HTTP request's route. A route without one is closed.
+fn permit_route(
+    request: &Request,
+) -> impl FnOnce((Caller, OpenCall)) -> Result<(Caller, OpenCall), Error> {
+    let route = request.extensions().get::<MatchedPath>();
+    let rule = route.and_then(|route| permissions::of_http(route.as_str()));
+    move |(caller, call)| {
+        rule.ok_or(Error::NoRule)?.permits(&caller)?;
+        Ok((caller, call))
+    }
 }
 
 pub async fn grpc(State(doorman): State<Authenticator>, request: Request, next: Next) -> Response {
-    let (began, id) = (Instant::now(), request_id(request.headers()));
-    let (span, path) = (span("grpc", &id, &request), request.uri().path().to_owned());
-    let (response, is_admitted) = async {
+    let (began, id) = (Instant::now(), Uuid::now_v7());
+    let (span, path) = (span("grpc", id, &request), request.uri().path().to_owned());
+    let response = async {
         match doorman.admit_any(request.headers(), request.uri().path()).await {
-            // A node's stream has small messages and stays open.
-            Ok((caller, call)) if caller.scopes.has(Scope::Node) => {
-                (enter(request, next, caller, call).await, true)
-            }
-            Ok((caller, call)) => {
-                let to_error = |refusal| axum::Error::new(Status::from(Error::from(refusal)));
-                let (request, _charge) =
-                    charge(&doorman, &caller, request, BodyForm { to_error, is_drained: true });
-                (enter(request, next, caller, call).await, true)
-            }
-            Err(error) => (Status::from(error).into_http(), false),
+            Ok((caller, call)) => call_method(&doorman, request, next, (caller, call, id)).await,
+            Err(error) => Status::from(error).into_http(),
         }
     }
     .instrument(span)
     .await;
     // A call that fails before its first response message has the status in the headers.
     let status = Status::from_header_map(response.headers());
-    let (mut response, code) = match status {
+    let (response, code) = match status {
         Some(status) if is_unreadable_request(&status) => {
             (Status::invalid_argument(status.message()).into_http(), Code::InvalidArgument)
         }
@@ -101,10 +109,45 @@ pub async fn grpc(State(doorman): State<Authenticator>, request: Request, next: 
     };
     count("grpc", outcome_of_code(code));
     // Callers make up any number of paths of methods that do not exist.
-    if is_admitted && code != Code::Unimplemented {
+    if permissions::of_grpc(&path).is_some() {
         record_duration("grpc", &path, began);
     }
-    response.headers_mut().insert(REQUEST_ID, id);
+    with_request_id(response, id)
+}
+
+/// Checks the rule of a method, and calls it. A method without one is closed.
+async fn call_method(
+    doorman: &Authenticator,
+    request: Request,
+    next: Next,
+    (caller, call, id): (Caller, OpenCall, Uuid),
+) -> Response {
+    let Some(rule) = permissions::of_grpc(request.uri().path()) else {
+        return Status::unimplemented("there is no such method").into_http();
+    };
+    if let Err(error) = rule.permits(&caller) {
+        let status = Status::from(error);
+        audit::record(doorman, &caller, (rule, id), status.code(), "").await;
+        return status.into_http();
+    }
+    if rule.permission == Permission::Node {
+        // A node's stream has small messages and stays open.
+        return enter(request, next, caller, call).await;
+    }
+    let to_error = |refusal| axum::Error::new(Status::from(Error::from(refusal)));
+    let form = BodyForm { to_error, is_drained: true };
+    let (request, _charge) = charge(doorman, &caller, request, form);
+    let entered = enter(request, next, caller.clone(), call);
+    let code = |response: &Response| {
+        Status::from_header_map(response.headers()).map_or(Code::Ok, |status| status.code())
+    };
+    audit::audited(doorman, &caller, (rule, id), entered, code).await
+}
+
+fn with_request_id(mut response: Response, id: Uuid) -> Response {
+    if let Ok(id) = HeaderValue::from_str(&id.simple().to_string()) {
+        response.headers_mut().insert(REQUEST_ID, id);
+    }
     response
 }
 
@@ -135,26 +178,31 @@ async fn enter(mut request: Request, next: Next, caller: Caller, call: OpenCall)
     next.run(request).await.map(|body| Body::new(CallBody { body, _call: call }))
 }
 
-fn span(door: &'static str, id: &HeaderValue, request: &Request) -> Span {
-    let (path, id) = (request.uri().path(), id.to_str().unwrap_or_default());
-    let span = info_span!("request", door, path, request.id = id, tenant.id = field::Empty);
+fn span(door: &'static str, id: Uuid, request: &Request) -> Span {
+    let (path, id) = (request.uri().path(), id.simple());
+    let span = info_span!(
+        "request",
+        door,
+        path,
+        request.id = %id,
+        request.client_id = field::Empty,
+        tenant.id = field::Empty
+    );
+    if let Some(own) = client_request_id(request.headers()) {
+        span.record("request.client_id", own);
+    }
     if let Some(traceparent) = traceparent(request.headers()) {
         continue_from(&span, traceparent);
     }
     span
 }
 
-/// Returns the caller's id, if it can stand in a log line, or a new one.
-fn request_id(headers: &HeaderMap) -> HeaderValue {
-    let is_usable = |id: &&HeaderValue| {
-        let id = id.as_bytes();
-        (1..=MAX_REQUEST_ID_LEN).contains(&id.len())
-            && id.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:/+=".contains(byte))
-    };
-    headers.get(REQUEST_ID).filter(is_usable).cloned().unwrap_or_else(|| {
-        let id = Uuid::now_v7().to_string();
-        HeaderValue::try_from(id).unwrap_or(HeaderValue::from_static("none"))
-    })
+/// Returns the caller's own id, if it can stand in a log line.
+fn client_request_id(headers: &HeaderMap) -> Option<&str> {
+    let id = headers.get(CLIENT_REQUEST_ID)?.to_str().ok()?;
+    let is_usable = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:/+=".contains(byte);
+    ((1..=MAX_CLIENT_ID_LEN).contains(&id.len()) && id.as_bytes().iter().all(is_usable))
+        .then_some(id)
 }
 
 fn traceparent(headers: &HeaderMap) -> Option<&str> {

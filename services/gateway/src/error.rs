@@ -3,15 +3,17 @@
 use std::time::Duration;
 
 use holdfast_grpc::{InvalidContext, MemoryCallError, Scopes};
-use holdfast_types::{Fault, InvalidId, InvalidSessionKey, Kind};
+use holdfast_types::{Fault, InvalidId, InvalidSessionKey, Kind, TenantRole};
 use tonic::Status;
 
-use crate::bodies::BodyRefusal;
+use crate::{bodies::BodyRefusal, oidc::TokenError};
 
 /// Failure of a call to the gateway. The messages are shown to the caller.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("no key was sent: send `authorization: Bearer hf_…` with the call")]
+    #[error(
+        "no key was sent: send `authorization: Bearer hf_…` with the call, or sign in with `holdfast login`"
+    )]
     NoKey,
     #[error("`authorization` is malformed: write `Bearer`, a space, and the key")]
     MalformedKey,
@@ -20,7 +22,21 @@ pub enum Error {
     Context(#[from] InvalidContext),
     /// The caller's key lacks a scope.
     #[error("this needs the scope `{needs}`, and the key has `{has}`: ask for a key that has it")]
-    Scope { needs: &'static str, has: Scopes },
+    Scope { needs: String, has: Scopes },
+    /// The person's role is too small.
+    #[error("this needs the role `{needs}`, and yours is `{has}`: ask an owner of the tenant")]
+    Role { needs: String, has: TenantRole },
+    /// No role includes it.
+    #[error("this needs an API key with the scope `{needs}`: no role of a tenant includes it")]
+    NoRole { needs: String },
+    #[error("only a node may be connected: use the token that `CreateNode` showed, not an API key")]
+    NotNode,
+    /// An HTTP route without a row in the table of permissions.
+    #[error("nobody may call this")]
+    NoRule,
+    /// A token of an identity provider was refused.
+    #[error(transparent)]
+    Token(#[from] TokenError),
     /// The tenant has used up its rate.
     #[error("the tenant's rate of {rate} requests a minute is used up: try again in {} ms", retry_after.as_millis())]
     RateLimited {
@@ -163,7 +179,14 @@ impl Fault for Error {
         match self {
             Self::NoKey | Self::MalformedKey => Kind::Unauthenticated,
             Self::Context(error) => error.kind(),
-            Self::Scope { .. } | Self::Subagent | Self::DecisionOverMcp => Kind::Forbidden,
+            Self::Scope { .. }
+            | Self::Role { .. }
+            | Self::NoRole { .. }
+            | Self::NotNode
+            | Self::NoRule
+            | Self::Subagent
+            | Self::DecisionOverMcp => Kind::Forbidden,
+            Self::Token(error) => error.kind(),
             Self::RateLimited { .. } | Self::TooManyCalls { .. } => Kind::Exhausted,
             Self::Full
             | Self::Stopping
@@ -197,7 +220,10 @@ impl Fault for Error {
         match self {
             Self::NoKey => "KEY_MISSING",
             Self::MalformedKey => "KEY_MALFORMED",
-            Self::Scope { .. } => "SCOPE_MISSING",
+            Self::Scope { .. } | Self::NoRole { .. } => "SCOPE_MISSING",
+            Self::Role { .. } => "ROLE_TOO_SMALL",
+            Self::NotNode => "NODE_TOKEN_MISSING",
+            Self::Token(_) => "TOKEN_REFUSED",
             Self::RateLimited { .. } => "RATE_LIMITED",
             Self::TooManyCalls { .. } => "CALL_LIMIT_REACHED",
             Self::Full => "GATEWAY_FULL",
@@ -213,6 +239,7 @@ impl Fault for Error {
             Self::Session(error) => error.reason(),
             Self::Directory(error) => error.reason(),
             Self::Context(_)
+            | Self::NoRule
             | Self::Body(_)
             | Self::Empty
             | Self::NulCharacter(_)

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use holdfast_bus::{Bus, Control, ControlKind};
 use holdfast_directory::{Directory, RoutedAgent};
-use holdfast_grpc::Caller;
+use holdfast_grpc::{Caller, Principal};
 use holdfast_kit::trace;
 use holdfast_proto::gateway::v1::MessageAttachment;
 use holdfast_session::{Acceptance, CancelResult, NewMessage, SessionOwner, Sessions};
@@ -232,17 +232,23 @@ impl Ingest {
     }
 }
 
+/// Source of a caller's messages.
+pub fn source(caller: &Caller) -> Source {
+    match caller.principal {
+        Principal::Key(key) => Source::Key(key),
+        Principal::Person { .. } | Principal::Service | Principal::Node => {
+            Source::Internal(caller.id())
+        }
+    }
+}
+
 /// New message for a session, with the fields that all messages of a caller share.
 pub fn new_message(caller: &Caller, place: Destination, body: Body) -> NewMessage {
-    let source = match caller.key {
-        Some(key) => Source::Key(key),
-        None => Source::Internal(caller.name.clone()),
-    };
     NewMessage {
         key: place.key,
         agent: place.agent.id,
         label: None,
-        source,
+        source: source(caller),
         idem_key: String::new(),
         body: Body { author: of_caller(caller), ..body },
         target: None,

@@ -5,6 +5,9 @@
 //! |---|---|
 //! | `config.rs`, `app.rs` | settings; the composition root |
 //! | `edge.rs`, `auth.rs`, `calls.rs`, `bodies.rs` | every call: span, key, rate limit, limits on open calls and bodies |
+//! | `permissions.rs` | which scope or role each call needs |
+//! | `oidc.rs` | tokens of people who signed in at an identity provider |
+//! | `audit.rs` | the audit of administrative calls |
 //! | `ingest.rs` | accepting messages |
 //! | `routing.rs` | choosing the agent and the session of a message from a channel |
 //! | `follow.rs` | following a message to its answer |
@@ -19,6 +22,7 @@
 
 mod api_error;
 mod app;
+mod audit;
 mod auth;
 mod bodies;
 mod calls;
@@ -32,9 +36,12 @@ mod http;
 mod ingest;
 mod mcp;
 mod nodes;
+mod oidc;
 mod openai;
+mod permissions;
 mod routing;
 
 pub use app::App;
 pub use config::{Config, Gateway};
 pub use error::Error;
+pub use oidc::config::{Issuer, Oidc};

@@ -7,8 +7,8 @@
 //! | `list_files`, `read_file` | read | reads an agent's files |
 //! | `write_file` | admin | changes a file |
 //!
-//! Keys, rate limits and body limits are those of the HTTP API. The tools call the gRPC handlers,
-//! which check scopes. Tools that the key has no scope for are not listed.
+//! Credentials, rate limits and body limits are those of the HTTP API. The tools call the gRPC
+//! handlers, and have the rules of their methods. Tools that the caller may not use are not listed.
 
 mod tools;
 
@@ -21,7 +21,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
-use holdfast_grpc::{Caller, Scope};
+use holdfast_grpc::Caller;
 use holdfast_mcp::{
     CallContext, HttpSettings, OfferedTool, ServerDescription, ToolProvider, ToolResult,
 };
@@ -34,7 +34,8 @@ use http::{StatusCode, header::CONTENT_TYPE};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
-use tonic::Status;
+use tonic::{Code, Status};
+use uuid::Uuid;
 
 use self::tools::{
     AskArgs, EmptyArgs, ListFilesArgs, ListSessionsArgs, ReadFileArgs, ReadHistoryArgs,
@@ -43,12 +44,14 @@ use self::tools::{
 use crate::{
     Error,
     api_error::ApiError,
-    auth::require,
+    audit,
+    auth::Authenticator,
     bodies::BodyRefusal,
     config,
     control::{self, agents::Agents, files::Files, sessions},
     follow::{EventKind, FollowedMessage, Follower, TurnResult},
     ingest::{InboundMessage, Ingest},
+    permissions,
 };
 
 pub type Service = holdfast_mcp::Service<PlatformTools>;
@@ -64,6 +67,7 @@ conversation later. What an assistant writes is its own: check it before you act
 pub struct PlatformTools {
     ingest: Ingest,
     follower: Follower,
+    doorman: Authenticator,
     state: control::State,
     answer_timeout: Duration,
 }
@@ -77,13 +81,13 @@ pub struct BodyLimits {
 
 /// Creates the MCP service, and the limits of request bodies.
 pub fn service(
-    ingest: Ingest,
-    follower: Follower,
-    state: control::State,
+    (ingest, follower): (Ingest, Follower),
+    (doorman, state): (Authenticator, control::State),
     config: &config::Gateway,
     stop: CancellationToken,
 ) -> (Service, BodyLimits) {
-    let mesh = PlatformTools { ingest, follower, state, answer_timeout: config.answer_timeout };
+    let answer_timeout = config.answer_timeout;
+    let mesh = PlatformTools { ingest, follower, doorman, state, answer_timeout };
     let origins = config.mcp_origins.clone();
     let door = HttpSettings { origins, body_limit: config.body_limit, stop };
     let bounds = BodyLimits { max_bytes: config.body_limit, timeout: config.body_timeout };
@@ -146,7 +150,9 @@ impl ToolProvider for PlatformTools {
     }
 
     fn tools(&self, who: &Caller) -> Vec<OfferedTool> {
-        let may = |(scope, _): &(Scope, OfferedTool)| require(who, *scope).is_ok();
+        let may = |(method, _): &(&'static str, OfferedTool)| {
+            permissions::of_method(method).is_some_and(|rule| rule.permits(who).is_ok())
+        };
         tools::all_tools().into_iter().filter(may).map(|(_, tool)| tool).collect()
     }
 
@@ -158,6 +164,16 @@ impl ToolProvider for PlatformTools {
         context: CallContext,
     ) -> ToolResult {
         let input = Value::Object(input);
+        let Some(rule) = tools::rule(tool) else {
+            // The client was given a list of all tools.
+            return ToolResult::failed("there is no such tool");
+        };
+        let request = Uuid::now_v7();
+        if let Err(error) = rule.permits(&who) {
+            let status = Status::from(error);
+            audit::record(&self.doorman, &who, (rule, request), status.code(), "").await;
+            return ToolResult::failed(status.message());
+        }
         let done = match tool {
             "ask" => match parse_input(input) {
                 Ok(ask) => return self.ask(&who, ask, &context).await,
@@ -168,9 +184,13 @@ impl ToolProvider for PlatformTools {
             "read_history" => self.read_history(who, input).await,
             "list_files" => self.list_files(who, input).await,
             "read_file" => self.read_file(who, input).await,
-            "write_file" => self.write_file(who, input).await,
-            // The client was given a list of all tools.
-            _ => Err(Status::not_found("there is no such tool")),
+            _ => {
+                let call = self.write_file(who.clone(), input);
+                let code = |done: &Result<Value, Status>| {
+                    done.as_ref().map_or_else(Status::code, |_| Code::Ok)
+                };
+                audit::audited(&self.doorman, &who, (rule, request), call, code).await
+            }
         };
         match done {
             Ok(Value::String(text)) => ToolResult::text(text),
@@ -219,7 +239,6 @@ impl PlatformTools {
         who: &Caller,
         said: InboundMessage,
     ) -> Result<FollowedMessage, Error> {
-        require(who, Scope::Chat)?;
         // The client is a model: it must not approve the calls of another one.
         let text = self.ingest.text(&said.text)?;
         if let Some(Command::Decide { .. }) = MessageBody::text(text).command() {

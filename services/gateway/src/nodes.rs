@@ -9,7 +9,6 @@ use std::{pin::Pin, time::Duration};
 
 use futures::{Stream, future::join_all, stream};
 use holdfast_directory::{NewNode, Node};
-use holdfast_grpc::{Caller, Scope};
 use holdfast_proto::gateway::v1::{
     self as pb, AttachRequest, AttachResponse, CreateNodeRequest, CreateNodeResponse,
     GetNodeRequest, GetNodeResponse, ListNodesRequest, ListNodesResponse, RevokeNodeRequest,
@@ -23,8 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming, service::Routes};
 
 use crate::{
-    Error,
-    auth::require,
+    Error, audit,
     control::{State, actor, invalid, timestamp},
 };
 use link::NodeLink;
@@ -64,7 +62,6 @@ impl Service for Nodes {
         request: Request<ListNodesRequest>,
     ) -> Result<Response<ListNodesResponse>, Status> {
         let (caller, _) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
 
         let nodes = self.state.directory.nodes().list(caller.tenant).await.map_err(Error::from)?;
 
@@ -77,7 +74,6 @@ impl Service for Nodes {
         request: Request<GetNodeRequest>,
     ) -> Result<Response<GetNodeResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
 
         let node = self.state.directory.nodes().get(caller.tenant, &request.node).await;
 
@@ -90,7 +86,7 @@ impl Service for Nodes {
         request: Request<CreateNodeRequest>,
     ) -> Result<Response<CreateNodeResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
+        audit::set_target(&request.name);
         let used_by = request
             .used_by
             .parse::<ConnectionScope>()
@@ -110,7 +106,7 @@ impl Service for Nodes {
         request: Request<RevokeNodeRequest>,
     ) -> Result<Response<RevokeNodeResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
+        audit::set_target(&request.node);
         let (tenant, by) = (caller.tenant, actor(&caller));
 
         let revoked = self.state.directory.nodes().revoke(tenant, by, &request.node).await;
@@ -130,8 +126,7 @@ impl Service for Nodes {
         let token = request.metadata().get("authorization").and_then(|text| text.to_str().ok());
         let token = token.and_then(|text| text.split_once(' ')).map_or("", |(_, token)| token);
         let token = token.trim().to_owned();
-        let (caller, said) = holdfast_grpc::caller(request)?;
-        require_node(&caller)?;
+        let (_, said) = holdfast_grpc::caller(request)?;
         let known = self.state.directory.nodes().authenticate(&token).await.map_err(Error::from)?;
 
         let (asks, asked) = mpsc::channel(MAX_QUEUED_REQUESTS);
@@ -143,15 +138,6 @@ impl Service for Nodes {
         };
         Ok(Response::new(Box::pin(stream::unfold(asked, next))))
     }
-}
-
-fn require_node(caller: &Caller) -> Result<(), Status> {
-    if caller.scopes.has(Scope::Node) {
-        return Ok(());
-    }
-    Err(Status::permission_denied(
-        "only a node may be connected: use the token that `CreateNode` showed, not an API key",
-    ))
 }
 
 impl Nodes {

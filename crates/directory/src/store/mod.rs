@@ -13,6 +13,7 @@ pub(crate) mod identities;
 pub(crate) mod keys;
 pub(crate) mod mcp_servers;
 pub(crate) mod nodes;
+pub(crate) mod people;
 pub(crate) mod policies;
 pub(crate) mod prompt_facts;
 pub(crate) mod providers;

@@ -2,6 +2,7 @@
 
 mod accounts;
 mod agents;
+mod audit;
 mod budgets;
 mod catalogue;
 mod chains;
@@ -12,6 +13,7 @@ mod mcp_servers;
 mod model_choice;
 mod nodes;
 mod packages;
+mod people;
 mod policies;
 mod providers;
 mod renewals;
@@ -22,6 +24,7 @@ mod tenants;
 
 pub use accounts::Accounts;
 pub use agents::Agents;
+pub use audit::Audit;
 pub use budgets::Budgets;
 pub use catalogue::Models;
 pub use chains::Chains;
@@ -30,6 +33,7 @@ pub use credentials::Credentials;
 pub use keys::Keys;
 pub use mcp_servers::McpServers;
 pub use nodes::{NodeConnectionState, Nodes};
+pub use people::People;
 pub use policies::PolicyDocuments;
 pub use providers::Providers;
 pub use routing::Routes;

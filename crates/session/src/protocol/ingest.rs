@@ -193,7 +193,7 @@ async fn ingest_one_by_one(
     Ok(answers)
 }
 
-/// Whether an API key has sent a message to the session since `after`.
+/// Whether an API key or a person has sent a message to the session since `after`.
 async fn has_newer_message(
     tx: &mut TenantTx,
     session: SessionId,
@@ -202,7 +202,7 @@ async fn has_newer_message(
     const SQL: &str = "
         select exists (
             select from session.inbox
-            where tenant_id = $1 and session_id = $2 and starts_with(source, 'key_')
+            where tenant_id = $1 and session_id = $2 and (starts_with(source, 'key_') or starts_with(source, 'per_'))
               and seq > (select seq from session.inbox where tenant_id = $1 and message_id = $3))";
     let tenant = tx.tenant();
     Ok(holdfast_pg::query_scalar(SQL)

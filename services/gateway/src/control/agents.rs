@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use holdfast_directory::{Agent, AgentSettings, NewAgent};
-use holdfast_grpc::Scope;
 use holdfast_proto::gateway::v1::{
     self as pb, CreateAgentRequest, CreateAgentResponse, DeleteAgentRequest, DeleteAgentResponse,
     GetAgentRequest, GetAgentResponse, ListAgentsRequest, ListAgentsResponse, UpdateAgentRequest,
@@ -16,7 +15,7 @@ use super::{
     State, actor, heartbeats, invalid, non_empty, parse_word_or_default, policies::list_warnings,
     required, timestamp, word_of,
 };
-use crate::{Error, auth::require};
+use crate::{Error, audit};
 
 /// Implements `holdfast.gateway.v1.Agents`.
 #[derive(Debug)]
@@ -29,7 +28,6 @@ impl Service for Agents {
         request: Request<ListAgentsRequest>,
     ) -> Result<Response<ListAgentsResponse>, Status> {
         let (caller, _) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
 
         let agents = self.0.directory.agents().list(caller.tenant).await.map_err(Error::from)?;
 
@@ -42,7 +40,6 @@ impl Service for Agents {
         request: Request<GetAgentRequest>,
     ) -> Result<Response<GetAgentResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
 
         let agent = self.0.directory.agents().get(caller.tenant, &request.agent).await;
 
@@ -55,7 +52,6 @@ impl Service for Agents {
         request: Request<CreateAgentRequest>,
     ) -> Result<Response<CreateAgentResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
         let new = new_agent(required("agent", request.agent)?)?;
 
         check_models(&self.0, caller.tenant, &new, None).await?;
@@ -72,7 +68,6 @@ impl Service for Agents {
         request: Request<UpdateAgentRequest>,
     ) -> Result<Response<UpdateAgentResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
         let agent = required("agent", request.agent)?;
         let found_by = non_empty(agent.id.clone()).unwrap_or_else(|| agent.name.clone());
         let new = new_agent(agent)?;
@@ -92,7 +87,7 @@ impl Service for Agents {
         request: Request<DeleteAgentRequest>,
     ) -> Result<Response<DeleteAgentResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
+        audit::set_target(&request.agent);
 
         let (directory, tenant) = (&self.0.directory, caller.tenant);
         let agent = directory.agents().get(tenant, &request.agent).await.map_err(Error::from)?;

@@ -1,7 +1,6 @@
 //! The service `Approvals`: requests for approval, decisions and rules.
 
 use holdfast_bus::{Control, ControlKind};
-use holdfast_grpc::Scope;
 use holdfast_proto::gateway::v1::{
     self as pb, ForgetApprovalRuleRequest, ForgetApprovalRuleResponse, GetApprovalRequest,
     GetApprovalResponse, ListApprovalRulesRequest, ListApprovalRulesResponse, ListApprovalsRequest,
@@ -14,7 +13,7 @@ use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
 use super::{AgentNames, State, invalid, non_empty, page_size, timestamp};
-use crate::{Error, auth::require};
+use crate::{Error, audit};
 
 const DEFAULT_PAGE_SIZE: u32 = 50;
 const MAX_PAGE_SIZE: u32 = 200;
@@ -31,7 +30,6 @@ impl Service for Approvals {
         request: Request<ListApprovalsRequest>,
     ) -> Result<Response<ListApprovalsResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
         let filter = ApprovalFilter {
             state: non_empty(request.state).map(|word| state(&word)).transpose()?,
             session: non_empty(request.session_id)
@@ -57,7 +55,6 @@ impl Service for Approvals {
         request: Request<GetApprovalRequest>,
     ) -> Result<Response<GetApprovalResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
 
         let found = self.0.sessions.approvals().get(caller.tenant, &request.approval).await;
         let found = found.map_err(Error::from)?;
@@ -71,7 +68,7 @@ impl Service for Approvals {
         request: Request<ResolveApprovalRequest>,
     ) -> Result<Response<ResolveApprovalResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Approve)?;
+        audit::set_target(&request.approval);
         let verdict = match request.decision() {
             pb::Decision::AllowOnce => ApprovalDecision::Once,
             pb::Decision::AllowAlways => ApprovalDecision::Always,
@@ -80,7 +77,7 @@ impl Service for Approvals {
         };
         let found = self.0.sessions.approvals().get(caller.tenant, &request.approval).await;
         let id = found.map_err(Error::from)?.id;
-        let by = caller.key.map_or_else(|| caller.name.clone(), |key| key.to_string());
+        let by = caller.id();
 
         let resolved = self.0.sessions.approvals().resolve(caller.tenant, id, verdict, &by).await;
 
@@ -98,7 +95,6 @@ impl Service for Approvals {
         request: Request<ListApprovalRulesRequest>,
     ) -> Result<Response<ListApprovalRulesResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
         let agent = match non_empty(request.agent) {
             Some(agent) => {
                 let agent = self.0.directory.agents().get(caller.tenant, &agent).await;
@@ -120,7 +116,7 @@ impl Service for Approvals {
         request: Request<ForgetApprovalRuleRequest>,
     ) -> Result<Response<ForgetApprovalRuleResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
+        audit::set_target(&request.id);
         let id = Uuid::try_parse(&request.id).map_err(|_| {
             invalid("`id` is not a rule's id: `holdfast approvals rules` lists them".to_owned())
         })?;

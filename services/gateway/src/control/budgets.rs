@@ -1,7 +1,6 @@
 //! The service `Budgets`: daily limits and usage.
 
 use holdfast_directory::{AGENT_CACHE_TTL, Budget};
-use holdfast_grpc::Scope;
 use holdfast_proto::gateway::v1::{
     self as pb, GetUsageRequest, GetUsageResponse, ListBudgetsRequest, ListBudgetsResponse,
     SetBudgetRequest, SetBudgetResponse, UnsetBudgetRequest, UnsetBudgetResponse,
@@ -11,7 +10,7 @@ use holdfast_types::{AgentId, TenantId};
 use tonic::{Request, Response, Status};
 
 use super::{State, actor, invalid, page_size, timestamp};
-use crate::{Error, auth::require};
+use crate::{Error, audit};
 
 /// Maximum number of days of usage: as long as runs are kept.
 const MAX_USAGE_DAYS: u32 = 90;
@@ -37,7 +36,6 @@ impl Service for Budgets {
         request: Request<ListBudgetsRequest>,
     ) -> Result<Response<ListBudgetsResponse>, Status> {
         let (caller, _) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
         let budgets = self.0.directory.budgets().list(caller.tenant).await.map_err(Error::from)?;
         let names = self.0.agent_names(caller.tenant).await?;
         let owners: Vec<_> = budgets.iter().map(|budget| budget.agent).collect();
@@ -67,7 +65,7 @@ impl Service for Budgets {
         request: Request<SetBudgetRequest>,
     ) -> Result<Response<SetBudgetResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
+        audit::set_target(&request.agent);
         let agent = self.agent(caller.tenant, &request.agent).await?;
         let some = |amount: u64| (amount > 0).then_some(amount);
         let budget = Budget { agent, tokens: some(request.tokens), micros: some(request.micros) };
@@ -87,7 +85,7 @@ impl Service for Budgets {
         request: Request<UnsetBudgetRequest>,
     ) -> Result<Response<UnsetBudgetResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
+        audit::set_target(&request.agent);
         let agent = self.agent(caller.tenant, &request.agent).await?;
 
         let unset = self.0.directory.budgets().delete(caller.tenant, actor(&caller), agent).await;
@@ -101,7 +99,6 @@ impl Service for Budgets {
         request: Request<GetUsageRequest>,
     ) -> Result<Response<GetUsageResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
         let agent = self.agent(caller.tenant, &request.agent).await?;
         let days = limit_days(request.days)?;
         let names = self.0.agent_names(caller.tenant).await?;

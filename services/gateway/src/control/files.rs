@@ -2,7 +2,7 @@
 
 use std::io::Cursor;
 
-use holdfast_grpc::{Caller, Scope};
+use holdfast_grpc::Caller;
 use holdfast_proto::gateway::v1::{
     self as pb, DeleteFileRequest, DeleteFileResponse, DiffFilesRequest, DiffFilesResponse,
     ExportFilesRequest, ExportFilesResponse, GetFileLogRequest, GetFileLogResponse,
@@ -17,7 +17,7 @@ use holdfast_workspace::{
 use tonic::{Request, Response, Status};
 
 use super::{State, non_empty, page_size, timestamp};
-use crate::{Error, auth::require};
+use crate::{Error, audit};
 
 /// Implements `holdfast.gateway.v1.Files`.
 #[derive(Debug)]
@@ -45,7 +45,6 @@ impl Service for Files {
         request: Request<ListFilesRequest>,
     ) -> Result<Response<ListFilesResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
         let agent = self.agent(caller.tenant, &request.agent).await?;
         let (at, within) = (revision(request.revision), path_of(request.path)?);
 
@@ -60,7 +59,6 @@ impl Service for Files {
         request: Request<ReadFileRequest>,
     ) -> Result<Response<ReadFileResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
         let agent = self.agent(caller.tenant, &request.agent).await?;
         let (path, at) = (path(&request.path)?, revision(request.revision));
 
@@ -79,7 +77,7 @@ impl Service for Files {
         request: Request<WriteFileRequest>,
     ) -> Result<Response<WriteFileResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
+        audit::set_target(&request.path);
         let agent = self.agent(caller.tenant, &request.agent).await?;
         let base = match non_empty(request.base_hash) {
             Some(hash) => Base::Hash(hash.parse::<ContentHash>().map_err(Error::from)?),
@@ -99,7 +97,7 @@ impl Service for Files {
         request: Request<DeleteFileRequest>,
     ) -> Result<Response<DeleteFileResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
+        audit::set_target(&request.path);
         let agent = self.agent(caller.tenant, &request.agent).await?;
         let edit = Edit::Delete { path: path(&request.path)?, base: Base::Any };
         let by = change_author(&caller, request.reason, request.request_id);
@@ -115,7 +113,6 @@ impl Service for Files {
         request: Request<GetFileLogRequest>,
     ) -> Result<Response<GetFileLogResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
         let agent = self.agent(caller.tenant, &request.agent).await?;
         let filter = LogFilter {
             path: path_of(request.path)?,
@@ -134,7 +131,6 @@ impl Service for Files {
         request: Request<DiffFilesRequest>,
     ) -> Result<Response<DiffFilesResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
         let agent = self.agent(caller.tenant, &request.agent).await?;
         let to = match revision(request.to) {
             Some(to) => to,
@@ -153,7 +149,7 @@ impl Service for Files {
         request: Request<RestoreFilesRequest>,
     ) -> Result<Response<RestoreFilesResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
+        audit::set_target(&request.path);
         let agent = self.agent(caller.tenant, &request.agent).await?;
         let within = path_of(request.path)?;
         // Revision 0 is the empty tree: a missing field must not remove all files.
@@ -177,7 +173,6 @@ impl Service for Files {
         request: Request<ExportFilesRequest>,
     ) -> Result<Response<ExportFilesResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
         let agent = self.agent(caller.tenant, &request.agent).await?;
 
         let at = revision(request.revision);
@@ -192,7 +187,7 @@ impl Service for Files {
         request: Request<ImportFilesRequest>,
     ) -> Result<Response<ImportFilesResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
+        audit::set_target(&request.agent);
         let agent = self.agent(caller.tenant, &request.agent).await?;
         let by = change_author(&caller, request.reason, request.request_id);
         let mode = if request.replace { ImportMode::Replace } else { ImportMode::Merge };
@@ -208,11 +203,7 @@ impl Service for Files {
 
 /// Author of a change made through this service.
 fn change_author(caller: &Caller, reason: String, request_id: String) -> ChangeAuthor {
-    let author = match caller.key {
-        Some(key) => key.to_string(),
-        None => caller.name.clone(),
-    };
-    ChangeAuthor { key: non_empty(request_id), ..ChangeAuthor::new(&author, &reason) }
+    ChangeAuthor { key: non_empty(request_id), ..ChangeAuthor::new(&caller.id(), &reason) }
 }
 
 fn path(path: &str) -> Result<TreePath, Error> {

@@ -2,7 +2,6 @@
 
 use holdfast_agent::person::OWNER;
 use holdfast_directory::{Agent, NewAgent};
-use holdfast_grpc::Scope;
 use holdfast_proto::gateway::v1::{
     self as pb, GetHeartbeatRequest, GetHeartbeatResponse, ListHeartbeatEventsRequest,
     ListHeartbeatEventsResponse, RunHeartbeatRequest, RunHeartbeatResponse, SetHeartbeatRequest,
@@ -24,7 +23,7 @@ use uuid::Uuid;
 use super::{
     State, actor, invalid, non_empty, page_size, parse_word_or_default, timestamp, word_of,
 };
-use crate::{Error, auth::require, ingest};
+use crate::{Error, audit, ingest};
 
 /// Default and maximum number of next times.
 const NEXT_TIMES_LIMITS: (u32, u32) = (5, 50);
@@ -166,7 +165,6 @@ impl Service for Heartbeats {
         request: Request<GetHeartbeatRequest>,
     ) -> Result<Response<GetHeartbeatResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
         let next =
             usize::try_from(page_size(request.next, NEXT_TIMES_LIMITS.0, NEXT_TIMES_LIMITS.1)?)
                 .unwrap_or(0);
@@ -180,7 +178,6 @@ impl Service for Heartbeats {
         request: Request<ListHeartbeatEventsRequest>,
     ) -> Result<Response<ListHeartbeatEventsResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
         let most = u32::try_from(page_size(request.limit, EVENT_LIMITS.0, EVENT_LIMITS.1)?)
             .unwrap_or(EVENT_LIMITS.0);
         let agent = self.agent(caller.tenant, &request.agent).await?;
@@ -196,7 +193,6 @@ impl Service for Heartbeats {
         request: Request<RunHeartbeatRequest>,
     ) -> Result<Response<RunHeartbeatResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Chat)?;
         let id = match request.request_id.as_str() {
             "" => Uuid::now_v7(),
             given => Uuid::try_parse(given).map_err(|_| {
@@ -222,7 +218,7 @@ impl Service for Heartbeats {
         request: Request<SetHeartbeatRequest>,
     ) -> Result<Response<SetHeartbeatResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
+        audit::set_target(&request.agent);
         let agent = self.agent(caller.tenant, &request.agent).await?;
         let (id, mut settings) = (agent.id.to_string(), agent.settings);
         settings.heartbeat.enabled = request.enabled;

@@ -12,7 +12,10 @@ use secrecy::ExposeSecret as _;
 use tonic::{Request, Response, Status};
 
 use super::{State, actor, timestamp};
-use crate::{Error, auth::require};
+use crate::{
+    Error, audit,
+    permissions::{Permission, require},
+};
 
 /// Implements `holdfast.gateway.v1.Keys`.
 #[derive(Debug)]
@@ -25,7 +28,6 @@ impl Service for Keys {
         request: Request<ListKeysRequest>,
     ) -> Result<Response<ListKeysResponse>, Status> {
         let (caller, _) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
 
         let keys = self.0.directory.keys().list(caller.tenant).await.map_err(Error::from)?;
 
@@ -37,10 +39,10 @@ impl Service for Keys {
         request: Request<CreateKeyRequest>,
     ) -> Result<Response<CreateKeyResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
+        audit::set_target(&request.name);
         // Otherwise an admin of one tenant could make themselves an operator of the platform.
         if request.scopes.iter().any(|scope| scope == Scope::Platform.as_str()) {
-            require(&caller, Scope::Platform)?;
+            require(&caller, Permission::Platform)?;
         }
         let lifetime = match request.lifetime_seconds {
             0 => None,
@@ -60,7 +62,7 @@ impl Service for Keys {
         request: Request<RevokeKeyRequest>,
     ) -> Result<Response<RevokeKeyResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
+        audit::set_target(&request.id);
         let id = request.id.parse().map_err(Error::from)?;
 
         let revoked = self.0.directory.keys().revoke(caller.tenant, actor(&caller), id).await;

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use holdfast_bus::McpProbe;
 use holdfast_directory::{McpServer, McpTransport, NewMcpServer};
-use holdfast_grpc::Scope;
 use holdfast_proto::gateway::v1::{
     self as pb, DeleteMcpServerRequest, DeleteMcpServerResponse, ListMcpServersRequest,
     ListMcpServersResponse, ProbeMcpServerRequest, ProbeMcpServerResponse, PutMcpServerRequest,
@@ -13,7 +12,7 @@ use holdfast_proto::gateway::v1::{
 use tonic::{Request, Response, Status};
 
 use super::{State, actor, required};
-use crate::{Error, auth::require};
+use crate::{Error, audit};
 
 /// Timeout for a runner to probe a server.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -29,7 +28,6 @@ impl Service for McpServers {
         request: Request<ListMcpServersRequest>,
     ) -> Result<Response<ListMcpServersResponse>, Status> {
         let (caller, _) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
 
         let servers =
             self.0.directory.mcp_servers().list(caller.tenant).await.map_err(Error::from)?;
@@ -43,7 +41,6 @@ impl Service for McpServers {
         request: Request<PutMcpServerRequest>,
     ) -> Result<Response<PutMcpServerResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
         let new = new_server(request)?;
 
         let put = self.0.directory.mcp_servers().put(caller.tenant, actor(&caller), new).await;
@@ -57,7 +54,7 @@ impl Service for McpServers {
         request: Request<DeleteMcpServerRequest>,
     ) -> Result<Response<DeleteMcpServerResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
+        audit::set_target(&request.name);
 
         let by = actor(&caller);
         let deleted = self.0.directory.mcp_servers().delete(caller.tenant, by, &request.name).await;
@@ -71,7 +68,6 @@ impl Service for McpServers {
         request: Request<ProbeMcpServerRequest>,
     ) -> Result<Response<ProbeMcpServerResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
         let server = self.0.directory.mcp_servers().get(caller.tenant, &request.name).await;
         let server = server.map_err(Error::from)?.name;
 

@@ -9,7 +9,7 @@ mod person;
 use std::time::Duration;
 
 use holdfast_agent::file_view::FileSpace;
-use holdfast_grpc::{Caller, MemoryCallError, MemoryClient as Client, Scope};
+use holdfast_grpc::{Caller, MemoryCallError, MemoryClient as Client};
 use holdfast_proto::{
     gateway::v1::{
         self as pb, EraseMemoriesRequest, EraseMemoriesResponse, ForgetMemoryRequest,
@@ -27,7 +27,7 @@ use tokio::time::timeout;
 use tonic::{Request, Response, Status};
 
 use super::{AgentNames, State, invalid, require_text};
-use crate::{Error, auth::require};
+use crate::{Error, audit};
 
 pub use knowledge::Knowledge;
 
@@ -48,7 +48,6 @@ impl Service for Memories {
         request: Request<ListMemoriesRequest>,
     ) -> Result<Response<ListMemoriesResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
         let tenant = caller.tenant;
         let of_agent = match request.agent.as_str() {
             "" => None,
@@ -82,7 +81,6 @@ impl Service for Memories {
         request: Request<SearchMemoriesRequest>,
     ) -> Result<Response<SearchMemoriesResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
         let tenant = caller.tenant;
         require_text("query", &request.query)?;
         let agent = self.0.agent_id(tenant, &request.agent).await?;
@@ -120,7 +118,7 @@ impl Service for Memories {
         request: Request<SaveMemoryRequest>,
     ) -> Result<Response<SaveMemoryResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
+        audit::set_target(&request.agent);
         let tenant = caller.tenant;
         require_text("text", &request.text)?;
         let agent = self.0.agent_id(tenant, &request.agent).await?;
@@ -163,7 +161,7 @@ impl Service for Memories {
         request: Request<SetMemoryValueRequest>,
     ) -> Result<Response<SetMemoryValueResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
+        audit::set_target(&request.key);
         let tenant = caller.tenant;
         require_text("key", &request.key)?;
         let agent = self.0.agent_id(tenant, &request.agent).await?;
@@ -197,7 +195,6 @@ impl Service for Memories {
         request: Request<GetMemoryValueRequest>,
     ) -> Result<Response<GetMemoryValueResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
         let tenant = caller.tenant;
         require_text("key", &request.key)?;
         let agent = self.0.agent_id(tenant, &request.agent).await?;
@@ -215,7 +212,7 @@ impl Service for Memories {
         request: Request<ForgetMemoryRequest>,
     ) -> Result<Response<ForgetMemoryResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
+        audit::set_target(&request.id);
         require_text("id", &request.id)?;
         let what = Some(kept::forget_request::What::Item(request.id));
         let forget = kept::ForgetRequest { who: Some(full_access()), what };
@@ -230,7 +227,7 @@ impl Service for Memories {
         request: Request<EraseMemoriesRequest>,
     ) -> Result<Response<EraseMemoriesResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
+        audit::set_target(&request.user);
         let (mut zones, mut files) = (0, 0);
         let mut elsewhere = Vec::new();
         if request.everywhere {
@@ -269,7 +266,6 @@ impl Service for Memories {
         request: Request<ListErasuresRequest>,
     ) -> Result<Response<ListErasuresResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
         let ListErasuresRequest { subject, limit } = request;
         let asked = kept::ListErasuresRequest { who: Some(full_access()), subject, limit };
 
@@ -284,7 +280,6 @@ impl Service for Memories {
         request: Request<GetMemoryStatusRequest>,
     ) -> Result<Response<GetMemoryStatusResponse>, Status> {
         let (caller, _) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
         let asked = kept::GetStatusRequest { who: Some(full_access()) };
 
         let status = with_timeout(self.0.memory()?.status(caller.tenant, asked)).await?;
@@ -309,8 +304,7 @@ impl Memories {
         let Some(folder) = space.folder() else { return Ok(0) };
         let folder: TreePath =
             folder.parse().map_err(|error: InvalidPath| holdfast_workspace::Error::from(error))?;
-        let author = caller.key.map_or_else(|| caller.name.clone(), |key| key.to_string());
-        let by = ChangeAuthor::new(&author, "erased");
+        let by = ChangeAuthor::new(&caller.id(), "erased");
         Ok(self.0.workspaces.erase_folder(caller.tenant, &folder, &by).await?)
     }
 }
@@ -353,15 +347,7 @@ fn memory_owner(agent: AgentId, user: String) -> kept::Who {
 
 /// Idempotency key per caller: two callers may use the same `request_id`. Empty stays empty.
 fn caller_idempotency_key(caller: &Caller, request_id: &str) -> String {
-    if request_id.is_empty() {
-        String::new()
-    } else {
-        format!("{}:{request_id}", caller_name(caller))
-    }
-}
-
-fn caller_name(caller: &Caller) -> String {
-    caller.key.map_or_else(|| caller.name.clone(), |key| key.to_string())
+    if request_id.is_empty() { String::new() } else { format!("{}:{request_id}", caller.id()) }
 }
 
 /// Provenance from the caller's `source`: a website if it is a URL, otherwise the caller.
@@ -370,7 +356,7 @@ fn provenance(caller: &Caller, source: &str) -> kept::Provenance {
     let host = site.and_then(|rest| rest.split(['/', '?', '#']).next());
     let (kind, name) = match host.filter(|host| !host.is_empty()) {
         Some(host) => (kept::SourceKind::Web, host.chars().take(200).collect()),
-        None => (kept::SourceKind::User, caller_name(caller)),
+        None => (kept::SourceKind::User, caller.id()),
     };
     kept::Provenance {
         kind: kind.into(),

@@ -1,7 +1,6 @@
 //! The service `Models`: model cards and aliases.
 
 use holdfast_directory::KnownModel;
-use holdfast_grpc::Scope;
 use holdfast_llm::ModelCard;
 use holdfast_proto::gateway::v1::{
     self as pb, DeleteAliasRequest, DeleteAliasResponse, DeleteModelRequest, DeleteModelResponse,
@@ -12,7 +11,7 @@ use holdfast_types::{InvalidModelId, ModelId};
 use tonic::{Request, Response, Status};
 
 use super::{State, actor, invalid};
-use crate::{Error, auth::require};
+use crate::{Error, audit};
 
 /// Implements `holdfast.gateway.v1.Models`.
 #[derive(Debug)]
@@ -25,7 +24,6 @@ impl Service for Models {
         request: Request<ListModelsRequest>,
     ) -> Result<Response<ListModelsResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
 
         let known = self.0.directory.models().known(caller.tenant).await.map_err(Error::from)?;
 
@@ -38,7 +36,7 @@ impl Service for Models {
         request: Request<PutModelRequest>,
     ) -> Result<Response<PutModelResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
+        audit::set_target(&request.model);
         let (model, card) = (id(&request.model)?, card(&request.card)?);
         let (directory, by) = (&self.0.directory, actor(&caller));
 
@@ -53,7 +51,7 @@ impl Service for Models {
         request: Request<DeleteModelRequest>,
     ) -> Result<Response<DeleteModelResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
+        audit::set_target(&request.model);
         let (directory, by) = (&self.0.directory, actor(&caller));
 
         let deleted = directory.models().delete(caller.tenant, by, &request.model).await;
@@ -67,7 +65,7 @@ impl Service for Models {
         request: Request<PutAliasRequest>,
     ) -> Result<Response<PutAliasResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
+        audit::set_target(&request.model);
         let (directory, by) = (&self.0.directory, actor(&caller));
 
         let put =
@@ -82,7 +80,7 @@ impl Service for Models {
         request: Request<DeleteAliasRequest>,
     ) -> Result<Response<DeleteAliasResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
+        audit::set_target(&request.alias);
         let (directory, by) = (&self.0.directory, actor(&caller));
 
         let deleted = directory.models().delete_alias(caller.tenant, by, &request.alias).await;

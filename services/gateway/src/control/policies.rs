@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use holdfast_agent::policy::{Catalog, CompiledPolicy, Defaults, Settings, Tool};
 use holdfast_directory::StoredPolicy;
-use holdfast_grpc::Scope;
 use holdfast_proto::gateway::v1::{
     self as pb, CheckPolicyRequest, CheckPolicyResponse, ExplainToolsRequest, ExplainToolsResponse,
     GetPolicyRequest, GetPolicyResponse, PutPolicyRequest, PutPolicyResponse,
@@ -22,7 +21,10 @@ use tonic::{Request, Response, Status};
 pub use tool_lists::list_warnings;
 
 use super::{State, actor, invalid, non_empty, timestamp};
-use crate::{Error, auth::require};
+use crate::{
+    Error, audit,
+    permissions::{Permission, require},
+};
 
 /// Implements `holdfast.gateway.v1.Policies`.
 #[derive(Debug)]
@@ -70,7 +72,6 @@ impl Service for Policies {
         request: Request<GetPolicyRequest>,
     ) -> Result<Response<GetPolicyResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
         let agent = self.agent_id(caller.tenant, &request.agent).await?;
 
         let stored =
@@ -84,7 +85,7 @@ impl Service for Policies {
         request: Request<PutPolicyRequest>,
     ) -> Result<Response<PutPolicyResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
+        audit::set_target(&request.agent);
         let (document, settings) = read(&request.document)?;
         let agent = self.agent_id(caller.tenant, &request.agent).await?;
         let warnings = self.check(agent, &settings).await?;
@@ -101,7 +102,6 @@ impl Service for Policies {
         request: Request<CheckPolicyRequest>,
     ) -> Result<Response<CheckPolicyResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
         let (_, settings) = read(&request.document)?;
         let agent = self.agent_id(caller.tenant, &request.agent).await?;
 
@@ -115,10 +115,9 @@ impl Service for Policies {
         request: Request<ExplainToolsRequest>,
     ) -> Result<Response<ExplainToolsResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
         if request.mcp {
             // Probing a server starts it.
-            require(&caller, Scope::Admin)?;
+            require(&caller, Permission::Manage)?;
         }
 
         Ok(Response::new(explain::explain_tools(self, caller.tenant, request).await?))

@@ -4,7 +4,6 @@ mod convert;
 mod reminders;
 mod times;
 
-use holdfast_grpc::Scope;
 use holdfast_proto::gateway::v1::{
     self as pb, AddJobRequest, AddJobResponse, AddReminderRequest, AddReminderResponse,
     BackfillJobRequest, BackfillJobResponse, CancelReminderRequest, CancelReminderResponse,
@@ -29,7 +28,7 @@ use uuid::Uuid;
 
 use self::{convert::job_of, times::moment};
 use super::{State, invalid, non_empty, page_size, timestamp};
-use crate::{Error, auth::require};
+use crate::{Error, audit};
 
 /// Implements `holdfast.gateway.v1.Schedules`.
 #[derive(Debug, Clone)]
@@ -58,7 +57,6 @@ impl Service for Schedules {
         request: Request<GetScheduleStatusRequest>,
     ) -> Result<Response<GetScheduleStatusResponse>, Status> {
         let (caller, _) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
 
         let counts = self.jobs.counts(caller.tenant).await.map_err(Error::from)?;
 
@@ -76,7 +74,6 @@ impl Service for Schedules {
         request: Request<ListJobsRequest>,
     ) -> Result<Response<ListJobsResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
         let most = page_size(request.limit, 50, 200)?;
         let agent = match non_empty(request.agent) {
             Some(named) => Some(self.agent(caller.tenant, &named).await?.id),
@@ -109,7 +106,6 @@ impl Service for Schedules {
         request: Request<GetJobRequest>,
     ) -> Result<Response<GetJobResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
 
         let job = self.job(caller.tenant, &request.job).await?;
 
@@ -121,7 +117,7 @@ impl Service for Schedules {
         request: Request<AddJobRequest>,
     ) -> Result<Response<AddJobResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
+        audit::set_target(&request.id);
         let AddJobRequest { job, agent, id: own_id, request_id } = request;
         let what = JobFields::from_json(parse_json("job", &job)?).map_err(invalid_schedule)?;
         let named = non_empty(agent).or_else(|| what.agent_id.clone());
@@ -153,7 +149,7 @@ impl Service for Schedules {
         request: Request<UpdateJobRequest>,
     ) -> Result<Response<UpdateJobResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
+        audit::set_target(&request.job);
         let patch =
             JobPatch::from_json(parse_json("patch", &request.patch)?).map_err(invalid_schedule)?;
         let job = self.changeable_job(caller.tenant, &request.job).await?;
@@ -178,7 +174,7 @@ impl Service for Schedules {
         request: Request<DeleteJobRequest>,
     ) -> Result<Response<DeleteJobResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
+        audit::set_target(&request.job);
         let job = match self.changeable_job(caller.tenant, &request.job).await {
             Err(Error::NoJob(_)) => return Ok(Response::new(DeleteJobResponse { existed: false })),
             found => found?,
@@ -194,7 +190,7 @@ impl Service for Schedules {
         request: Request<PauseJobRequest>,
     ) -> Result<Response<PauseJobResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
+        audit::set_target(&request.job);
         let job = self.job(caller.tenant, &request.job).await?;
 
         let job = self.jobs.pause(caller.tenant, job.id).await.map_err(Error::from)?;
@@ -207,7 +203,7 @@ impl Service for Schedules {
         request: Request<ResumeJobRequest>,
     ) -> Result<Response<ResumeJobResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
+        audit::set_target(&request.job);
         let job = self.job(caller.tenant, &request.job).await?;
 
         let job = self.jobs.resume(caller.tenant, job.id).await.map_err(Error::from)?;
@@ -221,7 +217,6 @@ impl Service for Schedules {
         request: Request<RunJobRequest>,
     ) -> Result<Response<RunJobResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Chat)?;
         let mode = match request.mode.as_str() {
             "" | "due" => RunMode::Due,
             "force" => RunMode::Force,
@@ -245,7 +240,6 @@ impl Service for Schedules {
         request: Request<ListJobRunsRequest>,
     ) -> Result<Response<ListJobRunsResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
         let most = u32::try_from(page_size(request.limit, 20, 100)?).unwrap_or(100);
         let job = self.job(caller.tenant, &request.job).await?;
 
@@ -260,7 +254,7 @@ impl Service for Schedules {
         request: Request<BackfillJobRequest>,
     ) -> Result<Response<BackfillJobResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
+        audit::set_target(&request.job);
         let from = request.from.ok_or(Error::MissingField("from"))?;
         let from = moment("from", &from)?;
         let now = Timestamp::now();
@@ -283,7 +277,6 @@ impl Service for Schedules {
         request: Request<ListNextTimesRequest>,
     ) -> Result<Response<ListNextTimesResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
         let count = page_size(request.count, 5, 100)?;
         let (tenant, zone) = (caller.tenant, non_empty(request.time_zone));
         let (schedule, zone) = match (non_empty(request.job), non_empty(request.schedule)) {
@@ -319,7 +312,6 @@ impl Service for Schedules {
         request: Request<WakeAgentRequest>,
     ) -> Result<Response<WakeAgentResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Chat)?;
         let WakeAgentRequest { agent, text, mode, request_id } = request;
         if text.trim().is_empty() {
             return Err(Error::MissingField("text").into());

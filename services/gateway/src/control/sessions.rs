@@ -3,7 +3,6 @@
 mod convert;
 
 use holdfast_bus::{Control, ControlKind};
-use holdfast_grpc::Scope;
 use holdfast_proto::gateway::v1::{
     DeleteSessionRequest, DeleteSessionResponse, GetCanvasRequest, GetCanvasResponse,
     GetHistoryRequest, GetHistoryResponse, GetRunRequest, GetRunResponse, GetSessionRequest,
@@ -19,7 +18,7 @@ use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
 use super::{State, non_empty, page_size, parse_word};
-use crate::{Error, auth::require};
+use crate::{Error, audit};
 
 const DEFAULT_PAGE_SIZE: u32 = 50;
 const MAX_PAGE_SIZE: u32 = 200;
@@ -39,7 +38,6 @@ impl Service for Handler {
         request: Request<ListSessionsRequest>,
     ) -> Result<Response<ListSessionsResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
         let most = page_size(request.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
         let kind = non_empty(request.kind)
             .map(|kind| parse_word("kind", &kind, SESSION_KIND_WORDS))
@@ -76,7 +74,6 @@ impl Service for Handler {
         request: Request<GetSessionRequest>,
     ) -> Result<Response<GetSessionResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
 
         let id = self.find(caller.tenant, &request.session).await?;
         let session =
@@ -92,7 +89,6 @@ impl Service for Handler {
         request: Request<GetHistoryRequest>,
     ) -> Result<Response<GetHistoryResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
         let most = page_size(request.limit, DEFAULT_ENTRIES, MAX_ENTRIES)?;
         let before = Some(request.before_seq).filter(|before| *before != 0);
 
@@ -108,7 +104,6 @@ impl Service for Handler {
         request: Request<PauseSessionRequest>,
     ) -> Result<Response<PauseSessionResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Chat)?;
 
         let id = self.find(caller.tenant, &request.session).await?;
         let held = self.0.sessions.pause(caller.tenant, id).await.map_err(Error::from)?;
@@ -125,7 +120,6 @@ impl Service for Handler {
         request: Request<ResumeSessionRequest>,
     ) -> Result<Response<ResumeSessionResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Chat)?;
 
         let id = self.find(caller.tenant, &request.session).await?;
         let resumed = self.0.sessions.resume(caller.tenant, id).await.map_err(Error::from)?;
@@ -141,7 +135,7 @@ impl Service for Handler {
         request: Request<DeleteSessionRequest>,
     ) -> Result<Response<DeleteSessionResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Chat)?;
+        audit::set_target(&request.session);
 
         let id = self.find(caller.tenant, &request.session).await?;
         self.0.sessions.delete(caller.tenant, id).await.map_err(Error::from)?;
@@ -154,7 +148,6 @@ impl Service for Handler {
         request: Request<ListRunsRequest>,
     ) -> Result<Response<ListRunsResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
         let most = page_size(request.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
 
         let session = match non_empty(request.session) {
@@ -184,7 +177,6 @@ impl Service for Handler {
         request: Request<GetCanvasRequest>,
     ) -> Result<Response<GetCanvasResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
 
         let id = self.find(caller.tenant, &request.session).await?;
         let surfaces = self.0.sessions.canvas().surfaces(caller.tenant, id).await;
@@ -198,7 +190,6 @@ impl Service for Handler {
         request: Request<GetRunRequest>,
     ) -> Result<Response<GetRunResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
         let id = request.run_id.parse().map_err(Error::from)?;
 
         let names = self.0.agent_names(caller.tenant).await?;
@@ -223,7 +214,6 @@ impl Service for Handler {
         request: Request<ListToolCallsRequest>,
     ) -> Result<Response<ListToolCallsResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
         let most = page_size(request.limit, DEFAULT_ENTRIES, MAX_ENTRIES)?;
         let views = self.0.sessions.views();
         let run: Option<RunId> =

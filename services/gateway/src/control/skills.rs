@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use holdfast_directory::SkillVariable;
 use holdfast_egress::Guard;
-use holdfast_grpc::{Caller, Scope};
+use holdfast_grpc::Caller;
 use holdfast_proto::gateway::v1::{
     self as pb, FindSkillsRequest, FindSkillsResponse, GetSkillPolicyRequest,
     GetSkillPolicyResponse, GetSkillRequest, GetSkillResponse, InstallSkillRequest,
@@ -24,7 +24,7 @@ use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
 use super::{AgentNames, State, actor, invalid, non_empty, page_size, required, timestamp};
-use crate::{Error, auth::require};
+use crate::{Error, audit};
 
 const DEFAULT_PAGE_SIZE: u32 = 50;
 const MAX_PAGE_SIZE: u32 = 200;
@@ -80,7 +80,6 @@ impl Service for Skills {
         request: Request<ListSkillsRequest>,
     ) -> Result<Response<ListSkillsResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
         let agent = self.agent(caller.tenant, &request.agent).await?;
 
         let here = self.environment(caller.tenant).await?;
@@ -102,7 +101,6 @@ impl Service for Skills {
         request: Request<GetSkillRequest>,
     ) -> Result<Response<GetSkillResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
         let agent = self.agent(caller.tenant, &request.agent).await?;
 
         let (skill, here) = self.skill(caller.tenant, agent, &request.name).await?;
@@ -122,7 +120,7 @@ impl Service for Skills {
         request: Request<PutSkillRequest>,
     ) -> Result<Response<PutSkillResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
+        audit::set_target(&request.agent);
         let PutSkillRequest { agent, archive, files, request_id } = request;
         let tree = self.workspace_id(caller.tenant, &agent).await?;
         let download = match (archive.is_empty(), files.is_empty()) {
@@ -149,7 +147,7 @@ impl Service for Skills {
         request: Request<RemoveSkillRequest>,
     ) -> Result<Response<RemoveSkillResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
+        audit::set_target(&request.name);
         let tree = self.workspace_id(caller.tenant, &request.agent).await?;
         let by = change_author(&caller, "a skill was removed", request.request_id);
 
@@ -164,7 +162,6 @@ impl Service for Skills {
         request: Request<FindSkillsRequest>,
     ) -> Result<Response<FindSkillsResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
         let usual = u32::try_from(DEFAULT_SEARCH_LIMIT).unwrap_or(DEFAULT_PAGE_SIZE);
         let most = u32::try_from(MAX_SEARCH_LIMIT).unwrap_or(MAX_PAGE_SIZE);
         let most =
@@ -186,7 +183,7 @@ impl Service for Skills {
         request: Request<InstallSkillRequest>,
     ) -> Result<Response<InstallSkillResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
+        audit::set_target(&request.agent);
         let tree = self.workspace_id(caller.tenant, &request.agent).await?;
         let library = &self.0.library;
         let url_registry: Arc<dyn Registry>;
@@ -231,7 +228,6 @@ impl Service for Skills {
         request: Request<ListSkillChangesRequest>,
     ) -> Result<Response<ListSkillChangesResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
         let most = u32::try_from(page_size(request.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?)
             .unwrap_or(DEFAULT_PAGE_SIZE);
         let before = match request.before.as_str() {
@@ -254,7 +250,6 @@ impl Service for Skills {
         request: Request<GetSkillPolicyRequest>,
     ) -> Result<Response<GetSkillPolicyResponse>, Status> {
         let (caller, _) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
 
         let policy = self.0.library.policy(caller.tenant).await.map_err(Error::from)?;
 
@@ -272,7 +267,6 @@ impl Service for Skills {
         request: Request<PutSkillPolicyRequest>,
     ) -> Result<Response<PutSkillPolicyResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
         let given = required("policy", request.policy)?;
         let is_listed = given.registries_given || !given.registries.is_empty();
         let policy = Policy {
@@ -284,7 +278,7 @@ impl Service for Skills {
             },
         };
 
-        let put = self.0.library.set_policy(caller.tenant, &author(&caller), &policy).await;
+        let put = self.0.library.set_policy(caller.tenant, &caller.id(), &policy).await;
 
         put.map_err(Error::from)?;
         Ok(Response::new(PutSkillPolicyResponse {}))
@@ -295,7 +289,6 @@ impl Service for Skills {
         request: Request<ListSkillEnvRequest>,
     ) -> Result<Response<ListSkillEnvResponse>, Status> {
         let (caller, _) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
 
         let variables =
             self.0.directory.skill_env().list(caller.tenant).await.map_err(Error::from)?;
@@ -309,7 +302,7 @@ impl Service for Skills {
         request: Request<PutSkillEnvRequest>,
     ) -> Result<Response<PutSkillEnvResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
+        audit::set_target(&request.name);
         let PutSkillEnvRequest { skill, name, value } = request;
         let (directory, by, value) = (&self.0.directory, actor(&caller), value.into());
 
@@ -324,7 +317,7 @@ impl Service for Skills {
         request: Request<RemoveSkillEnvRequest>,
     ) -> Result<Response<RemoveSkillEnvResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
+        audit::set_target(&request.name);
         let (directory, by) = (&self.0.directory, actor(&caller));
         let which = (request.skill.as_str(), request.name.as_str());
 
@@ -335,17 +328,10 @@ impl Service for Skills {
     }
 }
 
-fn author(caller: &Caller) -> String {
-    match caller.key {
-        Some(key) => key.to_string(),
-        None => caller.name.clone(),
-    }
-}
-
 /// Author of a change. Without a request id each request is a new one.
 fn change_author(caller: &Caller, reason: &str, request_id: String) -> ChangeAuthor {
     let key = non_empty(request_id).unwrap_or_else(|| Uuid::now_v7().to_string());
-    ChangeAuthor::new(&author(caller), reason).with_key(&key)
+    ChangeAuthor::new(&caller.id(), reason).with_key(&key)
 }
 
 fn skill_of(skill: &Skill, here: &SkillEnvironment) -> pb::Skill {

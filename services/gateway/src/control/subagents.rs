@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use holdfast_bus::{Control, ControlKind};
-use holdfast_grpc::Scope;
 use holdfast_proto::gateway::v1::{
     self as pb, ListSubagentsRequest, ListSubagentsResponse, SendToSubagentRequest,
     SendToSubagentResponse, StopSubagentRequest, StopSubagentResponse,
@@ -15,7 +14,7 @@ use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
 use super::{State, invalid, non_empty, page_size, timestamp};
-use crate::{Error, auth::require};
+use crate::Error;
 
 const DEFAULT_PAGE_SIZE: u32 = 50;
 const MAX_PAGE_SIZE: u32 = 200;
@@ -37,7 +36,6 @@ impl Service for Subagents {
         request: Request<ListSubagentsRequest>,
     ) -> Result<Response<ListSubagentsResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
         let most = page_size(request.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
         let parent = match non_empty(request.session) {
             Some(session) => Some(self.session(caller.tenant, &session).await?),
@@ -56,7 +54,6 @@ impl Service for Subagents {
         request: Request<StopSubagentRequest>,
     ) -> Result<Response<StopSubagentResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Chat)?;
         let session = self.session(caller.tenant, &request.session).await?;
 
         let stopped = self.0.sessions.subagents().stop(caller.tenant, session).await;
@@ -73,7 +70,6 @@ impl Service for Subagents {
         request: Request<SendToSubagentRequest>,
     ) -> Result<Response<SendToSubagentResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Chat)?;
         let SendToSubagentRequest { session, text, request_id } = request;
         let session = self.session(caller.tenant, &session).await?;
         match text.len() {

@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 use holdfast_bus::Bus;
 use holdfast_directory::{Actor, Directory};
 use holdfast_egress::Guard;
-use holdfast_grpc::{Caller, Scope, Scopes};
+use holdfast_grpc::{Caller, Principal, Scope, Scopes};
 use holdfast_kit::config::Secrets;
 use holdfast_pg::Pools;
 use holdfast_schedule::store::{Calendar, Jobs};
@@ -91,8 +91,8 @@ impl World {
 
 fn request<T>(tenant: TenantId, scopes: Scopes, message: T) -> Request<T> {
     let mut request = Request::new(message);
-    let key = Some(KeyId::generate());
-    request.extensions_mut().insert(Caller { tenant, key, scopes, name: "test".into() });
+    let principal = Principal::Key(KeyId::generate());
+    request.extensions_mut().insert(Caller { tenant, principal, scopes, name: "test".into() });
     request
 }
 

@@ -3,6 +3,7 @@
 //! | source | id | roles |
 //! |---|---|---|
 //! | an API key | `api:key_…` | `member`; with the scope `admin` also `admin` and `owner` |
+//! | a person who signed in | `person:per_…` | `member`; an operator also `admin`, an owner also `admin` and `owner` |
 //! | a channel | `telegram:12345` | `member`, if the account's allow-list names the sender |
 //! | a service of the mesh | no author | |
 //!
@@ -10,17 +11,28 @@
 
 use holdfast_agent::policy;
 use holdfast_directory::Directory;
-use holdfast_grpc::{Caller, Scope};
-use holdfast_types::{AgentId, Author, KeyId, TenantId};
+use holdfast_grpc::{Caller, Principal, Scope};
+use holdfast_types::{AgentId, Author, KeyId, TenantId, TenantRole};
 
 use crate::Error;
 
 /// Id of a sender whom the platform does not name.
 const UNKNOWN_SENDER: &str = "unknown";
 
-/// Author of a call with an API key; `None` for a service of the mesh.
+/// Author of a call with an API key or of a person; `None` for a service of the mesh.
 pub fn of_caller(caller: &Caller) -> Option<Author> {
-    Some(of_key(caller.key?, caller.scopes.has(Scope::Admin)))
+    match caller.principal {
+        Principal::Key(key) => Some(of_key(key, caller.scopes.has(Scope::Admin))),
+        Principal::Person { id, role } => {
+            let roles: &[&str] = match role {
+                TenantRole::Owner => &["admin", "member", "owner"],
+                TenantRole::Operator => &["admin", "member"],
+                TenantRole::Member | TenantRole::Viewer => &["member"],
+            };
+            Some(author(format!("person:{id}"), roles))
+        }
+        Principal::Service | Principal::Node => None,
+    }
 }
 
 /// Author for an API key.
@@ -59,24 +71,30 @@ fn author(id: String, roles: &[&str]) -> Author {
 #[cfg(test)]
 mod tests {
     use holdfast_grpc::Scopes;
-    use holdfast_types::TenantId;
+    use holdfast_types::{PersonId, TenantId};
 
     use super::*;
 
     #[test]
     fn a_door_vouches_for_what_it_has_verified() {
         let key = KeyId::generate();
-        let caller = |key, scopes| {
+        let caller = |principal, scopes| {
             let name = String::new();
-            of_caller(&Caller { tenant: TenantId::generate(), key, scopes, name })
+            of_caller(&Caller { tenant: TenantId::generate(), principal, scopes, name })
         };
+        let person = |role| Principal::Person { id: PersonId::generate(), role };
         let chat = Scopes::EMPTY.with(Scope::Chat);
 
         let roles = |author: Option<Author>| author.unwrap().roles.join(" ");
-        assert_eq!(roles(caller(Some(key), chat)), "member");
-        assert_eq!(roles(caller(Some(key), chat.with(Scope::Admin))), "admin member owner");
-        assert_eq!(caller(None, Scopes::EMPTY.with(Scope::Service)), None);
-        assert_eq!(caller(Some(key), chat).unwrap().id, format!("api:{key}"));
+        assert_eq!(roles(caller(Principal::Key(key), chat)), "member");
+        assert_eq!(
+            roles(caller(Principal::Key(key), chat.with(Scope::Admin))),
+            "admin member owner"
+        );
+        let by_role = TenantRole::ALL.map(|role| roles(caller(person(role), Scopes::EMPTY)));
+        assert_eq!(by_role, ["member", "member", "admin member", "admin member owner"]);
+        assert_eq!(caller(Principal::Service, Scopes::EMPTY.with(Scope::Service)), None);
+        assert_eq!(caller(Principal::Key(key), chat).unwrap().id, format!("api:{key}"));
         assert_eq!(
             of_sender("telegram", Some("7"), true),
             author("telegram:7".into(), &["member"])

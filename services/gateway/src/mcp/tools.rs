@@ -1,11 +1,12 @@
 //! Inputs and outputs of the MCP tools.
 
-use holdfast_grpc::Scope;
 use holdfast_mcp::OfferedTool;
 use holdfast_proto::gateway::v1 as pb;
 use holdfast_types::ToolSpec;
 use serde::Deserialize;
 use serde_json::{Value, json};
+
+use crate::permissions::{self, Rule};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -74,13 +75,19 @@ pub struct WriteFileArgs {
 
 const AGENT_DESCRIPTION: &str = "The agent, by name or id; the default one if it is left out.";
 
-/// All tools, each with the scope that it needs.
-pub fn all_tools() -> Vec<(Scope, OfferedTool)> {
+/// Rule of a tool; `None` if there is no such tool.
+pub fn rule(name: &str) -> Option<&'static Rule> {
+    let (method, _) = all_tools().into_iter().find(|(_, tool)| tool.spec.name == name)?;
+    permissions::of_method(method)
+}
+
+/// All tools, each with the method of which it has the rule.
+pub fn all_tools() -> Vec<(&'static str, OfferedTool)> {
     let text = |said: &str| json!({ "type": "string", "description": said });
     let number = |said: &str| json!({ "type": "integer", "minimum": 0, "description": said });
     vec![
         tool(
-            Scope::Chat,
+            "Messages/Send",
             "ask",
             "Say something to an assistant, and get its answer. It may take minutes.",
             json!({
@@ -94,16 +101,16 @@ pub fn all_tools() -> Vec<(Scope, OfferedTool)> {
             }),
             &["message"],
         ),
-        tool(Scope::Read, "list_agents", "List the assistants.", json!({}), &[]),
+        tool("Agents/ListAgents", "list_agents", "List the assistants.", json!({}), &[]),
         tool(
-            Scope::Read,
+            "Sessions/ListSessions",
             "list_sessions",
             "List conversations, the newest first.",
             json!({ "agent": text("Only this agent's."), "limit": number("1 to 200; usually 50.") }),
             &[],
         ),
         tool(
-            Scope::Read,
+            "Sessions/GetHistory",
             "read_history",
             "Read what was said in a conversation, the newest last.",
             json!({
@@ -114,21 +121,21 @@ pub fn all_tools() -> Vec<(Scope, OfferedTool)> {
             &["session"],
         ),
         tool(
-            Scope::Read,
+            "Files/ListFiles",
             "list_files",
             "List an assistant's files.",
             json!({ "agent": text(AGENT_DESCRIPTION), "path": text("Only what is in this folder.") }),
             &[],
         ),
         tool(
-            Scope::Read,
+            "Files/ReadFile",
             "read_file",
             "Read one of an assistant's files, which must be a text.",
             json!({ "path": text("As in `memory/today.md`."), "agent": text(AGENT_DESCRIPTION) }),
             &["path"],
         ),
         tool(
-            Scope::Admin,
+            "Files/WriteFile",
             "write_file",
             "Write one of an assistant's files, whole. What it was is kept in its history.",
             json!({
@@ -144,12 +151,12 @@ pub fn all_tools() -> Vec<(Scope, OfferedTool)> {
 }
 
 fn tool(
-    scope: Scope,
+    method: &'static str,
     name: &str,
     description: &str,
     properties: Value,
     required: &[&str],
-) -> (Scope, OfferedTool) {
+) -> (&'static str, OfferedTool) {
     let input = json!({
         "type": "object",
         "properties": properties,
@@ -157,7 +164,8 @@ fn tool(
         "additionalProperties": false,
     });
     let spec = ToolSpec { name: name.to_owned(), description: description.to_owned(), input };
-    (scope, OfferedTool { spec, is_read_only: matches!(scope, Scope::Read) })
+    let is_read_only = !matches!(name, "ask" | "write_file");
+    (method, OfferedTool { spec, is_read_only })
 }
 
 pub fn agent(agent: &pb::Agent) -> Value {

@@ -1,9 +1,9 @@
 //! Session of a request, and the messages that are new in it.
 
 use holdfast_directory::RoutedAgent;
-use holdfast_grpc::Caller;
+use holdfast_grpc::{Caller, Principal};
 use holdfast_session::{EPHEMERAL_LABEL, NewMessage};
-use holdfast_types::{Body, MessageId, QueueMode, RunId, SessionId, Source, TenantId};
+use holdfast_types::{Body, MessageId, QueueMode, RunId, SessionId, TenantId};
 use http::HeaderMap;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
@@ -17,7 +17,7 @@ use crate::{
     Error,
     api_error::ApiError,
     follow::FollowedMessage,
-    ingest::{Destination, idempotency_key, named_session_key, new_message},
+    ingest::{Destination, idempotency_key, named_session_key, new_message, source},
 };
 
 /// Header with the idempotency key.
@@ -174,9 +174,8 @@ impl OpenAi {
         session: SessionId,
         key: Option<&str>,
     ) -> Result<bool, ApiError> {
-        let (Some(key), Some(by)) = (key, caller.key) else { return Ok(false) };
-        let source = Source::Key(by);
-        let found = self.ingest.session_of_request(caller.tenant, &source, key).await?;
+        let Some(key) = key else { return Ok(false) };
+        let found = self.ingest.session_of_request(caller.tenant, &source(caller), key).await?;
         Ok(found == Some(session))
     }
 
@@ -344,8 +343,10 @@ pub const fn role_name(role: Role) -> &'static str {
 /// Session name for a single request; the same when the request is repeated.
 fn single_request_session(caller: &Caller, key: &str, turns: &[ConversationMessage]) -> String {
     let mut hasher = Sha256::new();
-    if let Some(caller) = caller.key {
-        hasher.update(caller.as_uuid());
+    match caller.principal {
+        Principal::Key(key) => hasher.update(key.as_uuid()),
+        Principal::Person { id, .. } => hasher.update(id.as_uuid()),
+        Principal::Service | Principal::Node => {}
     }
     hasher.update(key);
     for turn in turns {
@@ -424,7 +425,7 @@ mod tests {
     fn a_session_for_once_is_the_same_for_the_same_request_of_the_same_key_only() {
         let caller = |key| Caller {
             tenant: TenantId::generate(),
-            key: Some(key),
+            principal: Principal::Key(key),
             scopes: Scopes::EMPTY,
             name: String::new(),
         };

@@ -4,12 +4,12 @@ use axum::{
     Extension, Json,
     extract::{Path, State, rejection::PathRejection},
 };
-use holdfast_grpc::{Caller, Scope};
+use holdfast_grpc::Caller;
 use holdfast_types::AgentId;
 use serde::Serialize;
 
 use super::{OpenAi, conversation::MODEL_PREFIX};
-use crate::{Error, api_error::ApiError, auth::require};
+use crate::api_error::ApiError;
 
 #[derive(Debug, Serialize)]
 pub struct Model {
@@ -30,7 +30,6 @@ pub async fn models(
     State(api): State<OpenAi>,
     Extension(caller): Extension<Caller>,
 ) -> Result<Json<Models>, ApiError> {
-    require_chat_or_read(&caller)?;
     let default = api.ingest.agent(caller.tenant, "").await?;
     let agents = api.ingest.agents(caller.tenant).await?;
     let own =
@@ -44,16 +43,11 @@ pub async fn model(
     Extension(caller): Extension<Caller>,
     model: Result<Path<String>, PathRejection>,
 ) -> Result<Json<Model>, ApiError> {
-    require_chat_or_read(&caller)?;
     let Ok(Path(model)) = model else {
         return Err(ApiError::invalid_field("model", "the model's name is not UTF-8"));
     };
     let agent = api.agent_of(caller.tenant, &model).await?;
     Ok(Json(Model::new(model, agent.id)))
-}
-
-fn require_chat_or_read(caller: &Caller) -> Result<(), Error> {
-    require(caller, Scope::Chat).or_else(|_| require(caller, Scope::Read))
 }
 
 impl Model {

@@ -8,6 +8,7 @@
 
 mod approvals;
 mod arrivals;
+mod audit;
 mod bad_input;
 mod chat;
 mod durability;
@@ -22,9 +23,11 @@ mod mcp;
 mod memories;
 mod nodes;
 mod operators;
+mod people;
 mod policies;
 mod responses;
 mod retries;
+mod roles;
 mod runner;
 mod schedules;
 mod sent;

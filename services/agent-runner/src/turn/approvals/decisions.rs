@@ -3,6 +3,7 @@
 //! | decision from | may decide |
 //! |---|---|
 //! | a message with an API key | a key that has the scope `approve`, when the decision is executed |
+//! | a message of a person who signed in | an operator or an owner, when the decision is executed |
 //! | a direct conversation on a channel | its own user, unless a guest |
 //! | a group, or a conversation that several share | whom the account's `allow` names; `*` names nobody |
 //! | the mesh itself: a schedule, another agent, a tool | no: no model approves its own calls |
@@ -15,7 +16,7 @@ use holdfast_bus::{Control, ControlKind};
 use holdfast_session::{Approval, DecisionResult, InboxMessage, NewDelivery};
 use holdfast_types::{
     AccountId, ApprovalDecision, Author, Command, DeliveryId, Entry, Fault as _, KeyId, Kind,
-    SessionKind,
+    PersonId, SessionKind,
 };
 
 use super::request;
@@ -24,6 +25,7 @@ use crate::{error::Error, turn::state::TurnState};
 /// Author of a decision.
 enum Decider {
     Key(KeyId),
+    Person(PersonId),
     Sender { channel: String, account: AccountId, id: String, author: Option<Author> },
 }
 
@@ -31,6 +33,9 @@ impl Decider {
     fn of(row: &InboxMessage) -> Option<Self> {
         if let Ok(key) = row.source.parse() {
             return Some(Self::Key(key));
+        }
+        if let Ok(person) = row.source.parse() {
+            return Some(Self::Person(person));
         }
         let account = row.source.parse().ok()?;
         let channel = row.target.as_ref().map(|target| target.channel.clone()).unwrap_or_default();
@@ -42,6 +47,7 @@ impl Decider {
     fn name(&self) -> String {
         match self {
             Self::Key(key) => key.to_string(),
+            Self::Person(person) => person.to_string(),
             Self::Sender { channel, id, .. } => format!("{channel}:{id}"),
         }
     }
@@ -139,6 +145,7 @@ async fn execute_decision(
     if !may_decide(turn, &person, &approval).await? {
         let reply = match person {
             Decider::Key(_) => request::KEY_NOT_PERMITTED_REPLY,
+            Decider::Person(_) => request::PERSON_NOT_PERMITTED_REPLY,
             Decider::Sender { .. } => request::NOT_PERMITTED_REPLY,
         };
         return Ok(Err(reply.to_owned()));
@@ -176,6 +183,7 @@ async fn may_decide(
 ) -> Result<bool, Error> {
     let (channel, account, id, author) = match person {
         Decider::Key(key) => return key_may_decide(turn, *key).await,
+        Decider::Person(person) => return person_may_decide(turn, *person).await,
         Decider::Sender { channel, account, id, author } => (channel, account, id, author),
     };
     let is_guest = || turn.policy.turn_authors(author).is_guest();
@@ -206,6 +214,15 @@ async fn may_decide(
 async fn key_may_decide(turn: &TurnState<'_>, key: KeyId) -> Result<bool, Error> {
     match turn.worker.directory.keys().get(turn.lease.claim.tenant, key).await {
         Ok(key) => Ok(key.may_approve()),
+        Err(error) if error.kind() == Kind::NotFound => Ok(false),
+        Err(error) => Err(Error::directory(error)),
+    }
+}
+
+/// Whether the person may decide now: the role may have changed since the message was sent.
+async fn person_may_decide(turn: &TurnState<'_>, person: PersonId) -> Result<bool, Error> {
+    match turn.worker.directory.people().get(turn.lease.claim.tenant, person).await {
+        Ok(person) => Ok(person.may_approve()),
         Err(error) if error.kind() == Kind::NotFound => Ok(false),
         Err(error) => Err(Error::directory(error)),
     }

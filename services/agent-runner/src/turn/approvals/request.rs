@@ -35,6 +35,10 @@ pub(super) const NOT_PERMITTED_REPLY: &str = "You may not decide about this: onl
 pub(super) const KEY_NOT_PERMITTED_REPLY: &str =
     "This key may not decide about tool calls: it needs the scope `approve`.";
 
+/// Reply to a decision of a person who is no operator or owner.
+pub(super) const PERSON_NOT_PERMITTED_REPLY: &str =
+    "You may not decide about tool calls: that needs the role `operator` or `owner`.";
+
 /// Reply to a decision that comes from the mesh.
 pub(super) const NOT_A_PERSON_REPLY: &str = "Only a person can decide about this.";
 

@@ -2,7 +2,6 @@
 
 mod proposals;
 
-use holdfast_grpc::Scope;
 use holdfast_proto::{
     gateway::v1::{
         self as pb, AcceptProposalRequest, AcceptProposalResponse, DeclineProposalRequest,
@@ -21,7 +20,7 @@ use super::{
     super::{AgentNames, State, require_text},
     agent_name, caller_idempotency_key, counts, full_access, provenance, source_of, with_timeout,
 };
-use crate::{Error, auth::require};
+use crate::{Error, audit};
 
 /// Implements `holdfast.gateway.v1.Knowledge`.
 #[derive(Debug)]
@@ -34,7 +33,6 @@ impl Service for Knowledge {
         request: Request<SearchArticlesRequest>,
     ) -> Result<Response<SearchArticlesResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
         require_text("query", &request.query)?;
         let agent = match request.agent.as_str() {
             "" => String::new(),
@@ -63,7 +61,7 @@ impl Service for Knowledge {
         request: Request<IngestArticleRequest>,
     ) -> Result<Response<IngestArticleResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
+        audit::set_target(&request.agent);
         require_text("source", &request.source)?;
         if request.content.is_empty() {
             return Err(Error::MissingField("content").into());
@@ -101,7 +99,6 @@ impl Service for Knowledge {
         request: Request<GetArticleRequest>,
     ) -> Result<Response<GetArticleResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
         require_text("id", &request.id)?;
         let get =
             kept::GetRequest { who: Some(full_access()), id: request.id, version: request.version };
@@ -118,7 +115,7 @@ impl Service for Knowledge {
         request: Request<UpdateArticleRequest>,
     ) -> Result<Response<UpdateArticleResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
+        audit::set_target(&request.id);
         require_text("id", &request.id)?;
         require_text("source", &request.source)?;
         let update = kept::UpdateRequest {
@@ -146,7 +143,6 @@ impl Service for Knowledge {
         request: Request<ListArticlesRequest>,
     ) -> Result<Response<ListArticlesResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
         let who = match request.agent.as_str() {
             "" => full_access(),
             named => {
@@ -174,7 +170,6 @@ impl Service for Knowledge {
         request: Request<ListArticleVersionsRequest>,
     ) -> Result<Response<ListArticleVersionsResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
         require_text("id", &request.id)?;
         let asked = kept::VersionsRequest { who: Some(full_access()), id: request.id };
 
@@ -190,7 +185,7 @@ impl Service for Knowledge {
         request: Request<RemoveArticleRequest>,
     ) -> Result<Response<RemoveArticleResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
+        audit::set_target(&request.id);
         require_text("id", &request.id)?;
         let remove = kept::RemoveRequest { who: Some(full_access()), id: request.id.clone() };
 
@@ -207,7 +202,6 @@ impl Service for Knowledge {
         request: Request<ListProposalsRequest>,
     ) -> Result<Response<ListProposalsResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
         Ok(Response::new(self.0.proposals(caller.tenant, request).await?))
     }
 
@@ -216,7 +210,6 @@ impl Service for Knowledge {
         request: Request<GetProposalRequest>,
     ) -> Result<Response<GetProposalResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Read)?;
         require_text("id", &request.id)?;
         let proposal = Some(self.0.proposal(caller.tenant, request.id).await?);
         Ok(Response::new(GetProposalResponse { proposal }))
@@ -227,7 +220,7 @@ impl Service for Knowledge {
         request: Request<AcceptProposalRequest>,
     ) -> Result<Response<AcceptProposalResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
+        audit::set_target(&request.id);
         require_text("id", &request.id)?;
         let decision = (kept::Verdict::Accepted, request.reason);
         let proposal = Some(self.0.decide(&caller, request.id, decision).await?);
@@ -239,7 +232,7 @@ impl Service for Knowledge {
         request: Request<DeclineProposalRequest>,
     ) -> Result<Response<DeclineProposalResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        require(&caller, Scope::Admin)?;
+        audit::set_target(&request.id);
         require_text("id", &request.id)?;
         require_text("reason", &request.reason)?;
         let decision = (kept::Verdict::Declined, request.reason);

@@ -1,0 +1,165 @@
+//! Operations on people who sign in at an identity provider.
+
+use std::time::Instant;
+
+use holdfast_types::{PersonId, TenantId};
+use jiff::{SignedDuration, Timestamp};
+
+use super::check_limit;
+use crate::{
+    Actor, Directory, Error, Person, PersonPrincipal, SignIn, TenantState, person::CachedPerson,
+    store,
+};
+
+/// Maximum number of people of a tenant.
+const MAX_PEOPLE: i64 = 100_000;
+/// Age at which the time of a person's last sign-in is stored again.
+const SEEN_INTERVAL: SignedDuration = SignedDuration::from_hours(1);
+
+/// People.
+#[derive(Debug, Clone, Copy)]
+pub struct People<'d>(&'d Directory);
+
+impl Directory {
+    #[must_use]
+    pub const fn people(&self) -> People<'_> {
+        People(self)
+    }
+}
+
+impl People<'_> {
+    /// Returns the person of a verified token; stores them at the first sign-in. A change of the
+    /// role is recorded in the audit log.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] if there is no such tenant, [`Error::TenantSuspended`], or
+    /// [`Error::PersonDisabled`].
+    pub async fn sign_in(self, said: &SignIn) -> Result<PersonPrincipal, Error> {
+        let key = (said.tenant.clone(), said.issuer.clone(), said.subject.clone());
+        let is_current =
+            |cached: &CachedPerson| cached.who.role == said.role && cached.who.name == said.name;
+        let cached = match self.0.people.get(&key).filter(is_current) {
+            Some(cached) => cached,
+            None => {
+                let begun = Instant::now();
+                let found = self.find_or_store(said).await?;
+                self.0.people.put(key, found.clone(), begun);
+                found
+            }
+        };
+        if !cached.tenant_active {
+            Err(Error::TenantSuspended)
+        } else if cached.is_disabled {
+            Err(Error::PersonDisabled)
+        } else {
+            Ok(cached.who)
+        }
+    }
+
+    async fn find_or_store(self, said: &SignIn) -> Result<CachedPerson, Error> {
+        let tenant = self.0.tenants().get(&said.tenant).await?;
+        let tenant_active = tenant.state == TenantState::Active;
+        let mut tx = self.0.pools.tenant(tenant.id).await?;
+        let known = store::people::by_subject(&mut tx, &said.issuer, &said.subject).await?;
+        tx.commit().await?;
+        let is_current = |person: &Person| {
+            person.name == said.name
+                && person.role == said.role
+                && Timestamp::now().duration_since(person.seen_at) < SEEN_INTERVAL
+        };
+        let person = match known {
+            Some(person) if is_current(&person) || !tenant_active => person,
+            // A suspended tenant gets no new people; the result is the same.
+            None if !tenant_active => return Err(Error::TenantSuspended),
+            known => self.store(tenant.id, known, said).await?,
+        };
+        let who = PersonPrincipal {
+            tenant: tenant.id,
+            person: person.id,
+            name: said.name.clone(),
+            role: said.role,
+            rate: tenant.rate,
+        };
+        Ok(CachedPerson { who, is_disabled: person.disabled_at.is_some(), tenant_active })
+    }
+
+    async fn store(
+        self,
+        tenant: TenantId,
+        known: Option<Person>,
+        said: &SignIn,
+    ) -> Result<Person, Error> {
+        let mut tx = self.0.begin_change(tenant).await?;
+        if known.is_none() {
+            check_limit("people", store::people::count(&mut tx).await?, MAX_PEOPLE)?;
+        }
+        let person = store::people::put(&mut tx, said).await?;
+        let actor = Actor::Person(person.id);
+        match known {
+            None => {
+                let subject = format!("{} {}", person.id, person.role);
+                store::audit::record(&mut tx, actor, "person.create", subject).await?;
+            }
+            Some(before) if before.role != person.role => {
+                let subject = format!("{} {} {}", person.id, before.role, person.role);
+                store::audit::record(&mut tx, actor, "person.role", subject).await?;
+            }
+            Some(_) => {}
+        }
+        tx.commit().await?;
+        Ok(person)
+    }
+
+    /// Returns a person.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] if the tenant has no such person.
+    pub async fn get(self, tenant: TenantId, id: PersonId) -> Result<Person, Error> {
+        let mut tx = self.0.pools.tenant(tenant).await?;
+        let person = store::people::one(&mut tx, id).await?;
+        tx.commit().await?;
+        person.ok_or_else(|| Error::not_found("person", id))
+    }
+
+    /// Returns people after `after`, in the order of their first sign-in.
+    pub async fn list(
+        self,
+        tenant: TenantId,
+        after: Option<PersonId>,
+        limit: i64,
+    ) -> Result<Vec<Person>, Error> {
+        let mut tx = self.0.pools.tenant(tenant).await?;
+        let people = store::people::page(&mut tx, after, limit).await?;
+        tx.commit().await?;
+        Ok(people)
+    }
+
+    /// Refuses a person or accepts them again: in this process at once, in others within 5 s.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] if the tenant has no such person.
+    pub async fn set_disabled(
+        self,
+        tenant: TenantId,
+        actor: Actor,
+        id: PersonId,
+        disabled: bool,
+    ) -> Result<Person, Error> {
+        let name = self.0.tenants().get(&tenant.to_string()).await?.name;
+        let mut tx = self.0.begin_change(tenant).await?;
+        let changed = store::people::set_disabled(&mut tx, id, disabled).await?;
+        let person = changed.ok_or_else(|| Error::not_found("person", id))?;
+        let action = if disabled { "person.disable" } else { "person.enable" };
+        store::audit::record(&mut tx, actor, action, id).await?;
+        tx.commit().await?;
+        // Tokens name the tenant by its name or by its id.
+        for tenant in [name, tenant.to_string()] {
+            let key = (tenant, person.issuer.clone(), person.subject.clone());
+            self.0.people.forget(&key);
+        }
+        Ok(person)
+    }
+}

@@ -1,0 +1,96 @@
+//! The service `People`: people who signed in, and the caller itself.
+
+use holdfast_directory::Person;
+use holdfast_grpc::Principal;
+use holdfast_proto::gateway::v1::{
+    self as pb, GetCallerRequest, GetCallerResponse, ListPeopleRequest, ListPeopleResponse,
+    SetPersonStateRequest, SetPersonStateResponse, people_server::People as Service,
+};
+use holdfast_types::PersonId;
+use tonic::{Request, Response, Status};
+
+use super::{State, actor, non_empty, page_size, timestamp};
+use crate::{Error, audit};
+
+const DEFAULT_PAGE_SIZE: u32 = 50;
+const MAX_PAGE_SIZE: u32 = 200;
+
+/// Implements `holdfast.gateway.v1.People`.
+#[derive(Debug)]
+pub struct People(pub State);
+
+#[tonic::async_trait]
+impl Service for People {
+    async fn get_caller(
+        &self,
+        request: Request<GetCallerRequest>,
+    ) -> Result<Response<GetCallerResponse>, Status> {
+        let (caller, _) = holdfast_grpc::caller(request)?;
+
+        let tenant = self.0.directory.tenants().get(&caller.tenant.to_string()).await;
+
+        let role = match caller.principal {
+            Principal::Person { role, .. } => role.to_string(),
+            Principal::Key(_) | Principal::Service | Principal::Node => String::new(),
+        };
+        Ok(Response::new(GetCallerResponse {
+            id: caller.id(),
+            tenant_id: caller.tenant.to_string(),
+            tenant: tenant.map_err(Error::from)?.name,
+            role,
+            scopes: caller.scopes.iter().map(|scope| scope.as_str().to_owned()).collect(),
+            name: caller.name,
+        }))
+    }
+
+    async fn list_people(
+        &self,
+        request: Request<ListPeopleRequest>,
+    ) -> Result<Response<ListPeopleResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        let limit = page_size(request.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
+        let after = non_empty(request.page_token).map(|id| id.parse::<PersonId>()).transpose();
+        let after = after.map_err(Error::from)?;
+
+        let people = self.0.directory.people().list(caller.tenant, after, limit + 1).await;
+
+        let mut people = people.map_err(Error::from)?;
+        let is_last = people.len() <= usize::try_from(limit).unwrap_or(usize::MAX);
+        if !is_last {
+            people.pop();
+        }
+        let next = people.last().filter(|_| !is_last).map(|person| person.id.to_string());
+        Ok(Response::new(ListPeopleResponse {
+            people: people.into_iter().map(person_of).collect(),
+            next_page_token: next.unwrap_or_default(),
+        }))
+    }
+
+    async fn set_person_state(
+        &self,
+        request: Request<SetPersonStateRequest>,
+    ) -> Result<Response<SetPersonStateResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        audit::set_target(&request.id);
+        let id = request.id.parse().map_err(Error::from)?;
+
+        let people = self.0.directory.people();
+        let person = people.set_disabled(caller.tenant, actor(&caller), id, request.disabled).await;
+
+        let person = Some(person_of(person.map_err(Error::from)?));
+        Ok(Response::new(SetPersonStateResponse { person }))
+    }
+}
+
+fn person_of(person: Person) -> pb::Person {
+    pb::Person {
+        id: person.id.to_string(),
+        name: person.name,
+        role: person.role.to_string(),
+        issuer: person.issuer,
+        subject: person.subject,
+        created_at: Some(timestamp(person.created_at)),
+        seen_at: Some(timestamp(person.seen_at)),
+        disabled_at: person.disabled_at.map(timestamp),
+    }
+}

@@ -1,0 +1,325 @@
+//! Permissions: what each call needs, and which scopes and roles include it. This is the only place
+//! where that is decided.
+//!
+//! API keys have scopes, people have a role. Both are compared with the same table.
+
+use std::{collections::HashMap, sync::LazyLock};
+
+use holdfast_grpc::{Caller, Principal, Scope};
+use holdfast_types::TenantRole;
+
+use crate::Error;
+
+/// Permission that a call needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Permission {
+    /// Any API key and any person.
+    SignedIn,
+    /// Lists the agents as models of the OpenAI-compatible API.
+    ListModels,
+    /// Talks to agents.
+    Chat,
+    /// Reads settings and conversations.
+    Read,
+    /// Decides about tool calls.
+    Approve,
+    /// Changes agents, channels, schedules, files and memories.
+    Manage,
+    /// Changes keys, people, policies, providers and budgets; reads the audit log.
+    Own,
+    /// Operates the installation: tenants.
+    Platform,
+    /// Acts as a service of the mesh.
+    Service,
+    /// Is a node.
+    Node,
+}
+
+impl Permission {
+    /// Scopes of an API key of which one is enough. Empty: any key.
+    const fn scopes(self) -> &'static [Scope] {
+        match self {
+            Self::SignedIn => &[],
+            Self::ListModels => &[Scope::Chat, Scope::Read],
+            Self::Chat => &[Scope::Chat],
+            Self::Read => &[Scope::Read],
+            Self::Approve => &[Scope::Approve],
+            Self::Manage | Self::Own => &[Scope::Admin],
+            Self::Platform => &[Scope::Platform],
+            Self::Service => &[Scope::Service],
+            Self::Node => &[Scope::Node],
+        }
+    }
+
+    /// Least role that includes the permission; `None` if no role does.
+    #[must_use]
+    pub const fn least_role(self) -> Option<TenantRole> {
+        match self {
+            Self::SignedIn | Self::ListModels | Self::Read => Some(TenantRole::Viewer),
+            Self::Chat => Some(TenantRole::Member),
+            Self::Approve | Self::Manage => Some(TenantRole::Operator),
+            Self::Own => Some(TenantRole::Owner),
+            Self::Platform | Self::Service | Self::Node => None,
+        }
+    }
+}
+
+/// Checks that the caller has a permission.
+///
+/// # Errors
+///
+/// [`Error::Scope`] or [`Error::Role`], with what is missing.
+pub fn require(caller: &Caller, permission: Permission) -> Result<(), Error> {
+    let scopes = permission.scopes();
+    if let Principal::Person { role, .. } = caller.principal {
+        return match permission.least_role() {
+            Some(least) if role >= least => Ok(()),
+            Some(least) => Err(Error::Role { needs: at_least(least), has: role }),
+            None => Err(Error::NoRole { needs: one_of(scopes) }),
+        };
+    }
+    let is_key = matches!(caller.principal, Principal::Key(_));
+    let has = scopes.iter().any(|scope| caller.scopes.has(*scope));
+    if has || (is_key && scopes.is_empty()) {
+        Ok(())
+    } else if permission == Permission::Node {
+        Err(Error::NotNode)
+    } else {
+        Err(Error::Scope { needs: one_of(scopes), has: caller.scopes })
+    }
+}
+
+/// Roles that include what `least` may do, for an error.
+fn at_least(least: TenantRole) -> String {
+    let roles = TenantRole::ALL.into_iter().filter(|role| *role >= least);
+    roles.map(TenantRole::as_str).collect::<Vec<_>>().join("` or `")
+}
+
+fn one_of(scopes: &[Scope]) -> String {
+    scopes.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join("` or `")
+}
+
+/// Row of the table.
+#[derive(Debug, Clone, Copy)]
+pub struct Rule {
+    /// `Service/Method` of `holdfast.gateway.v1`, or the path of an HTTP route.
+    pub method: &'static str,
+    pub permission: Permission,
+    /// Whether calls are recorded in the audit log.
+    pub is_change: bool,
+}
+
+impl Rule {
+    /// Checks that the caller has the permission.
+    ///
+    /// # Errors
+    ///
+    /// As [`require`].
+    pub fn permits(&self, caller: &Caller) -> Result<(), Error> {
+        require(caller, self.permission)
+    }
+}
+
+const PACKAGE: &str = "/holdfast.gateway.v1.";
+
+/// Rule of a gRPC path; `None` if there is no such method.
+#[must_use]
+pub fn of_grpc(path: &str) -> Option<&'static Rule> {
+    of_method(path.strip_prefix(PACKAGE)?)
+}
+
+/// Rule of a `Service/Method`; `None` if there is no such method.
+#[must_use]
+pub fn of_method(method: &str) -> Option<&'static Rule> {
+    static RULES: LazyLock<HashMap<&str, &Rule>> =
+        LazyLock::new(|| GRPC.iter().map(|rule| (rule.method, rule)).collect());
+    RULES.get(method).copied()
+}
+
+/// Rule of an HTTP route; `None` if it has none, and must be refused.
+#[must_use]
+pub fn of_http(route: &str) -> Option<&'static Rule> {
+    HTTP.iter().find(|rule| rule.method == route)
+}
+
+const fn call(method: &'static str, permission: Permission) -> Rule {
+    Rule { method, permission, is_change: false }
+}
+
+/// An administrative change, which the audit log records.
+const fn change(method: &'static str, permission: Permission) -> Rule {
+    Rule { method, permission, is_change: true }
+}
+
+use Permission as P;
+
+const HTTP: &[Rule] = &[
+    call("/v1/chat/completions", P::Chat),
+    call("/v1/responses", P::Chat),
+    call("/v1/models", P::ListModels),
+    call("/v1/models/{*model}", P::ListModels),
+    // Each tool has the rule of the method that it calls.
+    call("/mcp", P::SignedIn),
+];
+
+const GRPC: &[Rule] = &[
+    call("Agents/ListAgents", P::Read),
+    call("Agents/GetAgent", P::Read),
+    change("Agents/CreateAgent", P::Manage),
+    change("Agents/UpdateAgent", P::Manage),
+    change("Agents/DeleteAgent", P::Manage),
+    call("Approvals/ListApprovals", P::Read),
+    call("Approvals/GetApproval", P::Read),
+    change("Approvals/ResolveApproval", P::Approve),
+    call("Approvals/ListApprovalRules", P::Read),
+    change("Approvals/ForgetApprovalRule", P::Manage),
+    call("Audit/ListAuditEvents", P::Own),
+    call("Budgets/ListBudgets", P::Read),
+    change("Budgets/SetBudget", P::Own),
+    change("Budgets/UnsetBudget", P::Own),
+    call("Budgets/GetUsage", P::Read),
+    call("Chains/ListChains", P::Read),
+    call("Chains/GetChain", P::Read),
+    change("Chains/PutChain", P::Manage),
+    change("Chains/DeleteChain", P::Manage),
+    call("Channels/ListAccounts", P::Read),
+    change("Channels/CreateAccount", P::Manage),
+    change("Channels/UpdateAccount", P::Manage),
+    change("Channels/DeleteAccount", P::Manage),
+    call("Connections/ListConnections", P::Manage),
+    change("Connections/PutConnection", P::Manage),
+    change("Connections/DeleteConnection", P::Manage),
+    call("Credentials/ListCredentials", P::Own),
+    change("Credentials/PutCredential", P::Own),
+    change("Credentials/DeleteCredential", P::Own),
+    change("Credentials/OrderCredentials", P::Own),
+    change("Credentials/EnableCredential", P::Own),
+    call("Files/ListFiles", P::Read),
+    call("Files/ReadFile", P::Read),
+    change("Files/WriteFile", P::Manage),
+    change("Files/DeleteFile", P::Manage),
+    call("Files/GetFileLog", P::Read),
+    call("Files/DiffFiles", P::Read),
+    change("Files/RestoreFiles", P::Manage),
+    call("Files/ExportFiles", P::Read),
+    change("Files/ImportFiles", P::Manage),
+    call("Heartbeats/GetHeartbeat", P::Read),
+    call("Heartbeats/ListHeartbeatEvents", P::Read),
+    call("Heartbeats/RunHeartbeat", P::Chat),
+    change("Heartbeats/SetHeartbeat", P::Manage),
+    call("Ingest/Accept", P::Service),
+    call("Keys/ListKeys", P::Own),
+    change("Keys/CreateKey", P::Own),
+    change("Keys/RevokeKey", P::Own),
+    call("Knowledge/SearchArticles", P::Read),
+    change("Knowledge/IngestArticle", P::Manage),
+    call("Knowledge/GetArticle", P::Read),
+    change("Knowledge/UpdateArticle", P::Manage),
+    call("Knowledge/ListArticles", P::Read),
+    call("Knowledge/ListArticleVersions", P::Read),
+    change("Knowledge/RemoveArticle", P::Manage),
+    call("Knowledge/ListProposals", P::Read),
+    call("Knowledge/GetProposal", P::Read),
+    change("Knowledge/AcceptProposal", P::Manage),
+    change("Knowledge/DeclineProposal", P::Manage),
+    call("McpServers/ListMcpServers", P::Manage),
+    change("McpServers/PutMcpServer", P::Manage),
+    change("McpServers/DeleteMcpServer", P::Manage),
+    call("McpServers/ProbeMcpServer", P::Manage),
+    call("Memories/ListMemories", P::Read),
+    call("Memories/SearchMemories", P::Read),
+    change("Memories/SaveMemory", P::Manage),
+    change("Memories/SetMemoryValue", P::Manage),
+    call("Memories/GetMemoryValue", P::Read),
+    change("Memories/ForgetMemory", P::Manage),
+    change("Memories/EraseMemories", P::Own),
+    call("Memories/ListErasures", P::Read),
+    call("Memories/GetMemoryStatus", P::Read),
+    call("Messages/Send", P::Chat),
+    call("Messages/Stream", P::Chat),
+    call("Messages/Follow", P::Chat),
+    call("Messages/Cancel", P::Chat),
+    call("Models/ListModels", P::Read),
+    change("Models/PutModel", P::Manage),
+    change("Models/DeleteModel", P::Manage),
+    change("Models/PutAlias", P::Manage),
+    change("Models/DeleteAlias", P::Manage),
+    call("Nodes/ListNodes", P::Read),
+    call("Nodes/GetNode", P::Read),
+    change("Nodes/CreateNode", P::Manage),
+    change("Nodes/RevokeNode", P::Manage),
+    call("Nodes/Attach", P::Node),
+    call("Operations/GetStatus", P::Read),
+    call("Operations/ListDeadLetters", P::Read),
+    call("Operations/GetDeadLetter", P::Read),
+    change("Operations/RequeueDeadLetter", P::Manage),
+    call("Operations/ListDeliveries", P::Read),
+    change("Operations/ResendDelivery", P::Manage),
+    call("Packages/ExportAgent", P::Read),
+    change("Packages/ImportAgent", P::Manage),
+    change("Packages/ApproveAgent", P::Manage),
+    call("People/GetCaller", P::SignedIn),
+    call("People/ListPeople", P::Own),
+    change("People/SetPersonState", P::Own),
+    call("Policies/GetPolicy", P::Read),
+    change("Policies/PutPolicy", P::Own),
+    call("Policies/CheckPolicy", P::Read),
+    call("Policies/ExplainTools", P::Read),
+    call("Providers/ListProviders", P::Own),
+    change("Providers/PutProvider", P::Own),
+    change("Providers/DeleteProvider", P::Own),
+    call("Routing/ListBindings", P::Read),
+    change("Routing/CreateBinding", P::Manage),
+    change("Routing/DeleteBinding", P::Manage),
+    call("Routing/ListRules", P::Read),
+    change("Routing/PutRules", P::Manage),
+    call("Routing/ListIdentities", P::Read),
+    change("Routing/PutIdentity", P::Manage),
+    change("Routing/DeleteIdentity", P::Manage),
+    call("Routing/Explain", P::Read),
+    call("Schedules/GetScheduleStatus", P::Read),
+    call("Schedules/ListJobs", P::Read),
+    call("Schedules/GetJob", P::Read),
+    change("Schedules/AddJob", P::Manage),
+    change("Schedules/UpdateJob", P::Manage),
+    change("Schedules/DeleteJob", P::Manage),
+    change("Schedules/PauseJob", P::Manage),
+    change("Schedules/ResumeJob", P::Manage),
+    call("Schedules/RunJob", P::Chat),
+    call("Schedules/ListJobRuns", P::Read),
+    change("Schedules/BackfillJob", P::Manage),
+    call("Schedules/ListNextTimes", P::Read),
+    call("Schedules/WakeAgent", P::Chat),
+    call("Schedules/ListReminders", P::Read),
+    call("Schedules/AddReminder", P::Chat),
+    call("Schedules/CancelReminder", P::Chat),
+    call("Sessions/ListSessions", P::Read),
+    call("Sessions/GetSession", P::Read),
+    call("Sessions/GetHistory", P::Read),
+    call("Sessions/PauseSession", P::Chat),
+    call("Sessions/ResumeSession", P::Chat),
+    change("Sessions/DeleteSession", P::Chat),
+    call("Sessions/ListRuns", P::Read),
+    call("Sessions/GetCanvas", P::Read),
+    call("Sessions/GetRun", P::Read),
+    call("Sessions/ListToolCalls", P::Read),
+    call("Skills/ListSkills", P::Read),
+    call("Skills/GetSkill", P::Read),
+    change("Skills/PutSkill", P::Manage),
+    change("Skills/RemoveSkill", P::Manage),
+    call("Skills/FindSkills", P::Read),
+    change("Skills/InstallSkill", P::Manage),
+    call("Skills/ListSkillChanges", P::Read),
+    call("Skills/GetSkillPolicy", P::Read),
+    change("Skills/PutSkillPolicy", P::Manage),
+    call("Skills/ListSkillEnv", P::Manage),
+    change("Skills/PutSkillEnv", P::Manage),
+    change("Skills/RemoveSkillEnv", P::Manage),
+    call("Subagents/ListSubagents", P::Read),
+    call("Subagents/StopSubagent", P::Chat),
+    call("Subagents/SendToSubagent", P::Chat),
+    call("Tenants/ListTenants", P::Platform),
+    change("Tenants/CreateTenant", P::Platform),
+    change("Tenants/UpdateTenant", P::Platform),
+    change("Tenants/DeleteTenant", P::Platform),
+];
