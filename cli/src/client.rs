@@ -60,6 +60,11 @@ impl Client {
         Ok(Self { url, key, channel })
     }
 
+    /// Returns a client of the same gateway with another key.
+    pub fn with_key(&self, given: &str) -> Result<Self, Error> {
+        Ok(Self { key: key(Some(given.to_owned()), None)?, ..self.clone() })
+    }
+
     /// Returns a request with the API key.
     pub fn request<T>(&self, message: T) -> Request<T> {
         let mut request = Request::new(message);

@@ -65,8 +65,9 @@ async fn every_call_needs_its_own_scope_and_no_other_will_do() {
         Admin: Keys(state()) => list_keys(ListKeysRequest), create_key(CreateKeyRequest),
             revoke_key(RevokeKeyRequest);
         Platform: Tenants(state()) => list_tenants(ListTenantsRequest),
-            create_tenant(CreateTenantRequest), update_tenant(UpdateTenantRequest),
-            delete_tenant(DeleteTenantRequest);
+            get_tenant(GetTenantRequest), create_tenant(CreateTenantRequest),
+            update_tenant(UpdateTenantRequest), delete_tenant(DeleteTenantRequest),
+            create_tenant_key(CreateTenantKeyRequest);
         Read: Channels(state()) => list_accounts(ListAccountsRequest);
         Admin: Channels(state()) => create_account(CreateAccountRequest),
             update_account(UpdateAccountRequest), delete_account(DeleteAccountRequest);
