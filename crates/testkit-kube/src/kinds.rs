@@ -1,6 +1,9 @@
 //! Resources that the server knows: built-in ones, and those of installed definitions.
 
+use std::sync::Arc;
+
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use kube_cel::CompiledSchema;
 use serde_json::{Value, json};
 
 use crate::request::{Refusal, Target};
@@ -15,6 +18,7 @@ pub struct Kind {
     pub has_status: bool,
     /// Null for a built-in resource.
     pub schema: Value,
+    pub rules: Arc<CompiledSchema>,
 }
 
 const BUILT_IN: [(&str, &str, &str, &str, bool); 6] = [
@@ -36,6 +40,7 @@ pub fn built_in() -> Vec<Kind> {
             is_namespaced,
             has_status: false,
             schema: Value::Null,
+            rules: Arc::new(kube_cel::compile_schema(&Value::Null)),
         };
     BUILT_IN.map(kind).to_vec()
 }
@@ -55,6 +60,7 @@ pub fn of_definition(definition: &Value) -> Vec<Kind> {
             is_namespaced: spec["scope"] == "Namespaced",
             has_status: version["subresources"]["status"].is_object(),
             schema: version["schema"]["openAPIV3Schema"].clone(),
+            rules: Arc::new(kube_cel::compile_schema(&version["schema"]["openAPIV3Schema"])),
         })
         .collect()
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use kube_cel::Validator;
+use kube_cel::{CompiledSchema, Validator};
 use regex::Regex;
 use serde_json::{Map, Value};
 
@@ -136,11 +136,16 @@ pub fn fill_defaults(value: &mut Value, schema: &Value) {
 }
 
 /// What is wrong with an object, as the server words it.
-pub fn problems_of_object(object: &Value, old: Option<&Value>, schema: &Value) -> Vec<String> {
+pub fn problems_of_object(
+    object: &Value,
+    old: Option<&Value>,
+    schema: &Value,
+    rules: &CompiledSchema,
+) -> Vec<String> {
     let mut problems = Vec::new();
     validate(object, schema, "", &mut problems);
     if problems.is_empty()
-        && let Err(errors) = Validator::new().validate(schema, object, old)
+        && let Err(errors) = Validator::new().validate_compiled(rules, object, old)
     {
         let told = |error: &kube_cel::ValidationError| {
             format!("{}: Invalid value: {}", error.field_path, error.message)

@@ -445,7 +445,8 @@ impl Server {
         keep_other_parts(kind, target, &mut object, old.as_ref());
         set_metadata(kind, target, &mut object, old.as_ref())?;
         if kind.is_custom() {
-            let problems = schema::problems_of_object(&object, old.as_ref(), &kind.schema);
+            let problems =
+                schema::problems_of_object(&object, old.as_ref(), &kind.schema, &kind.rules);
             if !problems.is_empty() {
                 return Err(Refusal::invalid(target, &problems));
             }

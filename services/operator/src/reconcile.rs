@@ -187,7 +187,8 @@ fn change(
     generation: Option<i64>,
 ) -> Option<&'static str> {
     match before {
-        None => Some("Created"),
+        None if known.applied.is_none() => Some("Created"),
+        None => Some("Recreated"),
         Some(_) if known.applied.is_none() => Some("Adopted"),
         Some(_) if known.observed_generation != generation => Some("Updated"),
         Some(before) if before.state != after.state => Some("DriftCorrected"),
@@ -291,6 +292,7 @@ async fn report_applied<K: Reconciled>(
         info!(kind = %K::kind(&()), name = resource.name_any(), reason, "a resource was applied");
         let note = match reason {
             "Created" => "created in the gateway",
+            "Recreated" => "it was deleted in the gateway, and is there again",
             "Adopted" => "it was in the gateway already, and is managed from now on",
             "DriftCorrected" => "it was changed in the gateway, and is as described again",
             _ => "changed in the gateway",

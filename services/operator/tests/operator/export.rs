@@ -63,7 +63,7 @@ async fn an_exported_tenant_applied_elsewhere_is_the_same() {
     first.apply(
         "Tenant",
         "acme",
-        &json!({"name": "acme_1", "rate": 77, "weight": 3, "retention": {"runs": 9},
+        &json!({"name": "acme_1", "rate": 7000, "weight": 3, "retention": {"runs": 9},
         "product": {"name": "Acme", "commands": [{"command": "acme", "description": "talk"}]}}),
     );
     first.apply(

@@ -28,7 +28,7 @@ async fn of_two_operators_one_acts_and_the_other_takes_over() {
     assert_eq!(holder(&world), leader);
     // Had both acted, agents would have been created twice or their events published twice.
     for number in 0..20 {
-        assert_eq!(world.events(&format!("a{number}")), ["Created"]);
+        world.until_events(&format!("a{number}"), &["Created"]).await;
     }
     assert_eq!(world.directory.agents().list(tenant).await.unwrap().len(), 21);
 

@@ -40,7 +40,7 @@ async fn an_agent_is_created_changed_and_deleted_as_its_resource_is() {
     world.kube.delete("Agent", "coach").unwrap();
     world.until_gone("Agent", "coach").await;
     assert!(world.agent(tenant, "coach").await.is_none());
-    assert_eq!(world.events("coach"), ["Created", "Updated", "Updated", "Deleted"]);
+    world.until_events("coach", &["Created", "Updated", "Deleted"]).await;
     world.check();
 }
 
@@ -66,8 +66,7 @@ async fn what_is_changed_by_hand_returns_to_the_resource() {
     world
         .until_agent(tenant, "coach", |agent| agent.is_some_and(|it| it.instructions == "Be kind."))
         .await;
-    world.until("Agent", "coach", |_| world.events("coach").len() == 3).await;
-    assert_eq!(world.events("coach"), ["Created", "DriftCorrected", "Created"]);
+    world.until_events("coach", &["Created", "DriftCorrected", "Recreated"]).await;
     world.check();
 }
 
@@ -103,7 +102,8 @@ async fn what_is_there_is_adopted_by_its_name() {
     let there = world.directory.agents().create(tenant.id, Actor::Operator, new).await.unwrap();
     let _operator = world.operator().await;
 
-    world.apply("Tenant", "acme", &json!({"rate": 77}));
+    world.apply("Tenant", "acme", &json!({"rate": 777}));
+    world.until_ready("Tenant", "acme").await;
     world.apply(
         "Agent",
         "the-coach",
@@ -113,9 +113,9 @@ async fn what_is_there_is_adopted_by_its_name() {
 
     let agent = world.agent(tenant.id, "coach").await.unwrap();
     assert_eq!((agent.id, &*agent.description), (there.id, "x"));
-    assert_eq!(world.directory.tenants().get("acme").await.unwrap().rate, 77);
-    assert_eq!(world.events("the-coach"), ["Adopted"]);
-    assert_eq!(world.events("acme"), ["Adopted"]);
+    assert_eq!(world.directory.tenants().get("acme").await.unwrap().rate, 777);
+    world.until_events("acme", &["Adopted"]).await;
+    world.until_events("the-coach", &["Adopted"]).await;
     world.check();
 }
 
@@ -151,8 +151,10 @@ async fn a_refused_value_is_told_and_applied_once_it_can_be() {
     world.tenant("acme").await;
 
     world.apply("Agent", "coach", &json!({"tenant": "acme", "model": "mine:qwen3"}));
-    let message = world.until_reason("Agent", "coach", "Refused").await;
+    let message = world.until_reason("Agent", "coach", "NotFound").await;
     assert!(message.contains("mine"), "{message}");
+    world.apply("Agent", "martian", &json!({"tenant": "acme", "timeZone": "Mars/Base"}));
+    world.until_reason("Agent", "martian", "Refused").await;
     world.apply("Agent", "lost", &json!({"tenant": "nobody"}));
     world.until_reason("Agent", "lost", "TenantNotFound").await;
 

@@ -28,6 +28,7 @@ async fn an_operator_survives_an_api_server_that_is_away() {
 
     // Meanwhile resources change, one is deleted, one is new, and the history is compacted.
     proxy.refuse().await.unwrap();
+    proxy.cut();
     world.apply("Agent", "coach", &json!({"tenant": "acme", "description": "2"}));
     world.apply("Agent", "new", &json!({"tenant": "acme"}));
     world.kube.delete("Agent", "gone").unwrap();

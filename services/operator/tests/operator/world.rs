@@ -240,6 +240,12 @@ impl World {
         events.iter().filter(of).map(|event| event["reason"].as_str().unwrap().to_owned()).collect()
     }
 
+    /// Waits until a resource has exactly these events; equal ones in a row are one.
+    pub async fn until_events(&self, name: &str, reasons: &[&str]) {
+        let met = eventually(|| self.events(name) == reasons).await;
+        assert!(met, "{name} has the events {:?}", self.events(name));
+    }
+
     /// What must hold in each test: nothing was refused for want of a right, nothing unknown was
     /// sent.
     pub fn check(&self) {
