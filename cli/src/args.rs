@@ -71,6 +71,8 @@ pub enum Service {
     /// Run the memory: it keeps what agents know, and finds it
     #[command(name = "memory-service")]
     Memory(service::ServiceArgs),
+    /// Run the operator: it applies Kubernetes resources to the gateway
+    Operator(service::OperatorArgs),
 }
 
 /// The line of a service alone. Building the tree of all commands leaves 0.7 MB of heap behind, a
@@ -104,6 +106,7 @@ impl Service {
             | Self::ChannelBridge(args)
             | Self::Scheduler(args)
             | Self::Memory(args) => args,
+            Self::Operator(args) => &args.service,
         }
     }
 }
@@ -238,6 +241,8 @@ mod tests {
             "channel-bridge",
             "scheduler",
             "memory-service",
+            "operator --print-crds",
+            "export acme --platform-key hf_1_2",
             "migrate",
             "chat",
             "chat hello --agent main --session s",
@@ -285,7 +290,9 @@ mod tests {
 
     #[test]
     fn a_services_own_line_is_read_as_by_the_whole_tree() {
-        for name in ["gateway", "agent-runner", "channel-bridge", "scheduler", "memory-service"] {
+        for name in
+            ["gateway", "agent-runner", "channel-bridge", "scheduler", "memory-service", "operator"]
+        {
             assert!(Service::has_subcommand(name), "{name}");
             let line = ["holdfast", name, "--workers", "3", "--print-config", "--output", "json"];
 

@@ -85,6 +85,14 @@ impl Client {
         Ok(Self { url, credential, channel })
     }
 
+    /// Returns a client of the same gateway with another key.
+    pub fn with_key(&self, given: &str) -> Result<Self, Error> {
+        Ok(Self {
+            credential: Credential::Fixed(key(Some(given.to_owned()), None)?),
+            ..self.clone()
+        })
+    }
+
     /// Returns a request with the API key or the person's token.
     pub fn request<T>(&self, message: T) -> Request<T> {
         let mut request = Request::new(message);

@@ -8,6 +8,7 @@ mod audit;
 mod chains;
 mod channels;
 mod connections;
+mod export;
 mod files;
 mod keys;
 mod knowledge;
@@ -131,6 +132,8 @@ pub enum Caller {
     /// Manage tenants (for operators of the platform)
     #[command(subcommand)]
     Tenants(tenants::Tenants),
+    /// Print the tenant as Kubernetes resources for the operator
+    Export(export::Export),
     /// Show a summary of the tenant: waiting messages, dead letters, failed deliveries
     Status,
 }
@@ -174,6 +177,7 @@ impl Caller {
             Self::Dead(command) => command.run(client, screen).await,
             Self::Deliveries(command) => command.run(client, screen).await,
             Self::Tenants(command) => command.run(client, screen).await,
+            Self::Export(command) => command.run(client, screen).await,
             Self::Status => status::run(client, screen).await,
         }
     }

@@ -26,6 +26,16 @@ pub struct ServiceArgs {
     pub with_parent: bool,
 }
 
+#[derive(Debug, Args)]
+pub struct OperatorArgs {
+    #[command(flatten)]
+    pub service: ServiceArgs,
+
+    /// Print the definitions of the operator's resources as YAML, and exit
+    #[arg(long)]
+    pub print_crds: bool,
+}
+
 /// A service that the binary can run.
 pub trait Service {
     type Config: DeserializeOwned + Serialize + Send;
@@ -49,6 +59,7 @@ pub struct AgentRunner;
 pub struct ChannelBridge;
 pub struct Scheduler;
 pub struct Memory;
+pub struct Operator;
 
 impl Service for Gateway {
     type Config = gateway::Config;
@@ -139,6 +150,35 @@ impl Service for Memory {
     async fn serve(config: Self::Config, stop: CancellationToken) -> anyhow::Result<()> {
         Box::pin(memory::App::connect(config)).await?.run(stop).await
     }
+}
+
+impl Service for Operator {
+    type Config = operator::Config;
+    const NAME: &'static str = "operator";
+    const TABLE: &'static str = "operator";
+
+    fn telemetry(config: &Self::Config) -> &telemetry::Config {
+        &config.telemetry
+    }
+
+    fn tls(config: &Self::Config) -> &config::Tls {
+        &config.tls
+    }
+
+    async fn serve(config: Self::Config, stop: CancellationToken) -> anyhow::Result<()> {
+        Box::pin(operator::App::connect(config)).await?.run(stop).await
+    }
+}
+
+/// Prints the definitions of the operator's resources.
+///
+/// # Errors
+///
+/// If the output is closed.
+pub fn print_crds(screen: &Screen) -> Result<(), Error> {
+    let files = operator::definitions()?;
+    let documents: Vec<String> = files.into_iter().map(|(_, text)| text).collect();
+    screen.print(&documents.join("---\n"))
 }
 
 /// Runs one service until a signal.

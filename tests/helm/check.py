@@ -272,6 +272,9 @@ def check_values(helm):
         ((), "backends.existingSecret"),
         ((*trial, "--set", "ingress.http.host=api.example.com"), "tlsSecret"),
         ((*trial, "--set", "gatewayApi.http.hostnames={a.example.com}"), "parentRefs"),
+        ((*trial, "--set", "operator.enabled=true"), "operator.namespace"),
+        ((*trial, "--set", "operator.enabled=true,operator.namespace=a"), "operator.keySecret"),
+        ((*trial, "--namespace", "a", "--set", "operator.enabled=true,operator.namespace=a,operator.keySecret=b"), "that of the release"),
         ((*trial, "--kube-version", "1.24.0"), "1.25"),
     ]:
         error = helm.refuses(*args)

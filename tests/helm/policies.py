@@ -37,6 +37,7 @@ OTHER_SECRETS = {
     "postgres": {"postgres-password", "logins.sql"},
     "nats": {"nats-login.conf"},
     "redis": {"redis-login.conf"},
+    "operator": {"key"},
 }
 OTHER_EDGES = {
     "migrate": {"postgres"},
@@ -46,9 +47,19 @@ OTHER_EDGES = {
     "postgres": set(),
     "nats": set(),
     "redis": set(),
+    "operator": {"gateway", "api", "otlp"},
 }
 # Rights in the API of Kubernetes: verbs by component, for Secrets and nothing else.
 RIGHTS = {"secrets": {"create"}, "bootstrap": {"create", "get"}}
+# Rights of the operator: verbs by resource. Its tests run with the same file of rules.
+OPERATOR_RIGHTS = {
+    **{kind: {"get", "list", "watch", "patch"} for kind in ("tenants", "agents", "channels", "modelproviders")},
+    **{f"{kind}/status": {"patch"} for kind in ("tenants", "agents", "channels", "modelproviders")},
+    "tenants/finalizers": {"update"},
+    "secrets": {"get", "list", "watch", "create", "patch"},
+    "events": {"create", "patch"},
+    "leases": {"create", "get", "update"},
+}
 PRE_STOP_SECONDS, MARGIN_SECONDS = 5, 10
 # Of the process itself, which a library exports.
 PROCESS_METRICS = {"process_cpu_seconds_total", "process_resident_memory_bytes"}
@@ -194,10 +205,13 @@ def pods_are_restricted(documents, _sources):
 
 
 def rights_are_least(documents, _sources):
-    """No account has rights but those of the jobs that make Secrets, each its own."""
+    """No account has rights but those of the jobs that make Secrets and of the operator, each its own."""
     if of_kind(documents, "ClusterRole", "ClusterRoleBinding"):
         yield "there is a right in the whole cluster"
+    yield from operator_rights_are_least([role for role in of_kind(documents, "Role") if component(role) == "operator"])
     for role in of_kind(documents, "Role"):
+        if component(role) == "operator":
+            continue
         name, verbs = component(role), set()
         for rule in role["rules"]:
             if rule["resources"] != ["secrets"] or rule["apiGroups"] != [""]:
@@ -213,8 +227,23 @@ def rights_are_least(documents, _sources):
             yield f"the role binding `{binding['metadata']['name']}` connects {names}"
     for name, _, pod, _ in pods(documents):
         has_token = any("serviceAccountToken" in source for v in pod.get("volumes", []) for source in v.get("projected", {}).get("sources", []))
-        if has_token != (name in RIGHTS):
+        if has_token != (name in RIGHTS or name == "operator"):
             yield f"the pod `{name}` {'has a token that it does not need' if has_token else 'has no token'}"
+
+
+def operator_rights_are_least(roles):
+    granted = {}
+    for role in roles:
+        is_of_release = "namespace" not in role["metadata"] or role["metadata"]["namespace"] == "holdfast"
+        for rule in role["rules"]:
+            for resource in rule["resources"]:
+                granted.setdefault(resource, set()).update(rule["verbs"])
+            if is_of_release and rule["resources"] != ["leases"]:
+                yield f"the operator has rights in the namespace of the release: {rule['resources']}"
+            if "*" in rule["resources"] + rule["verbs"] + rule["apiGroups"]:
+                yield f"the operator has a right with a wildcard: {rule}"
+    if roles and granted != OPERATOR_RIGHTS:
+        yield f"the operator has the rights {granted} and should have {OPERATOR_RIGHTS}"
 
 
 def mounted_keys(pod):
@@ -724,6 +753,8 @@ BREAKS = [
     (pods_are_restricted, "trial", lambda d: deployment(d, "scheduler")["containers"][0]["securityContext"].update(readOnlyRootFilesystem=False)),
     (pods_are_restricted, "trial", lambda d: first(d, "StatefulSet")["spec"]["template"]["spec"]["containers"][0].update(image="postgres:latest")),
     (rights_are_least, "trial", lambda d: first(d, "Role")["rules"][0]["verbs"].append("list")),
+    (rights_are_least, "everything", lambda d: next(r for r in of_kind(d, "Role") if component(r) == "operator")["rules"][0]["verbs"].append("delete")),
+    (rights_are_least, "everything", lambda d: [r["metadata"].pop("namespace") for r in of_kind(d, "Role") if component(r) == "operator"]),
     (rights_are_least, "trial", lambda d: first(d, "RoleBinding")["subjects"][0].update(name="holdfast-gateway")),
     (secrets_are_mounted_where_they_are_read, "trial", lambda d: deployment(d, "scheduler")["volumes"].append({"name": "x", "secret": {"secretName": "holdfast-keys"}})),
     (secrets_are_mounted_where_they_are_read, "trial", lambda d: deployment(d, "agent-runner").update(volumes=deployment(d, "gateway")["volumes"])),
@@ -733,6 +764,7 @@ BREAKS = [
     (edges_are_connections, "trial", lambda d: policy(d, "gateway")["egress"].pop(0)),
     (edges_are_connections, "trial", lambda d: policy(d, "memory-service")["ingress"].pop(0)),
     (edges_are_connections, "trial", lambda d: policy(d, "memory-service")["ingress"][0].pop("from")),
+    (edges_are_connections, "everything", lambda d: policy(d, "operator")["egress"].pop(1)),
     (edges_are_connections, "production", lambda d: policy(d, "scheduler")["egress"].pop(1)),
     (edges_are_connections, "trial", lambda d: d.remove(next(p for p in of_kind(d, "NetworkPolicy") if component(p) == "default"))),
     (edges_are_connections, "trial", lambda d: next(v for v in deployment(d, "agent-runner")["containers"][0]["env"] if v["name"].endswith("MEMORY_URL")).update(value="http://holdfast-gateway:18790")),

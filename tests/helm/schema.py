@@ -10,7 +10,7 @@ import re
 OWNED = re.compile(
     r"(database|nats|redis)\.url|tls\..*|(nats|redis)\.authorities|nats\.(nkey|credentials)|telemetry\.otlp_authorities|database\.admin_url|redis\.replicas"
     r"|mesh\.(?!clock_tolerance|accept_version_1).*|secrets\..*"
-    r"|.*\.(listen|shutdown_grace)|gateway\.(http|grpc)|telemetry\.service_instance"
+    r"|.*\.(listen|shutdown_grace)|operator\.(key|gateway_url|namespace|lease|lease_namespace)|gateway\.(http|grpc)|telemetry\.service_instance"
     r"|runner\.scratch\.dir|runner\.archive|runner\.sandbox\.hosted|memory\.embedding\.(api_key|dir)|telemetry\.format"
 )
 # Structures that the manual describes in words.
@@ -180,6 +180,18 @@ def values_schema(manual):
                 "scheduler": service(),
                 "memoryService": service(embeddingKeySecret=NAME),
                 "channelBridge": service(least_grace=46),
+                "operator": closed(
+                    {
+                        "enabled": BOOL,
+                        "replicas": {"type": "integer", "minimum": 0},
+                        "namespace": NAME,
+                        "keySecret": NAME,
+                        "resources": RESOURCES,
+                        **PLACEMENT,
+                        "podLabels": LABELS,
+                        "podAnnotations": LABELS,
+                    }
+                ),
                 "networkPolicy": closed(
                     {
                         "enabled": BOOL,

@@ -41,7 +41,7 @@ use self::{
 };
 
 /// All tables that a file may have. A service skips those that its struct does not have.
-const TABLES: [&str; 15] = [
+const TABLES: [&str; 16] = [
     "bridge",
     "database",
     "egress",
@@ -49,6 +49,7 @@ const TABLES: [&str; 15] = [
     "memory",
     "mesh",
     "nats",
+    "operator",
     "redis",
     "runner",
     "scheduler",

@@ -319,7 +319,9 @@ const GRPC: &[Rule] = &[
     call("Subagents/StopSubagent", P::Chat),
     call("Subagents/SendToSubagent", P::Chat),
     call("Tenants/ListTenants", P::Platform),
+    call("Tenants/GetTenant", P::Platform),
     change("Tenants/CreateTenant", P::Platform),
+    change("Tenants/CreateTenantKey", P::Platform),
     change("Tenants/UpdateTenant", P::Platform),
     change("Tenants/DeleteTenant", P::Platform),
 ];

@@ -30,10 +30,10 @@ const LAYERS: &[&[&str]] = &[
     // Skills are shown to agents.
     &["holdfast-skills"],
     // A service never depends on a service: they are of one layer.
-    &["agent-runner", "channel-bridge", "gateway", "memory", "scheduler"],
+    &["agent-runner", "channel-bridge", "gateway", "memory", "operator", "scheduler"],
     &["holdfast"],
     // Nothing is above the tests, so nothing that ships can use them.
-    &["holdfast-testkit", "holdfast-tests"],
+    &["holdfast-testkit", "holdfast-testkit-kube", "holdfast-tests"],
 ];
 
 /// The only crates that may name a vendor; everyone else goes through them.
@@ -64,6 +64,7 @@ const VENDORS: &[(&str, &[&str])] = &[
             "holdfast-kit",
             "holdfast-proto",
             "memory",
+            "operator",
             TESTS,
         ],
     ),
@@ -75,6 +76,7 @@ const VENDORS: &[(&str, &[&str])] = &[
             "holdfast-doors",
             "holdfast-embed",
             "holdfast-testkit",
+            "holdfast-testkit-kube",
             "memory",
             TESTS,
         ],
@@ -93,6 +95,9 @@ const VENDORS: &[(&str, &[&str])] = &[
             TESTS,
         ],
     ),
+    ("k8s-openapi", &["operator"]),
+    ("kube", &["operator"]),
+    ("kube-cel", &["holdfast-testkit-kube"]),
     ("rmcp", &["holdfast-mcp", TESTS]),
     (
         "reqwest",

@@ -49,8 +49,9 @@ pub fn production() -> Vec<Parsed> {
 /// The crate and the top module of a production file; `None` for other files.
 fn place_of(path: &Path) -> Option<(String, String)> {
     let parts: Vec<&str> = path.iter().map(|part| part.to_str().unwrap()).collect();
-    let is_test =
-        |part: &&str| ["tests", "tests.rs", "testkit", "benches", "examples"].contains(part);
+    let is_test = |part: &&str| {
+        ["tests", "tests.rs", "testkit", "testkit-kube", "benches", "examples"].contains(part)
+    };
     if parts.iter().any(is_test) {
         return None;
     }

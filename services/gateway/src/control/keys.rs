@@ -72,7 +72,7 @@ impl Service for Keys {
     }
 }
 
-fn key_of(key: Key) -> pb::Key {
+pub(super) fn key_of(key: Key) -> pb::Key {
     pb::Key {
         id: key.id.to_string(),
         name: key.name,

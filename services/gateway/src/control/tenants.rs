@@ -1,17 +1,19 @@
 //! The service `Tenants`, for operators.
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use holdfast_directory::{Product, ProductCommand, Tenant, TenantChanges, TenantState};
+use holdfast_directory::{NewKey, Product, ProductCommand, Tenant, TenantChanges, TenantState};
+use holdfast_grpc::Scope;
 use holdfast_proto::gateway::v1::{
-    self as pb, CreateTenantRequest, CreateTenantResponse, DeleteTenantRequest,
-    DeleteTenantResponse, ListTenantsRequest, ListTenantsResponse, UpdateTenantRequest,
+    self as pb, CreateTenantKeyRequest, CreateTenantKeyResponse, CreateTenantRequest,
+    CreateTenantResponse, DeleteTenantRequest, DeleteTenantResponse, GetTenantRequest,
+    GetTenantResponse, ListTenantsRequest, ListTenantsResponse, UpdateTenantRequest,
     UpdateTenantResponse, tenants_server::Tenants as Service,
 };
 use holdfast_session::{RetentionDays, ShareChanges};
 use secrecy::ExposeSecret as _;
 use tonic::{Request, Response, Status};
 
-use super::{State, actor, invalid, non_empty, required, timestamp};
+use super::{State, actor, invalid, keys::key_of, non_empty, required, timestamp};
 use crate::{Error, audit};
 
 /// Maximum weight of a tenant's share of the runners.
@@ -22,6 +24,8 @@ const MAX_SESSION_CAP: u32 = 100_000;
 const MAX_SESSIONS: u32 = 1_000_000_000;
 /// Maximum number of days of a retention period.
 const MAX_RETENTION_DAYS: u32 = 36_500;
+/// Scopes of a key for a program that manages a tenant.
+const MANAGER_KEY_SCOPES: [Scope; 2] = [Scope::Read, Scope::Admin];
 /// Concurrent reads of shares for a list.
 const CONCURRENT_SHARE_READS: usize = 4;
 
@@ -42,6 +46,18 @@ impl Service for Tenants {
         let tenants = tenants.buffered(CONCURRENT_SHARE_READS).try_collect().await?;
 
         Ok(Response::new(ListTenantsResponse { tenants }))
+    }
+
+    async fn get_tenant(
+        &self,
+        request: Request<GetTenantRequest>,
+    ) -> Result<Response<GetTenantResponse>, Status> {
+        let (_, request) = holdfast_grpc::caller(request)?;
+
+        let tenant = self.0.directory.tenants().get(&request.tenant).await.map_err(Error::from)?;
+
+        let tenant = Some(self.with_share(tenant).await?);
+        Ok(Response::new(GetTenantResponse { tenant }))
     }
 
     async fn create_tenant(
@@ -103,6 +119,27 @@ impl Service for Tenants {
         tenants.delete(tenant.id, actor(&caller)).await.map_err(Error::from)?;
 
         Ok(Response::new(DeleteTenantResponse {}))
+    }
+
+    async fn create_tenant_key(
+        &self,
+        request: Request<CreateTenantKeyRequest>,
+    ) -> Result<Response<CreateTenantKeyResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        audit::set_target(&request.tenant);
+        let new = NewKey {
+            name: request.name,
+            scopes: MANAGER_KEY_SCOPES.map(|scope| scope.as_str().to_owned()).to_vec(),
+            lifetime: None,
+        };
+
+        let directory = &self.0.directory;
+        let tenant = directory.tenants().get(&request.tenant).await.map_err(Error::from)?;
+        let made = directory.keys().create(tenant.id, actor(&caller), new).await;
+
+        let (key, secret) = made.map_err(Error::from)?;
+        let (key, secret) = (Some(key_of(key)), secret.expose_secret().to_owned());
+        Ok(Response::new(CreateTenantKeyResponse { key, secret }))
     }
 }
 

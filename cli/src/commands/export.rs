@@ -1,0 +1,40 @@
+//! `holdfast export`: a tenant as Kubernetes resources.
+
+use clap::Args;
+use holdfast_proto::gateway::v1::{
+    GetTenantRequest, ListAccountsRequest, ListAgentsRequest, ListProvidersRequest,
+};
+use operator::TenantState;
+
+use crate::{client::Client, error::Error, screen::Screen};
+
+/// Options of the export
+#[derive(Debug, Args)]
+pub struct Export {
+    /// Name of the tenant that the key belongs to
+    tenant: String,
+    /// A key with the scope `platform`, to export the tenant's settings too
+    #[arg(long, env = "HOLDFAST_PLATFORM_KEY", hide_env_values = true)]
+    platform_key: Option<String>,
+}
+
+impl Export {
+    pub async fn run(self, client: &Client, screen: &Screen) -> Result<(), Error> {
+        let listed = client.agents().list_agents(client.request(ListAgentsRequest {})).await;
+        let agents = client.answer(listed)?.agents;
+        let request = client.request(ListProvidersRequest {});
+        let providers = client.answer(client.providers().list_providers(request).await)?.providers;
+        let request = client.request(ListAccountsRequest { channel: String::new() });
+        let accounts = client.answer(client.channels().list_accounts(request).await)?.accounts;
+        let settings = match &self.platform_key {
+            Some(key) => {
+                let platform = client.with_key(key)?;
+                let request = platform.request(GetTenantRequest { tenant: self.tenant.clone() });
+                platform.answer(platform.tenants().get_tenant(request).await)?.tenant
+            }
+            None => None,
+        };
+        let state = TenantState { name: self.tenant, settings, providers, agents, accounts };
+        screen.print(&state.to_manifests()?)
+    }
+}

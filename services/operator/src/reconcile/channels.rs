@@ -1,0 +1,83 @@
+//! Channel accounts in the gateway.
+
+use holdfast_proto::gateway::v1::{
+    self as pb, CreateAccountRequest, DeleteAccountRequest, ListAccountsRequest,
+    UpdateAccountRequest,
+};
+use serde_json::{Map, Value};
+
+use super::{Observed, Reconciled};
+use crate::{
+    context::{Context, HasStore, SecretValue, Watched},
+    error::Failure,
+    gateway::answer,
+    resources::{Channel, ChannelSpec, DeletionPolicy},
+};
+
+impl HasStore for Channel {
+    fn watched(context: &Context) -> &Watched<Self> {
+        &context.channels
+    }
+}
+
+impl Reconciled for Channel {
+    async fn observe(&self, context: &Context) -> Result<Option<Observed>, Failure> {
+        let Some(account) = self.find(context).await? else { return Ok(None) };
+        let id = account.id.clone();
+        let secret = self.spec.secret.clone();
+        let state = ChannelSpec::from_message(account, &self.spec.tenant, secret);
+        let state = serde_json::to_value(state).unwrap_or_default();
+        Ok(Some(Observed { id, state }))
+    }
+
+    async fn write(
+        &self,
+        context: &Context,
+        observed: Option<&Observed>,
+        secret: Option<&SecretValue>,
+    ) -> Result<Vec<String>, Failure> {
+        let key = context.tenant_key(&self.spec.tenant).await?;
+        let mut channels = context.gateway.channels();
+        let value = secret.map(|secret| secret.value.clone()).unwrap_or_default();
+        let field = self.spec.kind.secret_field().to_owned();
+        let secrets = Value::Object(Map::from_iter([(field, value.into())])).to_string();
+        let id = observed.map(|observed| observed.id.clone());
+        let account = self.spec.to_message(id.clone().unwrap_or_default(), self.gateway_name());
+        let account = Some(account);
+        match id {
+            None => {
+                let request = key.request(CreateAccountRequest { account, secrets });
+                answer(channels.create_account(request).await).map(drop)?;
+            }
+            Some(_) => {
+                let request = key.request(UpdateAccountRequest { account, secrets });
+                answer(channels.update_account(request).await).map(drop)?;
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    async fn remove(&self, context: &Context) -> Result<(), Failure> {
+        if self.spec.deletion_policy == DeletionPolicy::Retain
+            || context.is_tenant_gone(&self.spec.tenant)
+        {
+            return Ok(());
+        }
+        let Some(account) = self.find(context).await? else { return Ok(()) };
+        let key = context.tenant_key(&self.spec.tenant).await?;
+        let request = key.request(DeleteAccountRequest { id: account.id });
+        answer(context.gateway.channels().delete_account(request).await)?;
+        Ok(())
+    }
+}
+
+impl Channel {
+    async fn find(&self, context: &Context) -> Result<Option<pb::Account>, Failure> {
+        let key = context.tenant_key(&self.spec.tenant).await?;
+        let channel = self.spec.kind.as_str().to_owned();
+        let request = key.request(ListAccountsRequest { channel });
+        let listed = answer(context.gateway.channels().list_accounts(request).await)?;
+        let name = self.gateway_name();
+        Ok(listed.accounts.into_iter().find(|account| account.name == name))
+    }
+}

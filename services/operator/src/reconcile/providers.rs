@@ -1,0 +1,81 @@
+//! Model providers in the gateway.
+
+use holdfast_proto::gateway::v1::{
+    self as pb, DeleteProviderRequest, ListProvidersRequest, PutProviderRequest,
+};
+
+use super::{Observed, Reconciled};
+use crate::{
+    context::{Context, HasStore, SecretValue, Watched},
+    error::Failure,
+    gateway::answer,
+    resources::{DeletionPolicy, ModelProvider, ModelProviderSpec, SecretReference},
+};
+
+impl HasStore for ModelProvider {
+    fn watched(context: &Context) -> &Watched<Self> {
+        &context.providers
+    }
+}
+
+impl Reconciled for ModelProvider {
+    async fn observe(&self, context: &Context) -> Result<Option<Observed>, Failure> {
+        let Some(provider) = self.find(context).await? else { return Ok(None) };
+        let id = provider.name.clone();
+        // Only whether there is a key is part of the state.
+        let reference = SecretReference { name: "stored".to_owned(), key: "key".to_owned() };
+        let state = ModelProviderSpec::from_message(provider, &self.spec.tenant, reference);
+        let state = serde_json::to_value(state).unwrap_or_default();
+        Ok(Some(Observed { id, state }))
+    }
+
+    async fn write(
+        &self,
+        context: &Context,
+        observed: Option<&Observed>,
+        secret: Option<&SecretValue>,
+    ) -> Result<Vec<String>, Failure> {
+        let key = context.tenant_key(&self.spec.tenant).await?;
+        let mut providers = context.gateway.providers();
+        let name = self.gateway_name();
+        let has_surplus_key = observed.is_some_and(|seen| !seen.state["apiKey"].is_null());
+        if secret.is_none() && has_surplus_key {
+            // An empty key would keep the stored one.
+            let request = key.request(DeleteProviderRequest { name: name.clone() });
+            answer(providers.delete_provider(request).await)?;
+        }
+        let provider = Some(self.spec.to_message(name));
+        let api_key = secret.map(|secret| secret.value.clone()).unwrap_or_default();
+        let request = key.request(PutProviderRequest { provider, api_key });
+        answer(providers.put_provider(request).await)?;
+        // Agents may wait for this provider's models.
+        context.agents.trigger(|agent| {
+            let is_ready = agent.status.as_ref().is_some_and(|status| status.is_ready());
+            agent.spec.tenant == self.spec.tenant && !is_ready
+        });
+        Ok(Vec::new())
+    }
+
+    async fn remove(&self, context: &Context) -> Result<(), Failure> {
+        if self.spec.deletion_policy == DeletionPolicy::Retain
+            || context.is_tenant_gone(&self.spec.tenant)
+        {
+            return Ok(());
+        }
+        let Some(provider) = self.find(context).await? else { return Ok(()) };
+        let key = context.tenant_key(&self.spec.tenant).await?;
+        let request = key.request(DeleteProviderRequest { name: provider.name });
+        answer(context.gateway.providers().delete_provider(request).await)?;
+        Ok(())
+    }
+}
+
+impl ModelProvider {
+    async fn find(&self, context: &Context) -> Result<Option<pb::Provider>, Failure> {
+        let key = context.tenant_key(&self.spec.tenant).await?;
+        let request = key.request(ListProvidersRequest {});
+        let listed = answer(context.gateway.providers().list_providers(request).await)?;
+        let name = self.gateway_name();
+        Ok(listed.providers.into_iter().find(|provider| provider.name == name))
+    }
+}

@@ -1,0 +1,180 @@
+//! Tenants in the gateway, and the operator's key of each.
+
+use holdfast_proto::gateway::v1::{
+    self as pb, CreateTenantKeyRequest, CreateTenantRequest, DeleteTenantRequest, GetTenantRequest,
+    ListKeysRequest, RevokeKeyRequest, UpdateTenantRequest,
+};
+use holdfast_types::Kind;
+use kube::ResourceExt as _;
+
+use super::{Observed, Reconciled};
+use crate::{
+    context::{Context, HasStore, SecretValue, Watched},
+    error::{Credential, Failure},
+    gateway::{ApiKey, answer, found, platform_answer},
+    resources::{CONFIRM_DELETE, DeletionPolicy, Managed, Tenant, TenantSpec},
+    tenant_keys::{self, KEY_NAME, StoredKey},
+};
+
+impl HasStore for Tenant {
+    fn watched(context: &Context) -> &Watched<Self> {
+        &context.tenants
+    }
+}
+
+impl Reconciled for Tenant {
+    async fn observe(&self, context: &Context) -> Result<Option<Observed>, Failure> {
+        let Some(tenant) = self.find(context).await? else { return Ok(None) };
+        if tenant.state == "deleting" {
+            return Err(Failure::new(
+                "TenantDeleting",
+                format!("the gateway still deletes a tenant `{}`", tenant.name),
+                "wait until it is gone, or use another `name`; it is tried again",
+            ));
+        }
+        let id = tenant.id.clone();
+        let state = serde_json::to_value(TenantSpec::from_message(tenant)).unwrap_or_default();
+        Ok(Some(Observed { id, state }))
+    }
+
+    async fn write(
+        &self,
+        context: &Context,
+        observed: Option<&Observed>,
+        _: Option<&SecretValue>,
+    ) -> Result<Vec<String>, Failure> {
+        let (gateway, mut tenants) = (&context.gateway, context.gateway.tenants());
+        let id = match observed {
+            Some(observed) => observed.id.clone(),
+            None => {
+                let request = CreateTenantRequest { name: self.gateway_name() };
+                let made = tenants.create_tenant(gateway.platform_request(request)).await;
+                let made = platform_answer(made)?;
+                // Nobody is given the tenant's first key, so it must not stay.
+                if let Some(first) = ApiKey::new(&made.secret) {
+                    self.revoke_keys(context, &first, |_| true).await?;
+                }
+                made.tenant.unwrap_or_default().id
+            }
+        };
+        let request = UpdateTenantRequest { tenant: Some(self.spec.to_message(id)) };
+        platform_answer(tenants.update_tenant(gateway.platform_request(request)).await)?;
+        Ok(Vec::new())
+    }
+
+    /// Makes sure that there is a valid key, and lets the tenant's other resources use it.
+    async fn after(&self, context: &Context) -> Result<(), Failure> {
+        // No key of a suspended tenant can be checked.
+        if self.spec.suspended == Some(true) {
+            context.forget_key(&self.name_any());
+            return Ok(());
+        }
+        let stored = tenant_keys::read(&context.secrets(), &self.name_any()).await?;
+        if let Some(stored) = &stored
+            && let Some(key) = ApiKey::new(&stored.key)
+            && self.is_valid(context, &key).await?
+        {
+            self.wake_others(context, |is_ready| !is_ready);
+            return Ok(());
+        }
+        let request =
+            CreateTenantKeyRequest { tenant: self.gateway_name(), name: KEY_NAME.to_owned() };
+        let request = context.gateway.platform_request(request);
+        let made = platform_answer(context.gateway.tenants().create_tenant_key(request).await)?;
+        let id = made.key.unwrap_or_default().id;
+        let stored = StoredKey { id: id.clone(), key: made.secret };
+        tenant_keys::store(&context.secrets(), self, &stored).await?;
+        context.forget_key(&self.name_any());
+        // Keys of attempts that ended before their key was stored.
+        if let Some(key) = ApiKey::new(&stored.key) {
+            self.revoke_keys(context, &key, |other| other.name == KEY_NAME && other.id != id)
+                .await?;
+        }
+        self.wake_others(context, |_| true);
+        Ok(())
+    }
+
+    async fn remove(&self, context: &Context) -> Result<(), Failure> {
+        let name = self.gateway_name();
+        if self.spec.deletion_policy == DeletionPolicy::Retain {
+            if let Some(stored) = tenant_keys::read(&context.secrets(), &self.name_any()).await?
+                && let Some(key) = ApiKey::new(&stored.key)
+                && self.find(context).await?.is_some_and(|tenant| tenant.state == "active")
+            {
+                self.revoke_keys(context, &key, |key| key.name == KEY_NAME).await?;
+            }
+            context.forget_key(&self.name_any());
+            return Ok(());
+        }
+        if self.annotations().get(CONFIRM_DELETE) != Some(&name) {
+            return Err(Failure::new(
+                "ConfirmationMissing",
+                format!(
+                    "deleting the tenant deletes all its conversations, files, memories and keys, \
+                     and this is not confirmed"
+                ),
+                format!(
+                    "annotate the resource with `{CONFIRM_DELETE}: {name}` to delete it, or set \
+                     `deletionPolicy: Retain` to keep the tenant"
+                ),
+            ));
+        }
+        let request = context.gateway.platform_request(DeleteTenantRequest { name });
+        let deleted = found(context.gateway.tenants().delete_tenant(request).await);
+        if let Some(deleted) = deleted.transpose() {
+            platform_answer(deleted)?;
+        }
+        context.forget_key(&self.name_any());
+        Ok(())
+    }
+}
+
+impl Tenant {
+    async fn find(&self, context: &Context) -> Result<Option<pb::Tenant>, Failure> {
+        let request = GetTenantRequest { tenant: self.gateway_name() };
+        let request = context.gateway.platform_request(request);
+        match found(context.gateway.tenants().get_tenant(request).await).transpose() {
+            Some(outcome) => Ok(platform_answer(outcome)?.tenant),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether the gateway accepts a key, as one of this tenant with scope `admin`.
+    async fn is_valid(&self, context: &Context, key: &ApiKey) -> Result<bool, Failure> {
+        let listed = context.gateway.keys().list_keys(key.request(ListKeysRequest {})).await;
+        match listed {
+            Ok(_) => Ok(true),
+            Err(status) => match holdfast_grpc::kind(&status) {
+                Kind::Unauthenticated => Ok(false),
+                _ => Err(Failure::of_call(&status, Credential::Tenant)),
+            },
+        }
+    }
+
+    /// Revokes keys of the tenant with one of them, which is the last to go.
+    async fn revoke_keys(
+        &self,
+        context: &Context,
+        by: &ApiKey,
+        is_meant: impl Fn(&pb::Key) -> bool + Send,
+    ) -> Result<(), Failure> {
+        let mut keys = context.gateway.keys();
+        let listed = answer(keys.list_keys(by.request(ListKeysRequest {})).await)?;
+        for key in listed.keys.iter().filter(|key| key.revoked_at.is_none() && is_meant(key)) {
+            let request = by.request(RevokeKeyRequest { id: key.id.clone() });
+            answer(keys.revoke_key(request).await)?;
+        }
+        Ok(())
+    }
+
+    /// Reconciles the tenant's other resources at once, if `is_meant` by their readiness.
+    fn wake_others(&self, context: &Context, is_meant: impl Fn(bool) -> bool) {
+        let name = self.name_any();
+        let is_meant = |tenant: Option<&str>, status: Option<&crate::resources::ResourceStatus>| {
+            tenant == Some(&*name) && is_meant(status.is_some_and(|status| status.is_ready()))
+        };
+        context.agents.trigger(|agent| is_meant(agent.tenant(), agent.status.as_ref()));
+        context.channels.trigger(|channel| is_meant(channel.tenant(), channel.status.as_ref()));
+        context.providers.trigger(|one| is_meant(one.tenant(), one.status.as_ref()));
+    }
+}

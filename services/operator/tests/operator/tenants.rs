@@ -1,0 +1,142 @@
+//! Tenants, their keys, and their deletion.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use holdfast_directory::{Actor, TenantState};
+use serde_json::{Value, json};
+
+use crate::world::{World, eventually};
+
+/// The key in the operator's Secret of a tenant.
+fn key(world: &World, tenant: &str) -> String {
+    let secret = world.kube.get("Secret", &format!("holdfast-tenant-{tenant}")).unwrap_or_default();
+    let text = secret["data"]["key"].as_str().unwrap_or_default();
+    String::from_utf8(STANDARD.decode(text).unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn a_tenant_has_its_settings_and_one_key_that_works() {
+    let world = World::start().await;
+    let _operator = world.operator().await;
+
+    world.apply(
+        "Tenant",
+        "acme",
+        &json!({"rate": 100, "retention": {"messages": 7}, "product": {"name": "Acme"}}),
+    );
+    world.until_ready("Tenant", "acme").await;
+
+    let tenant = world.directory.tenants().get("acme").await.unwrap();
+    assert_eq!((tenant.rate, &*tenant.product.name), (100, "Acme"));
+    let caller = world.directory.keys().authenticate(&key(&world, "acme")).await.unwrap();
+    assert_eq!(caller.tenant, tenant.id);
+    assert_eq!(caller.scopes, ["read", "admin"]);
+    let keys = world.directory.keys().list(tenant.id).await.unwrap();
+    let usable: Vec<_> = keys.iter().filter(|key| key.revoked_at.is_none()).collect();
+    assert_eq!(usable.len(), 1, "{usable:#?}");
+    let status = world.kube.get("Tenant", "acme").unwrap()["status"].to_string();
+    assert!(!status.contains("hf_"), "{status}");
+    let secret = world.kube.get("Secret", "holdfast-tenant-acme").unwrap();
+    assert_eq!(secret["metadata"]["ownerReferences"][0]["kind"], "Tenant");
+
+    // What is not described keeps its value; what is described returns to it.
+    world.apply("Tenant", "acme", &json!({"rate": 50}));
+    world.until_ready("Tenant", "acme").await;
+    let tenant = world.directory.tenants().get("acme").await.unwrap();
+    assert_eq!((tenant.rate, &*tenant.product.name), (50, "Acme"));
+    world.check();
+}
+
+#[tokio::test]
+async fn a_revoked_or_lost_key_is_replaced() {
+    let world = World::start().await;
+    let _operator = world.operator().await;
+    let tenant = world.tenant("acme").await;
+    world.apply("Agent", "coach", &json!({"tenant": "acme"}));
+    world.until_ready("Agent", "coach").await;
+
+    let first = key(&world, "acme");
+    let id = world.directory.keys().authenticate(&first).await.unwrap().key;
+    world.directory.keys().revoke(tenant, Actor::Operator, id).await.unwrap();
+    assert!(eventually(|| !key(&world, "acme").is_empty() && key(&world, "acme") != first).await);
+
+    let second = key(&world, "acme");
+    world.kube.delete("Secret", "holdfast-tenant-acme").unwrap();
+    assert!(eventually(|| world.kube.get("Secret", "holdfast-tenant-acme").is_some()).await);
+    assert_ne!(key(&world, "acme"), second);
+    world.apply("Agent", "coach", &json!({"tenant": "acme", "description": "x"}));
+    world.until_ready("Agent", "coach").await;
+    let is_revoked = |keys: Vec<holdfast_directory::Key>| {
+        keys.iter().filter(|key| key.revoked_at.is_none()).count() == 1
+    };
+    for _ in 0..200 {
+        if is_revoked(world.directory.keys().list(tenant).await.unwrap()) {
+            return world.check();
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    panic!("{:#?}", world.directory.keys().list(tenant).await);
+}
+
+#[tokio::test]
+async fn a_tenant_is_deleted_only_with_its_confirmation() {
+    let world = World::start().await;
+    let _operator = world.operator().await;
+    world.tenant("acme").await;
+    world.apply("Agent", "coach", &json!({"tenant": "acme"}));
+    world.until_ready("Agent", "coach").await;
+
+    world.kube.delete("Tenant", "acme").unwrap();
+    let message = world.until_reason("Tenant", "acme", "ConfirmationMissing").await;
+    assert!(message.contains("holdfast.dev/confirm-delete: acme"), "{message}");
+    assert_eq!(world.directory.tenants().get("acme").await.unwrap().state, TenantState::Active);
+    let confirm = |name: &str| {
+        let annotations = json!({"annotations": {"holdfast.dev/confirm-delete": name}});
+        world.kube.merge("Tenant", "acme", json!({"metadata": annotations})).unwrap();
+    };
+    confirm("other");
+    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    assert!(world.kube.get("Tenant", "acme").is_some());
+
+    confirm("acme");
+    world.until_gone("Tenant", "acme").await;
+    assert_eq!(world.directory.tenants().get("acme").await.unwrap().state, TenantState::Deleting);
+    assert!(world.kube.get("Secret", "holdfast-tenant-acme").is_none());
+    // Its agent goes without a call, and a tenant of the same name waits.
+    world.kube.delete("Agent", "coach").unwrap();
+    world.until_gone("Agent", "coach").await;
+    world.apply("Tenant", "acme", &json!({}));
+    world.until_reason("Tenant", "acme", "TenantDeleting").await;
+    world.check();
+}
+
+#[tokio::test]
+async fn a_suspended_tenant_is_left_alone_until_it_is_active() {
+    let world = World::start().await;
+    let _operator = world.operator().await;
+    let tenant = world.tenant("acme").await;
+    world.apply("Tenant", "acme", &json!({"suspended": true}));
+    world.until_ready("Tenant", "acme").await;
+    assert_eq!(world.directory.tenants().get("acme").await.unwrap().state, TenantState::Suspended);
+
+    world.apply("Agent", "coach", &json!({"tenant": "acme"}));
+    world.until_reason("Agent", "coach", "TenantSuspended").await;
+    world.apply("Tenant", "acme", &json!({"suspended": false}));
+    world.until_ready("Agent", "coach").await;
+    assert!(world.agent(tenant, "coach").await.is_some());
+    world.check();
+}
+
+#[tokio::test]
+async fn a_key_without_the_right_is_told() {
+    let world = World::start().await;
+    let url = world.kube.url();
+    let _operator = world.operator_with(&url, |own| own.key = "hf_1_2".into()).await;
+
+    world.apply("Tenant", "acme", &json!({}));
+    let message = world.until_reason("Tenant", "acme", "OperatorKeyRefused").await;
+
+    assert!(message.contains("scope `platform`"), "{message}");
+    let tenant = world.kube.get("Tenant", "acme").unwrap();
+    assert_eq!(tenant["metadata"].get("finalizers"), None::<&Value>);
+    world.check();
+}
