@@ -66,14 +66,14 @@ pub async fn sign_in(
 
     let waited = timeout(SIGN_IN_TIMEOUT, wait_for_code(&listener, &state, &provider.issuer)).await;
     let code = waited.context("nobody signed in within five minutes: try again")??;
-    let asked = provider.tokens(&[
+    let fields = [
         ("grant_type", "authorization_code"),
         ("code", &code),
         ("redirect_uri", &redirect),
         ("client_id", &provider.client_id),
         ("code_verifier", &verifier),
-    ]);
-    let tokens = match asked.await? {
+    ];
+    let tokens = match provider.tokens(&fields).await? {
         Ok(tokens) => tokens,
         Err(refusal) => bail!("the provider gave no token: {}", refusal.text()),
     };

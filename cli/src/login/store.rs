@@ -160,12 +160,12 @@ async fn renew(path: &Path) -> anyhow::Result<Login> {
         bail!("the sign-in has expired: sign in again with `holdfast login`");
     };
     let provider = Provider::discover(&login.issuer, &login.client_id).await?;
-    let asked = provider.tokens(&[
+    let fields = [
         ("grant_type", "refresh_token"),
         ("refresh_token", &refresh),
         ("client_id", &provider.client_id),
-    ]);
-    let tokens = match asked.await? {
+    ];
+    let tokens = match provider.tokens(&fields).await? {
         Ok(tokens) => tokens,
         Err(refusal) => {
             bail!("the sign-in has ended ({}): sign in again with `holdfast login`", refusal.text())

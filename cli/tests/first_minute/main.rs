@@ -11,6 +11,7 @@ mod documents;
 mod identities;
 mod installation;
 mod keys;
+mod people;
 mod registry;
 mod routing;
 mod subagents;

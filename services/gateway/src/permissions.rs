@@ -325,3 +325,45 @@ const GRPC: &[Rule] = &[
     change("Tenants/UpdateTenant", P::Platform),
     change("Tenants/DeleteTenant", P::Platform),
 ];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use holdfast_grpc::Scopes;
+    use holdfast_types::{KeyId, PersonId, TenantId};
+
+    use super::*;
+
+    fn caller(principal: Principal, scopes: Scopes) -> Caller {
+        Caller { tenant: TenantId::generate(), principal, scopes, name: String::new() }
+    }
+
+    #[test]
+    fn a_method_has_one_rule() {
+        let methods: BTreeSet<_> = GRPC.iter().map(|rule| rule.method).collect();
+
+        assert_eq!(methods.len(), GRPC.len());
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let scopes = Scopes::EMPTY.with(Scope::Chat);
+        let key = caller(Principal::Key(KeyId::generate()), scopes);
+        let role = TenantRole::Member;
+        let person = caller(Principal::Person { id: PersonId::generate(), role }, Scopes::EMPTY);
+
+        let told = |who: &Caller, what| require(who, what).unwrap_err().to_string();
+
+        require(&key, Permission::Chat).unwrap();
+        require(&person, Permission::Chat).unwrap();
+        require(&key, Permission::ListModels).unwrap();
+        assert!(told(&key, Permission::Own).contains("the scope `admin`, and the key has `chat`"));
+        assert!(
+            told(&person, Permission::Manage)
+                .contains("the role `operator` or `owner`, and yours is `member`")
+        );
+        assert!(told(&person, Permission::Platform).contains("API key with the scope `platform`"));
+        assert!(told(&person, Permission::Node).contains("no role"));
+    }
+}

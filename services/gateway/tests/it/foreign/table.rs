@@ -331,9 +331,15 @@ fn schedules() -> Vec<Try> {
     ]
 }
 
-/// Skills, and agents as packages.
+/// Skills, agents as packages, people and the audit log.
 fn skills() -> Vec<Try> {
     vec![
+        ("People/GetCaller", Is::Shown, |_| bytes(pb::GetCallerRequest {})),
+        ("People/ListPeople", Is::Shown, |_| bytes(pb::ListPeopleRequest::default())),
+        ("People/SetPersonState", Is::Found, |of| {
+            bytes(pb::SetPersonStateRequest { id: of.person.clone(), disabled: true })
+        }),
+        ("Audit/ListAuditEvents", Is::Shown, |_| bytes(pb::ListAuditEventsRequest::default())),
         ("Skills/ListSkills", Is::Shown, |_| bytes(pb::ListSkillsRequest::default())),
         ("Skills/ListSkills", Is::Found, |of| {
             bytes(pb::ListSkillsRequest { agent: of.agent_name.clone() })

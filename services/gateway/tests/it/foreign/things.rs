@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
+use holdfast_directory::SignIn;
 use holdfast_proto::{
     gateway::v1::{self as pb, AcceptRequest},
     memory::v1 as kept,
 };
 use holdfast_session::{Cleanup, NewSubagent, SubagentAccess};
 use holdfast_types::{
-    AccountId, AgentId, AgentName, ApprovalId, DeliveryId, JobId, KeyId, MessageId, NodeId, RunId,
-    SessionId, SessionKey,
+    AccountId, AgentId, AgentName, ApprovalId, DeliveryId, JobId, KeyId, MessageId, NodeId,
+    PersonId, RunId, SessionId, SessionKey, TenantRole,
 };
 use prost::Message;
 use serde_json::json;
@@ -42,6 +43,7 @@ pub struct Things {
     pub connection: String,
     pub node: String,
     pub node_name: String,
+    pub person: String,
     pub key: String,
     pub key_name: String,
     pub account: String,
@@ -106,6 +108,7 @@ impl Things {
         let named = Self::named("nobodys");
         Self {
             agent: AgentId::generate().to_string(),
+            person: PersonId::generate().to_string(),
             key: KeyId::generate().to_string(),
             node: NodeId::generate().to_string(),
             account: AccountId::generate().to_string(),
@@ -162,6 +165,14 @@ impl Things {
     }
 
     async fn own(&mut self, world: &World) -> anyhow::Result<()> {
+        let friend = SignIn {
+            tenant: "anna".into(),
+            issuer: "https://id.example.com".into(),
+            subject: format!("{}-subject", self.owner),
+            name: format!("{}-friend", self.owner),
+            role: TenantRole::Member,
+        };
+        self.person = world.directory.people().sign_in(&friend).await?.person.to_string();
         let who = &world.anna;
         let agent = pb::Agent { name: self.agent_name.clone(), ..Default::default() };
         let create = pb::CreateAgentRequest { agent: Some(agent) };
