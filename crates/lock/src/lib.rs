@@ -25,6 +25,7 @@ mod rate;
 mod recent_messages;
 mod redis;
 mod reserve;
+mod sentinel;
 mod session;
 
 pub use error::Error;

@@ -11,7 +11,8 @@ use std::{
 };
 
 use ::redis::{
-    Client, FromRedisValue, IntoConnectionInfo as _, ScriptInvocation, TlsCertificates,
+    Client, ConnectionInfo, FromRedisValue, IntoConnectionInfo as _, RedisResult, ScriptInvocation,
+    TlsCertificates,
     aio::{ConnectionManager, ConnectionManagerConfig},
     io::tcp::TcpSettings,
 };
@@ -21,7 +22,11 @@ use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
-use crate::{Error, limit::LocalLimits};
+use crate::{
+    Error,
+    limit::LocalLimits,
+    sentinel::{SentinelServer, SentinelSettings},
+};
 
 /// Maximum wait for Redis per call.
 pub const REDIS_TIMEOUT: Duration = Duration::from_millis(500);
@@ -36,6 +41,14 @@ pub struct Config {
     /// `redis://[user:password@]host:port/db`, or `rediss://` for TLS.
     #[serde(serialize_with = "config::masked")]
     pub url: SecretString,
+
+    /// Addresses of Redis Sentinels, separated by commas: `redis://[user:password@]host:26379,…`.
+    /// They name the server; then `url` gives only its login, database and TLS.
+    #[serde(serialize_with = "config::masked")]
+    pub sentinels: SecretString,
+
+    /// Name of the group of servers in the Sentinels' configuration.
+    pub sentinel_group: String,
 
     /// File with the certificates of the authorities by which the server is verified, in PEM, for
     /// `rediss://`. Without it, those of the machine are used. It is read at the start.
@@ -54,6 +67,8 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             url: "redis://127.0.0.1:6379".into(),
+            sentinels: SecretString::default(),
+            sentinel_group: "mymaster".to_owned(),
             authorities: None,
             prefix: String::new(),
             replicas: 1,
@@ -64,10 +79,33 @@ impl Default for Config {
 /// A Redis connection. Cheap to clone.
 #[derive(Clone)]
 pub struct Locks {
-    redis: ConnectionManager,
+    server: Server,
     prefix: Arc<str>,
     health: Arc<Health>,
     pub(crate) local_limits: Arc<LocalLimits>,
+}
+
+#[derive(Clone)]
+enum Server {
+    Fixed(ConnectionManager),
+    BySentinel(Arc<SentinelServer>),
+}
+
+impl Server {
+    async fn invoke<T: FromRedisValue>(&self, script: &ScriptInvocation<'_>) -> RedisResult<T> {
+        match self {
+            Self::Fixed(manager) => script.invoke_async(&mut manager.clone()).await,
+            Self::BySentinel(server) => script.invoke_async(&mut server.connection().await?).await,
+        }
+    }
+
+    async fn forget(&self) {
+        match self {
+            // It connects again by itself.
+            Self::Fixed(_) => {}
+            Self::BySentinel(server) => server.forget().await,
+        }
+    }
 }
 
 impl fmt::Debug for Locks {
@@ -100,20 +138,31 @@ impl Locks {
             // attempts.
             .set_number_of_retries(0);
         let is_tls = config.url.expose_secret().starts_with("rediss://");
-        let client = match &config.authorities {
+        let certificates = match &config.authorities {
             Some(path) if is_tls => {
                 let pem = fs::read(path)
                     .map_err(|source| Error::Authorities { path: path.clone(), source })?;
-                let certificates = TlsCertificates { client_tls: None, root_cert: Some(pem) };
-                Client::build_with_tls(info, certificates)
+                Some(TlsCertificates { client_tls: None, root_cert: Some(pem) })
             }
-            _ => Client::open(info),
+            _ => None,
         };
-        let redis = client
-            .and_then(|client| ConnectionManager::new_lazy_with_config(client, manager))
-            .map_err(url)?;
+        let sentinels = sentinels(config.sentinels.expose_secret()).map_err(url)?;
+        let server = if sentinels.is_empty() {
+            let client = match certificates {
+                Some(certificates) => Client::build_with_tls(info, certificates),
+                None => Client::open(info),
+            };
+            client
+                .and_then(|client| ConnectionManager::new_lazy_with_config(client, manager))
+                .map(Server::Fixed)
+        } else {
+            let group = config.sentinel_group.clone();
+            let settings =
+                SentinelSettings { sentinels, group, server: info, is_tls, certificates };
+            SentinelServer::new(settings).map(|server| Server::BySentinel(Arc::new(server)))
+        };
         Ok(Self {
-            redis,
+            server: server.map_err(url)?,
             prefix: config.prefix.as_str().into(),
             health: Arc::default(),
             local_limits: Arc::new(LocalLimits::new(config.replicas)),
@@ -132,24 +181,23 @@ impl Locks {
         if !self.health.may_ask() {
             return Err(Error::Resting);
         }
-        let mut redis = self.redis.clone();
-        match timeout(REDIS_TIMEOUT, script.invoke_async(&mut redis)).await {
+        let error = match timeout(REDIS_TIMEOUT, self.server.invoke(script)).await {
             Ok(Ok(answer)) => {
                 self.health.answered();
-                Ok(answer)
+                return Ok(answer);
             }
-            Ok(Err(error)) => {
-                let error = Error::Failed(error);
-                self.health.failed(&error);
-                Err(error)
-            }
-            Err(_) => {
-                let error = Error::TimedOut(REDIS_TIMEOUT);
-                self.health.failed(&error);
-                Err(error)
-            }
-        }
+            Ok(Err(error)) => Error::Failed(error),
+            Err(_) => Error::TimedOut(REDIS_TIMEOUT),
+        };
+        self.server.forget().await;
+        self.health.failed(&error);
+        Err(error)
     }
+}
+
+fn sentinels(list: &str) -> RedisResult<Vec<ConnectionInfo>> {
+    let urls = list.split(',').map(str::trim).filter(|url| !url.is_empty());
+    urls.map(|url| url.into_connection_info()).collect()
 }
 
 impl Health {
