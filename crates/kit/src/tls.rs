@@ -296,12 +296,12 @@ mod tests {
 
     #[test]
     fn plain_text_stays_on_this_machine_unless_it_is_permitted() {
-        let (near, far) = ("127.0.0.1:1".parse().unwrap(), "0.0.0.0:1".parse().unwrap());
+        let (near, far) = ("127.0.0.1:1".parse().unwrap(), "10.0.0.7:1".parse().unwrap());
         let mut config = config::Tls::default();
 
         config.check_listener("gateway.http", near).unwrap();
         let refused = config.check_listener("gateway.http", far).unwrap_err().to_string();
-        assert!(refused.contains("`gateway.http` is `0.0.0.0:1`"), "{refused}");
+        assert!(refused.contains("`gateway.http` is `10.0.0.7:1`"), "{refused}");
         assert!(refused.contains("HOLDFAST_TLS__ALLOW_PLAIN=true"), "{refused}");
         config.allow_plain = true;
         config.check_listener("gateway.http", far).unwrap();

@@ -219,9 +219,9 @@ mod tests {
         assert!(config.check().unwrap_err().to_string().contains("`gateway.calls` is 0"));
 
         let mut config = Config::default();
-        config.gateway.grpc = "0.0.0.0:18790".parse().unwrap();
+        config.gateway.grpc = "10.0.0.7:18790".parse().unwrap();
         let error = config.check().unwrap_err().to_string();
-        assert!(error.contains("`gateway.grpc` is `0.0.0.0:18790`"), "{error}");
+        assert!(error.contains("`gateway.grpc` is `10.0.0.7:18790`"), "{error}");
 
         let mut config = Config::default();
         config.gateway.body_bytes_per_tenant = 1024;

@@ -1,6 +1,7 @@
 //! Certificates of a mesh whose services speak TLS.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use holdfast_kit::config;
@@ -20,18 +21,24 @@ const NAMES: [&str; 2] = ["127.0.0.1", "localhost"];
 #[derive(Debug)]
 pub struct Certificates {
     folder: TempDir,
-    pub authority: Authority,
+    authority: Mutex<Arc<Authority>>,
     pub files: CertificateFiles,
 }
 
 impl Certificates {
     pub(super) fn new() -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
-        let authority = Authority::new()?;
+        let authority = Arc::new(Authority::new()?);
         let files = authority.issue(&NAMES)?.write(folder.path(), "service")?;
-        let certificates = Self { folder, authority, files };
-        write_whole(&certificates.authorities(), &certificates.authority.pem())?;
+        let certificates = Self { folder, authority: Mutex::new(Arc::clone(&authority)), files };
+        write_whole(&certificates.authorities(), &authority.pem())?;
         Ok(certificates)
+    }
+
+    /// The authority that issued the services' certificate.
+    #[must_use]
+    pub fn authority(&self) -> Arc<Authority> {
+        Arc::clone(&self.authority.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The file with trusted authorities.
@@ -73,16 +80,16 @@ impl Certificates {
 
     /// Gives all services a certificate of a new authority, as docs/operating.md says: first both
     /// authorities are trusted, then the certificate changes, then the old one is trusted no more.
-    pub async fn rotate(&mut self) -> anyhow::Result<()> {
+    pub async fn rotate(&self) -> anyhow::Result<()> {
         let new = Authority::new()?;
-        let both = format!("{}{}", self.authority.pem(), new.pem());
+        let both = format!("{}{}", self.authority().pem(), new.pem());
         write_whole(&self.authorities(), &both)?;
         sleep(RELOAD_TIME).await;
         new.issue(&NAMES)?.write(self.folder.path(), "service")?;
         sleep(RELOAD_TIME).await;
         write_whole(&self.authorities(), &new.pem())?;
         sleep(RELOAD_TIME).await;
-        self.authority = new;
+        *self.authority.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
         Ok(())
     }
 }

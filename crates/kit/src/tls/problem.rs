@@ -36,7 +36,8 @@ impl TlsProblem {
         use CertificateError as E;
 
         match error {
-            E::UnknownIssuer => Self::UnknownAuthority,
+            // The signature is bad if a trusted authority has the name of the unknown one.
+            E::UnknownIssuer | E::BadSignature => Self::UnknownAuthority,
             E::Expired | E::ExpiredContext { .. } => Self::Expired,
             E::NotValidYet | E::NotValidYetContext { .. } => Self::NotYetValid,
             E::NotValidForName => Self::WrongName(Vec::new()),
@@ -82,6 +83,7 @@ impl TlsProblem {
     pub fn in_text(text: &str) -> Option<Self> {
         let problems = [
             ("UnknownIssuer", Self::UnknownAuthority),
+            ("invalid peer certificate: BadSignature", Self::UnknownAuthority),
             ("certificate expired", Self::Expired),
             ("certificate not valid yet", Self::NotYetValid),
             ("certificate not valid for name", Self::WrongName(Vec::new())),
