@@ -34,7 +34,7 @@ pub use self::shared::{Mesh, Secrets};
 use self::spelling::{alternatives, is_similar, suggestion};
 
 /// All tables that a file may have. A service skips those that its struct does not have.
-const TABLES: [&str; 14] = [
+const TABLES: [&str; 15] = [
     "bridge",
     "database",
     "egress",
@@ -42,6 +42,7 @@ const TABLES: [&str; 14] = [
     "memory",
     "mesh",
     "nats",
+    "oidc",
     "redis",
     "runner",
     "scheduler",
