@@ -79,7 +79,7 @@ async fn a_message_is_sent_once_and_followed_when_the_stream_breaks() {
     );
     let (gateway, key) = (Some(url), Some("hf_1_2".to_owned()));
     let global = Global { gateway, key, dir: None, output: Format::Json };
-    let client = Client::new(&global).unwrap();
+    let client = Client::new(&global).await.unwrap();
     let screen = Screen::new(Format::Json);
     let chat = Chat { client: &client, screen, agent: String::new(), session: String::new() };
 
