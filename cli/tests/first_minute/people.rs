@@ -58,6 +58,7 @@ async fn sign_in(
     issuer: &FakeIssuer,
 ) -> anyhow::Result<CommandOutput> {
     let (login, address) = start_login(installation, &issuer.url(), &["--no-browser"]);
+    holdfast_kit::tls::install_crypto();
     let page = reqwest::Client::builder().no_proxy().build()?.get(address).send().await?;
     assert_eq!(page.status(), 200);
     Ok(end_of(login))

@@ -82,6 +82,8 @@ const VENDORS: &[(&str, &[&str])] = &[
         &[
             "agent-runner",
             "channel-bridge",
+            "gateway",
+            "holdfast",
             "holdfast-egress",
             "holdfast-embed",
             "holdfast-llm",
@@ -97,6 +99,8 @@ const VENDORS: &[(&str, &[&str])] = &[
         &[
             "agent-runner",
             "channel-bridge",
+            "gateway",
+            "holdfast",
             "holdfast-egress",
             "holdfast-embed",
             "holdfast-llm",

@@ -63,6 +63,7 @@ impl Drop for Provider {
 
 /// Follows the redirects of a sign-in with the provider's cookies, as a browser does.
 async fn browse(address: &str) -> anyhow::Result<()> {
+    holdfast_kit::tls::install_crypto();
     let client = Client::builder().no_proxy().redirect(Policy::none()).build()?;
     let (mut url, mut cookies) = (Url::parse(address)?, Vec::<(String, String)>::new());
     for _ in 0..20 {
