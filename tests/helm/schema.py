@@ -16,6 +16,7 @@ OWNED = re.compile(
 # Structures that the manual describes in words.
 TABLES = {
     "skills.registries": {"type": "array", "items": {"type": "object"}},
+    "oidc.issuers": {"type": "array", "items": {"type": "object"}},
     "runner.prompt.channel_words": {"type": "object"},
     "runner.web.search.duckduckgo": {"type": "object"},
     "runner.web.search.searxng": {"type": "object"},

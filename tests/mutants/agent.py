@@ -730,8 +730,8 @@ MUTANTS = {
         [
             (
                 GATEWAY + "mcp.rs",
-                "|(scope, _): &(Scope, OfferedTool)| require(who, *scope).is_ok();",
-                "|(scope, _): &(Scope, OfferedTool)| require(who, *scope).is_ok() || true;",
+                "permissions::of_method(method).is_some_and(|rule| rule.permits(who).is_ok())",
+                "permissions::of_method(method).is_some_and(|rule| rule.permits(who).is_ok() || true)",
             ),
         ],
         [

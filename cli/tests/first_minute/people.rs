@@ -1,5 +1,7 @@
 //! People sign in with `holdfast login`.
 
+mod needs_packages;
+
 use std::{
     fs,
     io::{BufRead as _, BufReader, Read as _},
@@ -12,17 +14,24 @@ use serde_json::{Value, json};
 
 use crate::installation::{CommandOutput, Installation};
 
-/// An installation whose tenant `dev` has the people of an issuer.
-async fn installation(issuer: &FakeIssuer) -> anyhow::Result<Installation> {
+/// An installation whose tenant `dev` has the people of an issuer: members, staff as operators.
+async fn installation_of(url: &str) -> anyhow::Result<Installation> {
     let mut installation = Installation::new().await?;
-    let url = issuer.url();
-    let issuers = format!(
-        r#"[{{url="{url}", audiences=["holdfast"], tenant="dev", default_role="member"}}]"#
+    fs::create_dir_all(&installation.root)?;
+    let config = installation.root.join("holdfast.toml");
+    let issuer = format!(
+        "[[oidc.issuers]]\nurl = \"{url}\"\naudiences = [\"holdfast\"]\ntenant = \"dev\"\n\
+         default_role = \"member\"\nroles = {{ staff = \"operator\" }}\n"
     );
-    installation.vars.push(("HOLDFAST_OIDC__ISSUERS", issuers));
+    fs::write(&config, issuer)?;
+    installation.vars.push(("HOLDFAST_CONFIG", config.display().to_string()));
     installation.run(&["up", "--detach", "--port-base", "0"]).ok();
-    issuer.set_person(json!({"sub": "7", "name": "Anna A"}));
     Ok(installation)
+}
+
+async fn installation(issuer: &FakeIssuer) -> anyhow::Result<Installation> {
+    issuer.set_person(json!({"sub": "7", "name": "Anna A"}));
+    installation_of(&issuer.url()).await
 }
 
 /// Starts a `login`, and returns it with the address that it shows.
@@ -49,6 +58,7 @@ async fn sign_in(
     issuer: &FakeIssuer,
 ) -> anyhow::Result<CommandOutput> {
     let (login, address) = start_login(installation, &issuer.url(), &["--no-browser"]);
+    holdfast_kit::tls::install_crypto();
     let page = reqwest::Client::builder().no_proxy().build()?.get(address).send().await?;
     assert_eq!(page.status(), 200);
     Ok(end_of(login))

@@ -41,7 +41,7 @@ use self::{
 };
 
 /// All tables that a file may have. A service skips those that its struct does not have.
-const TABLES: [&str; 16] = [
+const TABLES: [&str; 17] = [
     "bridge",
     "database",
     "egress",
@@ -49,6 +49,7 @@ const TABLES: [&str; 16] = [
     "memory",
     "mesh",
     "nats",
+    "oidc",
     "operator",
     "redis",
     "runner",

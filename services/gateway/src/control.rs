@@ -7,7 +7,6 @@
 mod accounts;
 pub mod agents;
 mod approvals;
-mod audit_log;
 mod budgets;
 mod chains;
 mod connections;
@@ -129,7 +128,7 @@ pub fn add_services(routes: Routes, state: &State, body_limit: usize) -> Routes 
         .add_service(service!(PackagesServer, packages::Packages))
         .add_service(service!(OperationsServer, operations::Handler))
         .add_service(service!(PeopleServer, people::People))
-        .add_service(service!(AuditServer, audit_log::Audit))
+        .add_service(service!(AuditServer, people::audit_log::Audit))
 }
 
 impl State {

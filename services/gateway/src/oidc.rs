@@ -117,6 +117,8 @@ struct UnverifiedHeader {
     alg: String,
     kid: Option<String>,
     typ: Option<String>,
+    /// Extensions that the receiver must understand (RFC 7515, 4.1.11): none is understood here.
+    crit: Option<Value>,
 }
 
 impl TokenVerifier {
@@ -206,7 +208,8 @@ fn read_part<T: DeserializeOwned>(part: &str) -> Result<T, TokenError> {
 fn accepted_algorithm(header: &UnverifiedHeader) -> Result<Algorithm, TokenError> {
     // A logout token has the same issuer and audience, and signs nobody in.
     let typ = header.typ.as_deref().unwrap_or("JWT").to_ascii_lowercase();
-    if !matches!(typ.trim_start_matches("application/"), "jwt" | "at+jwt") {
+    let is_known = matches!(typ.trim_start_matches("application/"), "jwt" | "at+jwt");
+    if !is_known || header.crit.is_some() {
         return Err(TokenError::Malformed);
     }
     match header.alg.as_str() {

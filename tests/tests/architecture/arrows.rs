@@ -86,6 +86,8 @@ const VENDORS: &[(&str, &[&str])] = &[
         &[
             "agent-runner",
             "channel-bridge",
+            "gateway",
+            "holdfast",
             "holdfast-egress",
             "holdfast-embed",
             "holdfast-llm",
@@ -104,6 +106,8 @@ const VENDORS: &[(&str, &[&str])] = &[
         &[
             "agent-runner",
             "channel-bridge",
+            "gateway",
+            "holdfast",
             "holdfast-egress",
             "holdfast-embed",
             "holdfast-llm",

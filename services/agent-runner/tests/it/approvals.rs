@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use holdfast_directory::{Actor, NewAccount, NewKey};
+use holdfast_directory::{Actor, NewAccount, NewKey, SignIn};
 use holdfast_sandbox::{BackendChoice, NetworkPolicy};
 use holdfast_session::{
     Acceptance, Approval as Record, ApprovalFilter, CancelResult, NewMessage, NewSummary,
@@ -18,7 +18,7 @@ use holdfast_testkit::Reply;
 use holdfast_tools::{Approval, Call, Tool, ToolError};
 use holdfast_types::{
     AccountId, ApprovalDecision, ApprovalState, Author, Body, DmScope, Effect, Entry, KeyId,
-    QueueMode, RunId, Sender, SessionKey, SessionState, Source, Target,
+    QueueMode, RunId, Sender, SessionKey, SessionState, Source, Target, TenantRole,
 };
 use serde_json::{Value, json};
 
@@ -496,6 +496,40 @@ async fn a_key_without_the_scope_approve_decides_nothing() -> anyhow::Result<()>
     assert_eq!(launch.made(), Vec::<String>::new());
     say_of(&world, &asked[0], ApprovalDecision::Deny).await?;
     world.text(&sent).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_person_decides_as_an_operator_and_not_as_a_member() -> anyhow::Result<()> {
+    let (world, launch) = (World::start().await?, Launch::default());
+    launches(&world, &["rocket"]);
+    let _runner = runner(&world, &launch).await?;
+    let sent = world.say("s", "go").await?;
+    waiting(&world, 1).await?;
+    rests(&world, &sent).await?;
+    let word = async |role| {
+        let said = SignIn {
+            tenant: world.tenant.to_string(),
+            issuer: "https://id.example.com".to_owned(),
+            subject: "7".to_owned(),
+            name: "Anna A".to_owned(),
+            role,
+        };
+        let person = world.directory.people().sign_in(&said).await?.person;
+        let source = Source::Internal(person.to_string());
+        let word = NewMessage { source, ..world.message("s", "/approve") };
+        anyhow::Ok(world.send(word).await?)
+    };
+
+    let refused = world.answer(&word(TenantRole::Member).await?).await?;
+    assert_eq!(
+        refused.reason.as_deref(),
+        Some("You may not decide about tool calls: that needs the role `operator` or `owner`.")
+    );
+    assert_eq!(launch.made(), Vec::<String>::new());
+    word(TenantRole::Operator).await?;
+    world.text(&sent).await?;
+    assert_eq!(launch.made(), ["rocket"]);
     Ok(())
 }
 

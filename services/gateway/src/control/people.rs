@@ -1,5 +1,7 @@
 //! The service `People`: people who signed in, and the caller itself.
 
+pub mod audit_log;
+
 use holdfast_directory::Person;
 use holdfast_grpc::Principal;
 use holdfast_proto::gateway::v1::{

@@ -108,6 +108,9 @@ async fn a_token_that_is_not_the_issuers_is_refused() {
     let logout = json!({"alg": "RS256", "kid": "rsa", "typ": "logout+jwt"});
     unauthenticated(issuer.signing_key().sign_with_header(&logout, &good), "JWT").await;
 
+    let extended = json!({"alg": "RS256", "kid": "rsa", "crit": ["b64"], "b64": false});
+    unauthenticated(issuer.signing_key().sign_with_header(&extended, &good), "JWT").await;
+
     let with = |more: Value| {
         let mut claims = json!({"org": "anna", "groups": ["owner"]});
         claims.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

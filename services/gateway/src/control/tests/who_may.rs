@@ -1,22 +1,17 @@
-//! Scopes that the handlers require, and isolation between tenants.
+//! Isolation between tenants, and the scope that only an operator's key may give.
 
-use holdfast_grpc::{Scope, Scopes};
+use holdfast_grpc::Scope;
 use holdfast_proto::gateway::v1::{
-    self as pb, agents_server::Agents as _, approvals_server::Approvals as _,
-    budgets_server::Budgets as _, channels_server::Channels as _,
-    connections_server::Connections as _, credentials_server::Credentials as _,
-    keys_server::Keys as _, mcp_servers_server::McpServers as _, models_server::Models as _,
-    operations_server::Operations as _, providers_server::Providers as _,
-    routing_server::Routing as _, sessions_server::Sessions as _, tenants_server::Tenants as _,
+    self as pb, agents_server::Agents as _, channels_server::Channels as _, keys_server::Keys as _,
+    operations_server::Operations as _, routing_server::Routing as _,
+    sessions_server::Sessions as _,
 };
 use holdfast_types::{AccountId, AgentId, DeliveryId, MessageId, RunId};
-use tonic::{Code, Request};
+use tonic::Code;
 
 use super::{World, admin, code, request};
 use crate::control::{
-    accounts::Channels, agents::Agents, approvals::Approvals, budgets::Budgets,
-    connections::Connections, credentials::Credentials, keys::Keys, mcp_servers::McpServers,
-    models::Models, operations, providers::Providers, routing::Routing, sessions, tenants::Tenants,
+    accounts::Channels, agents::Agents, keys::Keys, operations, routing::Routing, sessions,
 };
 
 #[tokio::test]

@@ -383,9 +383,10 @@ impl Things {
         }
     }
 
-    fn ids(&self) -> [&str; 18] {
+    fn ids(&self) -> [&str; 19] {
         [
             &self.agent,
+            &self.person,
             &self.node,
             &self.key,
             &self.account,

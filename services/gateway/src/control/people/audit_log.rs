@@ -7,8 +7,10 @@ use holdfast_proto::gateway::v1::{
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
-use super::{State, invalid, non_empty, page_size, timestamp};
-use crate::Error;
+use crate::{
+    Error,
+    control::{State, invalid, non_empty, page_size, timestamp},
+};
 
 const DEFAULT_PAGE_SIZE: u32 = 100;
 const MAX_PAGE_SIZE: u32 = 500;
