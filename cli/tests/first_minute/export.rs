@@ -7,12 +7,14 @@ use serde_json::Value;
 
 use crate::installation::Installation;
 
+const SECRET: &str = "a secret of the webhook that is long enough";
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tenant_is_exported_without_its_secrets() -> anyhow::Result<()> {
     let model = FakeModel::start().await?;
     let installation = Installation::with_model(&model).await?;
     installation.run(&["agents", "update", "main", "--description", "helps"]).ok();
-    installation.run(&["channels", "add", "webhook", "--secret", "s3cret"]).ok();
+    installation.run(&["channels", "add", "webhook", "--secret", SECRET]).ok();
     let key = fs::read_to_string(installation.dir.join("dev.key"))?;
 
     let line = ["export", "dev", "--platform-key", key.trim()];
@@ -27,7 +29,7 @@ async fn a_tenant_is_exported_without_its_secrets() -> anyhow::Result<()> {
     assert_eq!(of("ModelProvider")["spec"]["defaultModel"], "fake:one");
     assert_eq!(of("Channel")["spec"]["secret"]["key"], "secret");
     assert!(exported.starts_with("# Needs: kubectl create secret generic "), "{exported}");
-    assert!(!exported.contains("s3cret"), "{exported}");
+    assert!(!exported.contains(SECRET), "{exported}");
     let bare = installation.run(&["export", "dev"]).ok().out;
     assert!(!bare.contains("rate:"), "{bare}");
     Ok(())
