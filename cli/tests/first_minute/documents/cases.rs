@@ -49,7 +49,7 @@ pub const EXCEPTIONS: &[(&str, &str, Treatment, &str)] = &[
     ("docs/operating.md", "pg_receivewal", Treatment::NotOurs, "a program of PostgreSQL"),
     ("docs/operating.md", "pg_basebackup", Treatment::NotOurs, "a program of PostgreSQL"),
     ("docs/operator.md", "kubectl", Treatment::NotOurs, "needs a cluster"),
-    ("docs/operator.md", "HOLDFAST_WRITE_CRDS", Treatment::NotOurs, "a test does not run tests"),
+    ("docs/operator.md", "cargo nextest", Treatment::NotOurs, "a test does not run tests"),
     ("docs/operator.md", "holdfast keys create", Treatment::ExitsWith(4), "needs a platform key"),
     ("docs/operator.md", "holdfast export", Treatment::Parsed, "needs a platform key"),
     ("docs/scheduler.md", "holdfast scheduler", Treatment::PrintsConfig, "a service"),
