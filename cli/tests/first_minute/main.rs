@@ -8,6 +8,7 @@
 )]
 
 mod documents;
+mod export;
 mod identities;
 mod installation;
 mod keys;

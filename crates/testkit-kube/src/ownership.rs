@@ -277,7 +277,10 @@ fn remove(target: &mut Value, path: &[Segment]) {
                 }
             }
         }
-        Segment::Member(member) => array(target).retain(|item| item.to_string() != *member),
+        Segment::Member(member) => {
+            let member: Value = serde_json::from_str(member).unwrap_or_default();
+            array(target).retain(|item| *item != member);
+        }
         Segment::Keyed(key) => {
             let Ok(Value::Object(keys)) = serde_json::from_str(key) else { return };
             let items = array(target);

@@ -136,6 +136,18 @@ impl Context {
     ///
     /// If there is no such Tenant, or it cannot be used yet.
     pub async fn tenant_key(&self, tenant: &str) -> Result<ApiKey, Failure> {
+        // The Tenant wakes its resources when it is ready: to ask before is of no use.
+        let wait = |failure: Failure| Failure {
+            retry_after: failure.retry_after.or(Some(self.settings.resync)),
+            ..failure
+        };
+        self.find_tenant_key(tenant).await.map_err(|failure| match failure.is_of_api_server {
+            true => failure,
+            false => wait(failure),
+        })
+    }
+
+    async fn find_tenant_key(&self, tenant: &str) -> Result<ApiKey, Failure> {
         let reference = ObjectRef::new(tenant).within(&self.namespace);
         let Some(resource) = self.tenants.store.get(&reference) else {
             return Err(Failure::new(

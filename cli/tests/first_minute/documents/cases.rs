@@ -48,6 +48,10 @@ pub const EXCEPTIONS: &[(&str, &str, Treatment, &str)] = &[
     ("docs/operating.md", "docker buildx", Treatment::NotOurs, "needs Docker"),
     ("docs/operating.md", "pg_receivewal", Treatment::NotOurs, "a program of PostgreSQL"),
     ("docs/operating.md", "pg_basebackup", Treatment::NotOurs, "a program of PostgreSQL"),
+    ("docs/operator.md", "kubectl", Treatment::NotOurs, "needs a cluster"),
+    ("docs/operator.md", "cargo nextest", Treatment::NotOurs, "a test does not run tests"),
+    ("docs/operator.md", "holdfast keys create", Treatment::ExitsWith(4), "needs a platform key"),
+    ("docs/operator.md", "holdfast export", Treatment::Parsed, "needs a platform key"),
     ("docs/scheduler.md", "holdfast scheduler", Treatment::PrintsConfig, "a service"),
     ("docs/subagents.md", "holdfast agents runs stop", Treatment::ExitsWith(3), "none runs"),
     ("docs/subagents.md", "holdfast agents runs send", Treatment::ExitsWith(3), "none runs"),
@@ -115,6 +119,7 @@ pub const REPLACEMENTS: &[(&str, &str, &str)] = &[
     ("holdfast memory-service", "postgres://…", "postgres://holdfast@127.0.0.1/holdfast"),
     ("holdfast memory-service", "SECRET=…", "SECRET=secret"),
     ("holdfast policy put", "--base 3", "--base 0"),
+    ("holdfast export", "hf_…", "hf_1_2"),
     ("holdfast dead", "msg_…", "msg_019a0000000070008000000000000001"),
     ("holdfast deliveries", "dlv_…", "dlv_019a0000000070008000000000000001"),
 ];

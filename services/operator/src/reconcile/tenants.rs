@@ -109,10 +109,8 @@ impl Reconciled for Tenant {
         if self.annotations().get(CONFIRM_DELETE) != Some(&name) {
             return Err(Failure::new(
                 "ConfirmationMissing",
-                format!(
-                    "deleting the tenant deletes all its conversations, files, memories and keys, \
-                     and this is not confirmed"
-                ),
+                "deleting the tenant deletes all its conversations, files, memories and keys, \
+                 and this is not confirmed",
                 format!(
                     "annotate the resource with `{CONFIRM_DELETE}: {name}` to delete it, or set \
                      `deletionPolicy: Retain` to keep the tenant"

@@ -67,3 +67,21 @@ async fn a_compacted_history_is_listed_anew() {
     }
     world.check();
 }
+
+#[tokio::test]
+async fn a_gateway_that_is_away_is_told_and_tried_again() {
+    let world = World::start().await;
+    let proxy = Proxy::in_front_of(world.gateway_url()).await.unwrap();
+    let url = proxy.through(world.gateway_url());
+    let _operator = world.operator_with(&world.kube.url(), |own| own.gateway_url = url).await;
+    world.tenant("acme").await;
+
+    proxy.refuse().await.unwrap();
+    proxy.cut();
+    world.apply("Agent", "coach", &json!({"tenant": "acme"}));
+    world.until_reason("Agent", "coach", "GatewayUnavailable").await;
+    proxy.accept().await.unwrap();
+
+    world.until_ready("Agent", "coach").await;
+    world.check();
+}

@@ -118,8 +118,7 @@ impl World {
         let mut kubernetes = kube::Config::new(url.parse().unwrap());
         kubernetes.default_namespace = RELEASE.to_owned();
         kubernetes.auth_info = AuthInfo { token: Some(TOKEN.into()), ..AuthInfo::default() };
-        let mut config = operator::Config::default();
-        config.operator = operator::Operator {
+        let mut own = operator::Operator {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             gateway_url: self.gateway_url.clone(),
             key: self.platform_key.clone(),
@@ -129,7 +128,8 @@ impl World {
             retry_max: Duration::from_secs(2),
             ..operator::Operator::default()
         };
-        change(&mut config.operator);
+        change(&mut own);
+        let config = operator::Config { operator: own, ..operator::Config::default() };
         let app = operator::App::connect_to(kubernetes, config).await.unwrap();
         let stop = CancellationToken::new();
         let served = AbortOnDropHandle::new(tokio::spawn(app.run(stop.clone())));
