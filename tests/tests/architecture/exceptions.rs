@@ -1,7 +1,7 @@
 //! What may break a rule of this folder, each with its reason.
 
 /// Folders with more than 25 files.
-pub const FULL_FOLDERS: &[(&str, &str)] = &[];
+pub const FULL_FOLDERS: &[(&str, &str)] = &[("crates/types/src", "one small type per file")];
 
 /// Functions with more than 80 lines.
 pub const LONG_FUNCTIONS: &[(&str, &str)] = &[
@@ -25,7 +25,10 @@ pub const LARGE_TYPES: &[(&str, &str)] =
     &[("crates/schedule: Jobs", "one facade; its methods are in one file per topic")];
 
 /// Modules that use each other.
-pub const CYCLES: &[(&str, &str)] = &[];
+pub const CYCLES: &[(&str, &str)] = &[(
+    "cli: client login",
+    "a client sends the token of a sign-in, and a sign-in asks the gateway who it is",
+)];
 
 /// Public code that the product does not call: seams for tests, and code to wire or to delete
 /// (docs/progress.md).
