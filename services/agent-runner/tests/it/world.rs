@@ -188,7 +188,7 @@ impl World {
         config: Config,
         change: impl FnOnce(App) -> App,
     ) -> anyhow::Result<Running> {
-        let app = change(App::connect(config).await?);
+        let app = change(Box::pin(App::connect(config)).await?);
         let address = app.address()?;
         let stop = CancellationToken::new();
         let task = tokio::spawn(app.run(stop.clone()));
