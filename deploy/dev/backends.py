@@ -56,6 +56,7 @@ POSTGRES_MAJOR = "18"
 NAMES = ("postgres", "nats", "redis")
 # Below 32768, where Linux starts to hand out ports to outgoing connections.
 FIRST_PORT = {"postgres": 25432, "nats": 24222, "redis": 26379}
+PORT_SECONDS = 5
 PORTS = range(20000, 32768)
 NOBODY = 65534
 START_SECONDS = 30
@@ -99,6 +100,14 @@ say.to = sys.stdout
 
 
 # --- processes -------------------------------------------------------------------------------------
+
+
+def has_ended(pid):
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return not command_line(pid)
+    return state in "ZX"
 
 
 def command_line(pid):
@@ -259,6 +268,9 @@ class Server:
         self.prepare()
         # The port of last time first, so that whoever holds the URL finds it again after a crash.
         wanted = self.port or FIRST_PORT[self.name]
+        if self.port:
+            # A process of the server that was killed may hold it for a moment longer.
+            wait_until(lambda: port_is_free(self.port), PORT_SECONDS)
         for _ in range(20):
             self.port = free_port(wanted)
             say(f"starting {self.program} on 127.0.0.1:{self.port}")
@@ -301,7 +313,8 @@ class Server:
         family = [*children(self.pid), self.pid]
         for pid in family:
             send(pid, signal.SIGKILL)
-        wait_until(lambda: not any(command_line(pid) for pid in family), STOP_SECONDS)
+        # Its ports and shared memory are free when all have ended, which is later than they lose their names.
+        wait_until(lambda: all(has_ended(pid) for pid in family), STOP_SECONDS)
         self.pid = None
         return True
 
