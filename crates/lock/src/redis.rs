@@ -157,8 +157,14 @@ impl Locks {
                 .map(Server::Fixed)
         } else {
             let group = config.sentinel_group.clone();
-            let settings =
-                SentinelSettings { sentinels, group, server: info, is_tls, certificates };
+            let settings = SentinelSettings {
+                sentinels,
+                group,
+                server: info,
+                is_tls,
+                certificates,
+                timeout: REDIS_TIMEOUT,
+            };
             SentinelServer::new(settings).map(|server| Server::BySentinel(Arc::new(server)))
         };
         Ok(Self {

@@ -1,6 +1,9 @@
 //! The server that Redis Sentinel names, and its connection.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
 
 use ::redis::{
     AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, RedisResult, TlsCertificates, TlsMode,
@@ -9,8 +12,6 @@ use ::redis::{
     sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType},
 };
 use tokio::sync::Mutex;
-
-use crate::redis::REDIS_TIMEOUT;
 
 /// A server that may move. Its address is asked for when a call has failed.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub(crate) struct SentinelSettings {
     pub server: ConnectionInfo,
     pub is_tls: bool,
     pub certificates: Option<TlsCertificates>,
+    /// Maximum wait for a connection, and for an answer.
+    pub timeout: Duration,
 }
 
 impl SentinelServer {
@@ -47,8 +50,8 @@ impl SentinelServer {
         }
         let mut sentinels = self.settings.client(self.asked.fetch_add(1, Ordering::Relaxed))?;
         let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(REDIS_TIMEOUT))
-            .set_response_timeout(Some(REDIS_TIMEOUT));
+            .set_connection_timeout(Some(self.settings.timeout))
+            .set_response_timeout(Some(self.settings.timeout));
         let open = sentinels.get_async_connection_with_config(&config).await?;
         *connection = Some(open.clone());
         Ok(open)

@@ -7,9 +7,11 @@ task_local! {
     static AUTHOR: String;
 }
 
-/// Runs a call whose transactions on tenants' rows are told, by the setting `holdfast.change`, who
-/// makes their changes: request, method and actor. Triggers of the database record them
-/// (migration 0083). Tasks that the call spawns are not covered.
+/// Runs a call whose changes of tenants' rows are recorded with their author.
+///
+/// Its transactions are told by the setting `holdfast.change` who makes the changes: request, method
+/// and actor. Triggers of the database record them (migration 0083). Tasks that the call spawns are
+/// not covered.
 pub async fn with_change_author<F: Future>(
     request: Uuid,
     method: &'static str,

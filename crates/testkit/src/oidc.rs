@@ -47,8 +47,8 @@ struct Shared {
     keys: Mutex<Vec<Arc<SigningKey>>>,
     /// Claims of whoever signs in.
     person: Mutex<Map<String, Value>>,
-    /// Open codes: claims, challenge, redirect address.
-    codes: Mutex<HashMap<String, (Map<String, Value>, String, String)>>,
+    /// Open codes.
+    codes: Mutex<HashMap<String, OpenCode>>,
     refresh_tokens: Mutex<HashMap<String, Map<String, Value>>>,
     /// Device codes, and whether the person has confirmed them.
     devices: Mutex<HashMap<String, bool>>,
@@ -59,6 +59,8 @@ struct Shared {
 }
 
 type Form = HashMap<String, String>;
+/// Claims, challenge, redirect address.
+type OpenCode = (Map<String, Value>, String, String);
 
 impl FakeIssuer {
     /// Starts a provider with one key, for ES256.
@@ -183,15 +185,15 @@ impl Shared {
         })
     }
 
-    fn check_here(&self) -> Result<(), Response> {
-        if self.is_away.load(Ordering::Acquire) {
-            return Err(StatusCode::SERVICE_UNAVAILABLE.into_response());
+    fn check_here(&self) -> Result<(), StatusCode> {
+        match self.is_away.load(Ordering::Acquire) {
+            true => Err(StatusCode::SERVICE_UNAVAILABLE),
+            false => Ok(()),
         }
-        Ok(())
     }
 }
 
-async fn discovery(State(shared): State<Arc<Shared>>) -> Result<Json<Value>, Response> {
+async fn discovery(State(shared): State<Arc<Shared>>) -> axum::response::Result<Json<Value>> {
     shared.check_here()?;
     let url = lock(&shared.url).clone();
     Ok(Json(json!({
@@ -204,7 +206,7 @@ async fn discovery(State(shared): State<Arc<Shared>>) -> Result<Json<Value>, Res
     })))
 }
 
-async fn keys(State(shared): State<Arc<Shared>>) -> Result<Json<Value>, Response> {
+async fn keys(State(shared): State<Arc<Shared>>) -> axum::response::Result<Json<Value>> {
     shared.check_here()?;
     shared.key_fetches.fetch_add(1, Ordering::AcqRel);
     let keys: Vec<Value> = lock(&shared.keys).iter().map(|key| key.public_jwk()).collect();
@@ -214,11 +216,11 @@ async fn keys(State(shared): State<Arc<Shared>>) -> Result<Json<Value>, Response
 async fn authorize(
     State(shared): State<Arc<Shared>>,
     Query(asked): Query<Form>,
-) -> Result<Response, Response> {
+) -> axum::response::Result<Response> {
     shared.check_here()?;
     let field = |name: &str| asked.get(name).cloned().unwrap_or_default();
     if field("code_challenge_method") != "S256" || field("response_type") != "code" {
-        return Err(refusal("invalid_request"));
+        return Err(refusal("invalid_request").into());
     }
     let mut claims = lock(&shared.person).clone();
     claims.insert("nonce".into(), field("nonce").into());
@@ -230,7 +232,10 @@ async fn authorize(
     Ok((StatusCode::FOUND, [(LOCATION, to)]).into_response())
 }
 
-async fn token(State(shared): State<Arc<Shared>>, body: Bytes) -> Result<Json<Value>, Response> {
+async fn token(
+    State(shared): State<Arc<Shared>>,
+    body: Bytes,
+) -> axum::response::Result<Json<Value>> {
     shared.check_here()?;
     let form = parse_form(&body);
     let field = |name: &str| form.get(name).cloned().unwrap_or_default();
@@ -242,7 +247,7 @@ async fn token(State(shared): State<Arc<Shared>>, body: Bytes) -> Result<Json<Va
                 ring::digest::digest(&ring::digest::SHA256, field("code_verifier").as_bytes());
             let is_same = URL_SAFE_NO_PAD.encode(verifier) == challenge;
             if !is_same || redirect != field("redirect_uri") {
-                return Err(refusal("invalid_grant"));
+                return Err(refusal("invalid_grant").into());
             }
             claims
         }
@@ -254,16 +259,16 @@ async fn token(State(shared): State<Arc<Shared>>, body: Bytes) -> Result<Json<Va
             let code = field("device_code");
             match lock(&shared.devices).get(&code).copied() {
                 Some(true) => lock(&shared.person).clone(),
-                Some(false) => return Err(refusal("authorization_pending")),
-                None => return Err(refusal("invalid_grant")),
+                Some(false) => return Err(refusal("authorization_pending").into()),
+                None => return Err(refusal("invalid_grant").into()),
             }
         }
-        _ => return Err(refusal("unsupported_grant_type")),
+        _ => return Err(refusal("unsupported_grant_type").into()),
     };
     Ok(Json(shared.tokens(claims)))
 }
 
-async fn device(State(shared): State<Arc<Shared>>) -> Result<Json<Value>, Response> {
+async fn device(State(shared): State<Arc<Shared>>) -> axum::response::Result<Json<Value>> {
     shared.check_here()?;
     let code = uuid::Uuid::now_v7().simple().to_string();
     lock(&shared.devices).insert(code.clone(), false);
@@ -274,7 +279,7 @@ async fn device(State(shared): State<Arc<Shared>>) -> Result<Json<Value>, Respon
     })))
 }
 
-async fn revoke(State(shared): State<Arc<Shared>>, body: Bytes) -> Result<(), Response> {
+async fn revoke(State(shared): State<Arc<Shared>>, body: Bytes) -> axum::response::Result<()> {
     shared.check_here()?;
     let token = parse_form(&body).remove("token").unwrap_or_default();
     lock(&shared.refresh_tokens).remove(&token);

@@ -73,6 +73,8 @@ fn nothing_listens_on_all_interfaces_unless_it_is_configured() {
 #[test]
 fn http_clients_are_built_in_one_crate() {
     let builds = |text: &str| {
+        // Redis has a builder with a similar name.
+        let text = text.replace("SentinelClientBuilder::new(", "");
         ["reqwest::Client::new(", "Client::builder()", "ClientBuilder::new("]
             .iter()
             .any(|call| text.contains(call))

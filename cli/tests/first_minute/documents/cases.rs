@@ -26,6 +26,7 @@ pub const EXCEPTIONS: &[(&str, &str, Treatment, &str)] = &[
     ("docs/install.md", "docker", Treatment::NotOurs, "needs Docker"),
     ("docs/install.md", "helm", Treatment::NotOurs, "needs a cluster"),
     ("docs/install.md", "kubectl", Treatment::NotOurs, "needs a cluster"),
+    ("docs/install.md", "holdfast chat \"hello\" --gateway", Treatment::NotOurs, "needs a cluster"),
     ("docs/install.md", "export HOLDFAST_API_KEY=$(kubectl", Treatment::NotOurs, "needs a cluster"),
     ("docs/install.md", "umask 077", Treatment::NotOurs, "writes keys into the folder"),
     ("docs/install.md", "for name in kek", Treatment::NotOurs, "writes keys into the folder"),

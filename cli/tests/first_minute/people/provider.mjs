@@ -4,6 +4,9 @@ import { createRequire } from "node:module";
 import { createServer } from "node:http";
 import { pathToFileURL } from "node:url";
 
+// The test closes its end after the first line.
+process.stdout.on("error", () => {});
+
 const [folder, port, kid] = process.argv.slice(2);
 const require = createRequire(`${folder}/node_modules/oidc-provider/package.json`);
 const load = async (name) => import(pathToFileURL(require.resolve(name)).href);

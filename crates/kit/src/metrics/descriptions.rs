@@ -30,6 +30,10 @@ pub const COUNTERS: &[(&str, &str)] = &[
         "holdfast_model_tokens_total",
         "Tokens of answered model requests, by provider and kind (input, cached, output); cached ones are also counted as input.",
     ),
+    (
+        "holdfast_operator_reconciliations_total",
+        "Reconciliations of resources, by kind and outcome.",
+    ),
     ("holdfast_runner_approvals_requested_total", "Approvals that were requested."),
     (
         "holdfast_runner_approvals_settled_total",
@@ -102,6 +106,7 @@ pub const GAUGES: &[(&str, &str)] = &[
     ("holdfast_database_connections_limit", "Most connections to Postgres, by pool."),
     ("holdfast_gateway_nodes", "Nodes that are connected to this gateway."),
     ("holdfast_gateway_open_calls", "Calls that are open."),
+    ("holdfast_operator_leads", "1 while this operator leads, and 0 otherwise."),
     ("holdfast_runner_background_commands", "Commands that run in the background."),
     (
         "holdfast_runner_deliveries",

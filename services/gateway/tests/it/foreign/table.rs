@@ -583,6 +583,13 @@ fn agents() -> Vec<Try> {
         }),
         ("Keys/RevokeKey", Is::Found, |of| bytes(pb::RevokeKeyRequest { id: of.key.clone() })),
         ("Tenants/ListTenants", Is::Closed, |_| bytes(pb::ListTenantsRequest {})),
+        ("Tenants/GetTenant", Is::Closed, |_| {
+            bytes(pb::GetTenantRequest { tenant: "anna".into() })
+        }),
+        ("Tenants/CreateTenantKey", Is::Closed, |_| {
+            let (tenant, name) = ("anna".into(), "bens".into());
+            bytes(pb::CreateTenantKeyRequest { tenant, name })
+        }),
         ("Tenants/CreateTenant", Is::Closed, |_| {
             bytes(pb::CreateTenantRequest { name: "bens-second".into() })
         }),
