@@ -52,7 +52,7 @@ pub(crate) async fn think_and_release(
         budget::release_reservation(turn).await;
         return flushed.map(|()| None);
     }
-    let thought = run_think_step(turn, snapshot, with_tools).await;
+    let thought = Box::pin(run_think_step(turn, snapshot, with_tools)).await;
     // Only after the usage is stored.
     budget::release_reservation(turn).await;
     thought

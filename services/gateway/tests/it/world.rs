@@ -79,11 +79,11 @@ impl World {
         of_memory.memory.listen = SocketAddr::from(([127, 0, 0, 1], 0));
         of_memory.memory.embedding.engine = memory::Engine::Hashed;
         of_memory.mesh.secret = MESH.into();
-        let app = memory::App::connect(of_memory).await?;
+        let app = Box::pin(memory::App::connect(of_memory)).await?;
         let memory_url = format!("http://{}", app.address()?);
         let served = AbortOnDropHandle::new(tokio::spawn(app.run(stop.clone())));
         let change = |config: &mut Config| config.mesh.memory_url.clone_from(&memory_url);
-        let mut world = Self::start_on(database, stop, change).await?;
+        let mut world = Box::pin(Self::start_on(database, stop, change)).await?;
         world.memory = Some(served);
         world.memory_url = memory_url;
         Ok(world)
