@@ -305,7 +305,8 @@ pub async fn finish(mesh: &Mesh, load: &Senders<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn settled(mesh: &Mesh) -> anyhow::Result<()> {
+/// Waits until every message is finished and every reply sent.
+pub async fn settled(mesh: &Mesh) -> anyhow::Result<()> {
     const OPEN: &str = "
         select string_agg(what, ', ') from (
             select 'message ' || seq || ' ' || state || ' ' || (body->>'text') as what

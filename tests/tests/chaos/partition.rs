@@ -2,11 +2,13 @@
 //! refused, in one direction or both. Made by proxies, which still accept connections; and between
 //! network namespaces, where every packet is lost.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use holdfast_testkit::Backends;
 use holdfast_testkit::proxy::Direction;
+use holdfast_tests::checks::check;
 use holdfast_tests::load::{Conversation, Senders, TestChannel};
 use holdfast_tests::mesh::{Mesh, MeshConfig, Network, Peer};
 use holdfast_tests::node::Role;
@@ -14,7 +16,7 @@ use holdfast_tests::script::MessageKind;
 use holdfast_tests::turnstile;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::faults::finish;
+use crate::faults::{finish, settled};
 use crate::report::Report;
 use crate::{Form, RUNNER, form};
 
@@ -169,7 +171,9 @@ mod needs_network_namespaces {
             }
         };
 
+        let mut without_model = HashSet::new();
         for (number, (role, peers)) in cuts.iter().enumerate() {
+            let said_before = load.said().len();
             let name = format!("{role:?} without {peers:?}");
             let begin = || peers.iter().try_for_each(|peer| mesh.network.cut(*role, *peer));
             let end = || peers.iter().try_for_each(|peer| mesh.network.heal(*role, *peer));
@@ -177,9 +181,22 @@ mod needs_network_namespaces {
                 .await
                 .with_context(|| name.clone())?;
             report.line(&format!("{name}: answered again after, ms"), took.as_millis());
+            if *role == Role::Runner && peers.contains(&Peer::World) {
+                without_model.extend(load.said().into_iter().skip(said_before).map(|said| said.id));
+            }
         }
 
+        settled(&mesh).await?;
+        let mut broken = check(&mesh, &load.said()).await?.broken;
+        // A turn whose model is away for longer than it is asked again ends, and says so.
+        let found = broken.len();
+        broken.retain(|line| {
+            let is_about = |id: &String| line.contains(&format!("{id} is failed: unavailable"));
+            !without_model.iter().any(is_about)
+        });
+        report.line("messages that were told that the model is away", found - broken.len());
         report.show()?;
-        finish(&mesh, &load).await
+        ensure!(broken.is_empty(), "promises were broken:\n{}", broken.join("\n"));
+        Ok(())
     }
 }
