@@ -142,9 +142,10 @@ begin
              for each row when (current_setting(''holdfast.change'', true) <> '''')
              execute function control.note_change(%s)', one[1], one[2]);
     end loop;
-    -- Tables of others. Payloads of jobs are what was said.
+    -- Tables of others. What jobs are called, and their payloads, are what was said: erasure deletes
+    -- them, and keeps the audit.
     foreach one slice 1 in array array[
-        ['schedule.jobs', 'insert or update or delete', '''payload'', ''description''', '''job'', ''job_id'', ''job_'''],
+        ['schedule.jobs', 'insert or update or delete', '''payload'', ''description'', ''name'', ''external_id''', '''job'', ''job_id'', ''job_'''],
         ['session.approval_rules', 'delete', '''pattern'', ''summary'', ''last_used''', '''approval_rule'', ''rule_id'', '''''],
         ['session.tenant_queue', 'insert or update of weight, cap, max_sessions', '', '''tenant_share'', ''tenant_id'', ''ten_'''],
         ['workspace.skill_policies', 'insert or update or delete', '', '''skill_policy'', ''tenant_id'', ''ten_'''],
