@@ -58,6 +58,10 @@ declare
     noted text := coalesce(nullif(current_setting('holdfast.noted', true), ''), '[]');
     change jsonb;
 begin
+    -- The audit keeps nothing of what an erasure deletes.
+    if control.change_field(2) = 'Memories/EraseMemories' then
+        return null;
+    end if;
     concealed := array(
         select h from unnest(hidden) h
         where coalesce(old_row -> h, 'null') is distinct from coalesce(new_row -> h, 'null')
