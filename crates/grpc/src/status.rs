@@ -10,7 +10,7 @@ use tonic_types::{ErrorDetails, StatusExt as _};
 pub const RETRY_AFTER: &str = "retry-after-ms";
 
 /// Domain of the reasons in `google.rpc.ErrorInfo`.
-pub const ERROR_DOMAIN: &str = "holdfast.dev";
+const ERROR_DOMAIN: &str = "holdfast.dev";
 
 /// Converts an error to the status for its caller, and logs internal and unavailable errors.
 ///
@@ -39,13 +39,6 @@ pub fn status(error: &impl Fault) -> Status {
 fn with_reason(code: Code, text: &str, reason: &'static str) -> Status {
     let details = ErrorDetails::with_error_info(reason, ERROR_DOMAIN, HashMap::new());
     Status::with_error_details(code, text, details)
-}
-
-/// Reason of a status, if it has one of this product.
-#[must_use]
-pub fn reason(status: &Status) -> Option<String> {
-    let info = status.get_details_error_info()?;
-    (info.domain == ERROR_DOMAIN).then_some(info.reason)
 }
 
 /// Status code of a kind.
@@ -145,9 +138,9 @@ mod tests {
     fn the_reason_is_kept_beside_the_delay() {
         let told = with_retry_after(status(&Broken(Kind::Exhausted)), Duration::from_secs(2));
 
-        assert_eq!(reason(&told).as_deref(), Some("LIMIT_REACHED"));
+        let info = told.get_details_error_info().unwrap();
+        assert_eq!((info.reason.as_str(), info.domain.as_str()), ("LIMIT_REACHED", ERROR_DOMAIN));
         assert_eq!(retry_after(&told), Some(Duration::from_secs(2)));
-        assert_eq!(reason(&Status::not_found("of another server")), None);
     }
 
     #[test]
