@@ -16,7 +16,7 @@ HOLDFAST = $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/holdfast
 BACKENDS = $(PYTHON) deploy/dev/backends.py
 
 .DEFAULT_GOAL := help
-.PHONY: help up down build embedder test test-clients test-down chaos soak fuzz bench bench-memory lint deny helm-check helm-run fmt fmt-check doc
+.PHONY: help up down build embedder test test-clients test-down chaos soak fuzz bench bench-memory lint deny helm-check helm-run helm-upgrade fmt fmt-check doc
 
 help: ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1#/p' $(MAKEFILE_LIST) | column -t -s '#'
@@ -110,6 +110,11 @@ helm-check: ## check the Helm chart; ARGS=--write writes its generated files ane
 helm-run: build ## run the pods of the rendered Helm chart as processes of this machine
 	@$(BACKENDS) up --fast --dir .holdfast/test
 	@$(PYTHON) tests/helm/run.py --dir .holdfast --holdfast $(HOLDFAST)
+
+helm-upgrade: build ## update the pods of the chart's previous version, and back, while people talk
+	@$(BACKENDS) up --fast --dir .holdfast/test
+	@previous=$$($(PYTHON) tests/helm/previous.py --dir .holdfast/previous) && \
+	  $(PYTHON) tests/helm/run.py --dir .holdfast --holdfast $(HOLDFAST) --previous $$previous
 
 fmt: ## format
 	$(CARGO) fmt --all

@@ -38,7 +38,7 @@ HERE = ROOT / "tests" / "helm"
 PROFILES = {
     "trial": CHART / "values-trial.yaml",
     "production": CHART / "values-production.yaml",
-    "tls": HERE / "values" / "tls.yaml",
+    "upgrade": HERE / "values" / "upgrade.yaml",
     "everything": HERE / "values" / "everything.yaml",
 }
 
@@ -124,8 +124,8 @@ class Helm:
         code, out, err = self.run("lint", "--strict", CHART, "--values", PROFILES[profile])
         return [f"helm lint ({profile}):\n{out}{err}"] if code else []
 
-    def render(self, profile, version, release="holdfast"):
-        args = ["template", release, CHART, "--namespace", "holdfast", "--kube-version", version, "--values", PROFILES[profile]]
+    def render(self, profile, version, *more, release="holdfast", chart=CHART):
+        args = ["template", release, chart, "--namespace", "holdfast", "--kube-version", version, "--values", PROFILES[profile], *more]
         code, out, err = self.run(*args)
         if code:
             raise Problem(f"helm template ({profile}, Kubernetes {version}):\n{err}")
@@ -295,7 +295,7 @@ def check_comments():
 
 def check_long_name(helm, version):
     """The longest name that Helm permits for a release."""
-    long = documents(helm.render("everything", version, "r" * 53)) + documents(helm.render("trial", version, "r" * 53))
+    long = documents(helm.render("everything", version, release="r" * 53)) + documents(helm.render("trial", version, release="r" * 53))
     names = {document["metadata"]["name"] for document in long}
     return [f"with a long release name, `{name}` has more than 63 characters" for name in names if len(name) > 63]
 
@@ -383,7 +383,7 @@ def run(helm, schemas, write):
     for profile, rendered in renders.items():
         found += [f"{profile}: {error}" for error in policies.check(rendered, sources)]
     found += policies.check_runbook(renders["everything"], sources)
-    found += policies.check_scripts(ROOT, renders["tls"])
+    found += policies.check_scripts(ROOT, renders["upgrade"])
     if not found:
         found += policies.check_that_rules_notice(renders, sources, copy.deepcopy)
         count = sum(len(rendered) for rendered in renders.values())

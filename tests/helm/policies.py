@@ -623,8 +623,8 @@ class Api(http.server.BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def api_server():
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Api)
+def api_server(address="127.0.0.1"):
+    server = http.server.ThreadingHTTPServer((address, 0), Api)
     server.secrets = {}
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
@@ -769,10 +769,10 @@ BREAKS = [
     (edges_are_connections, "trial", lambda d: d.remove(next(p for p in of_kind(d, "NetworkPolicy") if component(p) == "default"))),
     (edges_are_connections, "trial", lambda d: next(v for v in deployment(d, "agent-runner")["containers"][0]["env"] if v["name"].endswith("MEMORY_URL")).update(value="http://holdfast-gateway:18790")),
     (calls_are_encrypted_or_plain_text_is_permitted, "trial", lambda d: set_variable(deployment(d, "gateway"), "HOLDFAST_TLS__CERTIFICATE", "/x")),
-    (calls_are_encrypted_or_plain_text_is_permitted, "tls", lambda d: deployment(d, "gateway")["containers"][0]["livenessProbe"]["httpGet"].update(scheme="HTTP")),
+    (calls_are_encrypted_or_plain_text_is_permitted, "upgrade", lambda d: deployment(d, "gateway")["containers"][0]["livenessProbe"]["httpGet"].update(scheme="HTTP")),
     (calls_are_encrypted_or_plain_text_is_permitted, "everything", lambda d: first(d, "ServiceMonitor")["spec"]["endpoints"][0].pop("scheme")),
     (calls_are_encrypted_or_plain_text_is_permitted, "everything", lambda d: d.remove(first(d, "Certificate"))),
-    (secrets_are_mounted_where_they_are_read, "tls", lambda d: deployment(d, "scheduler").update(volumes=[*(v for v in deployment(d, "scheduler")["volumes"] if v["name"] != "tls"), *(v for v in deployment(d, "gateway")["volumes"] if v["name"] == "tls")])),
+    (secrets_are_mounted_where_they_are_read, "upgrade", lambda d: deployment(d, "scheduler").update(volumes=[*(v for v in deployment(d, "scheduler")["volumes"] if v["name"] != "tls"), *(v for v in deployment(d, "gateway")["volumes"] if v["name"] == "tls")])),
     (pods_start_and_stop_as_services_do, "trial", lambda d: deployment(d, "channel-bridge").update(terminationGracePeriodSeconds=40)),
     (pods_start_and_stop_as_services_do, "trial", lambda d: deployment(d, "gateway")["containers"][0]["livenessProbe"]["httpGet"].update(path="/readyz")),
     (pods_start_and_stop_as_services_do, "trial", lambda d: first(d, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"].update({"app.kubernetes.io/component": "x"})),

@@ -24,7 +24,7 @@ use holdfast_proto::gateway::v1::AcceptRequest;
 use holdfast_proto::gateway::v1::ingest_client::IngestClient;
 use holdfast_session::Sessions;
 use holdfast_testkit::{
-    Backends, Database, FakeModel, FakeReceiver, FakeTelegram, Pooler, nats, redis,
+    Backends, Database, FakeModel, FakeReceiver, FakeTelegram, Pooler, Proxy, nats, redis,
 };
 use holdfast_types::QueueMode;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
@@ -73,6 +73,8 @@ pub struct MeshConfig {
     /// Connections of a PgBouncer through which all processes reach the database; `None`: they
     /// reach it without one.
     pub pooler: Option<u32>,
+    /// Several servers that take the place of the single NATS and Redis of the backends.
+    pub replicas: Option<Replicas>,
     /// Whether the services speak TLS, and show each other certificates.
     pub tls: bool,
 }
@@ -94,9 +96,20 @@ impl MeshConfig {
             failpoints: String::new(),
             namespaces: false,
             pooler: None,
+            replicas: None,
             tls: false,
         }
     }
+}
+
+/// Addresses of a NATS cluster and of Redis Sentinels.
+#[derive(Debug, Clone)]
+pub struct Replicas {
+    pub nats_urls: Vec<String>,
+    /// Gives the login of the servers that the Sentinels name.
+    pub redis_url: String,
+    pub sentinels: String,
+    pub sentinel_group: String,
 }
 
 #[derive(Debug)]
@@ -136,6 +149,7 @@ pub struct Mesh {
     pub certificates: Option<Certificates>,
     nats: nats::Namespace,
     pub redis: redis::Namespace,
+    replicas: Option<Replicas>,
     pooler: Option<Pooler>,
     database: Database,
 }
@@ -180,7 +194,10 @@ impl Mesh {
             true => Network::with_namespaces()?,
             false => Network::loopback(),
         };
-        let proxies = Proxies::start(&network, url, nats.url(), redis.url()).await?;
+        let mut proxies = Proxies::start(&network, url, nats.url(), redis.url()).await?;
+        for url in plan.replicas.iter().flat_map(|replicas| &replicas.nats_urls) {
+            proxies.nats_cluster.push(Proxy::in_front_of(url).await?);
+        }
         let of_runners = network.of_peer(Role::Runner, Peer::World);
         let of_bridges = network.of_peer(Role::Bridge, Peer::World);
         let model = FakeModel::start_on(of_runners).await?;
@@ -214,6 +231,7 @@ impl Mesh {
             certificates: plan.tls.then(Certificates::new).transpose()?,
             nats,
             redis,
+            replicas: plan.replicas.clone(),
             pooler,
             database,
         };

@@ -142,10 +142,7 @@ impl OwnBackends {
     ///
     /// If they cannot be started, with what `backends.py` said about it.
     pub async fn start() -> anyhow::Result<Self> {
-        let packages = shared_dir().join("pkg");
-        if !packages.join("installed").exists() {
-            shared().await?;
-        }
+        packages().await?;
         // Beside the shared ones, which are elsewhere if Postgres' user cannot reach the checkout.
         let shared = shared_dir().canonicalize().context("the shared backends have no folder")?;
         let packages = shared.join("pkg");
@@ -248,6 +245,15 @@ impl Backends {
 fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.ancestors().nth(2).unwrap_or(here).to_owned()
+}
+
+/// Folder of the servers' programs, installed if they are not there yet.
+pub(crate) async fn packages() -> anyhow::Result<PathBuf> {
+    let packages = shared_dir().join("pkg");
+    if !packages.join("installed").exists() {
+        shared().await?;
+    }
+    Ok(packages)
 }
 
 fn shared_dir() -> PathBuf {

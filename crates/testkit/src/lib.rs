@@ -6,6 +6,7 @@
 //! | [`backends`] | which Postgres, NATS and Redis to use; private ones for tests that crash them |
 //! | [`postgres`], [`nats`], [`redis`] | a database, a subject prefix, a key prefix for each test |
 //! | [`certificates`], [`tls_proxy`] | authorities and certificates; TLS in front of a server without it |
+//! | [`replicated`] | three NATS servers; two Redis servers with Sentinels |
 //! | [`pooler`] | PgBouncer in front of Postgres |
 //! | [`proxy`] | a TCP proxy that cuts, refuses, stalls, and loses answers |
 //! | [`model`] | a scripted model behind the Chat Completions API |
@@ -28,6 +29,7 @@ pub mod postgres;
 pub mod process;
 pub mod proxy;
 pub mod redis;
+pub mod replicated;
 mod scratch;
 pub mod telegram;
 pub mod tls_proxy;
@@ -42,6 +44,7 @@ pub use pooler::Pooler;
 pub use postgres::Database;
 pub use process::Process;
 pub use proxy::Proxy;
+pub use replicated::{NatsCluster, RedisGroup};
 pub use telegram::FakeTelegram;
 pub use tls_proxy::{TlsProxy, TlsStart};
 pub use webhook::FakeReceiver;

@@ -22,6 +22,8 @@ pub struct Proxies {
     pub memory_database: Proxy,
     /// All ways to NATS.
     pub nats: Proxy,
+    /// All ways to each server of a NATS cluster, which takes the place of that NATS.
+    pub nats_cluster: Vec<Proxy>,
     /// All ways to Redis.
     pub redis: Proxy,
     ways: Vec<Ways>,
@@ -65,6 +67,7 @@ impl Proxies {
             scheduler_database: database(Role::Scheduler).await?,
             memory_database: database(Role::Memory).await?,
             nats,
+            nats_cluster: Vec::new(),
             redis,
             ways,
             from_clients: Vec::new(),

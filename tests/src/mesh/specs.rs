@@ -39,6 +39,17 @@ impl Mesh {
         if self.network.namespace(role).is_some() {
             env.push(set("TLS__ALLOW_PLAIN", true.to_string()));
         }
+        if let Some(replicas) = &self.replicas {
+            let through = self.proxies.nats_cluster.iter().zip(&replicas.nats_urls);
+            let urls: Vec<_> = through.map(|(proxy, url)| proxy.through(url)).collect();
+            env.extend([
+                set("NATS__URL", urls.join(",")),
+                set("NATS__EVENTS_REPLICAS", "3".to_owned()),
+                set("REDIS__URL", replicas.redis_url.clone()),
+                set("REDIS__SENTINELS", replicas.sentinels.clone()),
+                set("REDIS__SENTINEL_GROUP", replicas.sentinel_group.clone()),
+            ]);
+        }
         if self.pooler.is_some() {
             env.push(set("DATABASE__TRANSACTION_POOLING", true.to_string()));
         }

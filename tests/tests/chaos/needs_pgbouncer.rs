@@ -19,9 +19,30 @@ use tokio::time::sleep;
 use crate::RUNNER;
 use crate::faults::finish;
 use crate::report::Report;
+use crate::storm::blow;
+use crate::weather::Servers;
 
 /// Fewer than the pools of any one of the processes could open.
 const SERVER_CONNECTIONS: u32 = 4;
+
+/// Connections of a storm, in which many are held by processes that are stopped.
+const STORM_CONNECTIONS: u32 = 30;
+
+/// As large installations are: the storm's guarantees hold behind PgBouncer, with three NATS servers
+/// and Redis Sentinel.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "two minutes more, beside the other storm: `make chaos`"]
+async fn a_storm_loses_nothing_over_a_pooler_a_nats_cluster_and_redis_sentinel()
+-> anyhow::Result<()> {
+    let _turn = turnstile::lock_exclusive().await?;
+    let (servers, replicas) = Servers::replicated().await?;
+    let plan = MeshConfig {
+        replicas: Some(replicas),
+        pooler: Some(STORM_CONNECTIONS),
+        ..MeshConfig::small(RUNNER)
+    };
+    blow("storm over replicas", &servers, plan).await
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn behind_a_pooler_a_killed_runner_loses_nothing_and_tenants_stay_apart() -> anyhow::Result<()>

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use futures::future::{join_all, try_join_all};
-use holdfast_testkit::OwnBackends;
 use holdfast_tests::checks::{Findings, check, journals_of};
 use holdfast_tests::history::{Verdict, judge};
 use holdfast_tests::load::Senders;
@@ -23,8 +22,8 @@ use crate::actors::set_up;
 use crate::report::Report;
 use crate::talk::talk;
 use crate::weather::{
-    Weather, crash_postgres, crash_redis, flush_redis, freeze, freeze_one, kill, lose_answers,
-    pause, pause_one, wipe_nats,
+    Servers, Weather, crash_postgres, crash_redis, flush_redis, freeze, freeze_one, kill,
+    lose_answers, pause, pause_one, wipe_nats,
 };
 use crate::{Form, POINTS, RUNNER, form, storm_time};
 
@@ -46,7 +45,15 @@ const BUSY_QUERY: &str = "
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_dies_no_message_is_lost_and_none_is_doubled() -> anyhow::Result<()> {
     let _turn = turnstile::lock_exclusive().await?;
-    let backends = OwnBackends::start().await?;
+    blow("storm", &Servers::single().await?, MeshConfig::small(RUNNER)).await
+}
+
+/// Lets a storm blow over this mesh, with the processes that a storm needs, and judges what is left.
+pub(crate) async fn blow(
+    name: &'static str,
+    servers: &Servers,
+    plan: MeshConfig,
+) -> anyhow::Result<()> {
     let points: Vec<String> =
         POINTS.iter().map(|name| format!("{name}=kill:{DEATH_PROBABILITY}")).collect();
     let plan = MeshConfig {
@@ -64,17 +71,17 @@ async fn whatever_dies_no_message_is_lost_and_none_is_doubled() -> anyhow::Resul
         lease: LEASE,
         slots: 8,
         failpoints: points.join(","),
-        ..MeshConfig::small(RUNNER)
+        ..plan
     };
-    let mesh = Mesh::start(&plan, backends.urls()).await?;
+    let mesh = Mesh::start(&plan, servers.own.urls()).await?;
     mesh.fakes.model.latency(Duration::from_millis(250));
     set_up(&mesh).await?;
     let load = Senders::on(&mesh)?;
     let weather = Weather::default();
 
-    let mut report = Report::of("storm");
+    let mut report = Report::of(name);
     let played = tokio::select! {
-        played = play(&mesh, &load, &backends, &weather, &mut report) => played,
+        played = play(&mesh, &load, servers, &weather, &mut report) => played,
         failed = keep_up(&mesh) => failed.map(|()| Vec::new()),
     };
     let complaints = played?;
@@ -106,7 +113,7 @@ async fn whatever_dies_no_message_is_lost_and_none_is_doubled() -> anyhow::Resul
 async fn play(
     mesh: &Mesh,
     load: &Senders<'_>,
-    backends: &OwnBackends,
+    backends: &Servers,
     weather: &Weather,
     report: &mut Report,
 ) -> anyhow::Result<Vec<String>> {

@@ -3,17 +3,87 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use anyhow::ensure;
 use holdfast_testkit::backends::Server;
 use holdfast_testkit::proxy::{LostAnswers, When, contains};
-use holdfast_testkit::{Fault, OwnBackends};
+use holdfast_testkit::{Fault, NatsCluster, OwnBackends, RedisGroup};
 use holdfast_tests::dice;
-use holdfast_tests::mesh::Mesh;
+use holdfast_tests::mesh::{Mesh, Replicas};
 use holdfast_tests::node::{Node, Role};
 use rand::RngExt as _;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
+use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 
 use crate::storm::LEASE;
+
+/// The servers that a storm crashes.
+#[derive(Debug)]
+pub(crate) struct Servers {
+    /// Postgres, and NATS and Redis unless there are several of them.
+    pub(crate) own: OwnBackends,
+    replicated: Option<(Mutex<NatsCluster>, Mutex<RedisGroup>)>,
+}
+
+impl Servers {
+    /// One server of each kind.
+    pub(crate) async fn single() -> anyhow::Result<Self> {
+        Ok(Self { own: OwnBackends::start().await?, replicated: None })
+    }
+
+    /// One Postgres, three NATS servers, and two Redis servers with Sentinels. At most one server
+    /// of each kind is down at a time.
+    pub(crate) async fn replicated() -> anyhow::Result<(Self, Replicas)> {
+        let (nats, redis) = (NatsCluster::start().await?, RedisGroup::start().await?);
+        let replicas = Replicas {
+            nats_urls: nats.urls(),
+            redis_url: RedisGroup::LOGIN_URL.to_owned(),
+            sentinels: redis.sentinels(),
+            sentinel_group: RedisGroup::NAME.to_owned(),
+        };
+        let replicated = Some((Mutex::new(nats), Mutex::new(redis)));
+        Ok((Self { own: OwnBackends::start().await?, replicated }, replicas))
+    }
+
+    /// Kills NATS, or one of its servers, and starts it again without data.
+    async fn wipe_nats(&self, number: u64) -> anyhow::Result<()> {
+        let down = Duration::from_secs(1);
+        if let Some((nats, _)) = &self.replicated {
+            let (mut nats, number) = (nats.lock().await, usize::try_from(number % 3)?);
+            nats.lose(number).await?;
+            sleep(down).await;
+            return nats.restart(number).await;
+        }
+        self.own.kill(Server::Nats).await?;
+        self.own.wipe_nats().await?;
+        sleep(down).await;
+        self.own.restart(Server::Nats).await
+    }
+
+    /// Kills the Redis that is used, and starts it again, maybe as the copy of another.
+    async fn crash_redis(&self) -> anyhow::Result<()> {
+        // A Sentinel names another server after a second at the earliest.
+        let down = Duration::from_secs(4);
+        if let Some((_, redis)) = &self.replicated {
+            let mut redis = redis.lock().await;
+            let primary = redis.primary().await?;
+            redis.kill(primary).await?;
+            sleep(down).await;
+            ensure!(redis.primary().await? != primary, "the Sentinels name a dead server");
+            return redis.restart(primary).await;
+        }
+        self.own.kill(Server::Redis).await?;
+        sleep(down / 2).await;
+        self.own.restart(Server::Redis).await
+    }
+
+    async fn flush_redis(&self) -> anyhow::Result<()> {
+        match &self.replicated {
+            Some((_, redis)) => redis.try_lock()?.flush().await,
+            None => self.own.flush_redis().await,
+        }
+    }
+}
 
 /// What happened to the backends.
 #[derive(Debug, Default)]
@@ -50,21 +120,22 @@ pub(crate) fn lose_answers(mesh: &Mesh) -> Vec<(&'static str, LostAnswers)> {
             faults.sometimes(probability, fault, draws);
         }
     }
-    vec![
+    let nats = &mesh.proxies.nats_cluster;
+    let nats = if nats.is_empty() { std::slice::from_ref(&mesh.proxies.nats) } else { nats };
+    let published = nats.iter().enumerate().map(|(number, proxy)| {
+        let draws = dice::stream(&format!("lost answers after PubAck, {number}"));
+        let rule = proxy.lose_answer(When::Chance(0.02, Box::new(draws)), contains(".evt."));
+        ("answers lost after PubAck", rule)
+    });
+    let commits = [
         (
             "answers lost after COMMIT, gateways",
             commits("gateways", &mesh.proxies.gateway_database),
         ),
         ("answers lost after COMMIT, runners", commits("runners", &mesh.proxies.runner_database)),
         ("answers lost after COMMIT, bridges", commits("bridges", &mesh.proxies.bridge_database)),
-        (
-            "answers lost after PubAck",
-            mesh.proxies.nats.lose_answer(
-                When::Chance(0.02, Box::new(dice::stream("lost answers after PubAck"))),
-                contains(".evt."),
-            ),
-        ),
-    ]
+    ];
+    commits.into_iter().chain(published).collect()
 }
 
 pub(crate) async fn kill(mesh: &Mesh, until: Instant) -> anyhow::Result<()> {
@@ -144,13 +215,13 @@ pub(crate) async fn pause_one(mesh: &Mesh, number: usize) -> anyhow::Result<()> 
 }
 
 pub(crate) async fn crash_postgres(
-    backends: &OwnBackends,
+    backends: &Servers,
     weather: &Weather,
     until: Instant,
 ) -> anyhow::Result<()> {
     every(Duration::from_secs(14), until, async || {
-        backends.kill(Server::Postgres).await?;
-        backends.restart(Server::Postgres).await?;
+        backends.own.kill(Server::Postgres).await?;
+        backends.own.restart(Server::Postgres).await?;
         weather.postgres.fetch_add(1, Ordering::Relaxed);
         Ok(())
     })
@@ -158,15 +229,12 @@ pub(crate) async fn crash_postgres(
 }
 
 pub(crate) async fn wipe_nats(
-    backends: &OwnBackends,
+    backends: &Servers,
     weather: &Weather,
     until: Instant,
 ) -> anyhow::Result<()> {
     every(Duration::from_secs(19), until, async || {
-        backends.kill(Server::Nats).await?;
-        backends.wipe_nats().await?;
-        sleep(Duration::from_secs(1)).await;
-        backends.restart(Server::Nats).await?;
+        backends.wipe_nats(weather.nats.load(Ordering::Relaxed)).await?;
         weather.nats.fetch_add(1, Ordering::Relaxed);
         Ok(())
     })
@@ -174,14 +242,12 @@ pub(crate) async fn wipe_nats(
 }
 
 pub(crate) async fn crash_redis(
-    backends: &OwnBackends,
+    backends: &Servers,
     weather: &Weather,
     until: Instant,
 ) -> anyhow::Result<()> {
     every(Duration::from_secs(31), until, async || {
-        backends.kill(Server::Redis).await?;
-        sleep(Duration::from_secs(2)).await;
-        backends.restart(Server::Redis).await?;
+        backends.crash_redis().await?;
         weather.redis.fetch_add(1, Ordering::Relaxed);
         Ok(())
     })
@@ -189,7 +255,7 @@ pub(crate) async fn crash_redis(
 }
 
 pub(crate) async fn flush_redis(
-    backends: &OwnBackends,
+    backends: &Servers,
     weather: &Weather,
     until: Instant,
 ) -> anyhow::Result<()> {
