@@ -16,7 +16,7 @@ HOLDFAST = $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/holdfast
 BACKENDS = $(PYTHON) deploy/dev/backends.py
 
 .DEFAULT_GOAL := help
-.PHONY: help up down build embedder test test-clients test-down chaos soak fuzz bench bench-memory lint deny helm-check helm-run helm-upgrade fmt fmt-check doc
+.PHONY: help up down build embedder test test-clients test-down chaos soak fuzz bench bench-memory lint deny helm-check helm-run helm-upgrade images sbom fmt fmt-check doc
 
 help: ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1#/p' $(MAKEFILE_LIST) | column -t -s '#'
@@ -115,6 +115,19 @@ helm-upgrade: build ## update the pods of the chart's previous version, and back
 	@$(BACKENDS) up --fast --dir .holdfast/test
 	@previous=$$($(PYTHON) tests/helm/previous.py --dir .holdfast/previous) && \
 	  $(PYTHON) tests/helm/run.py --dir .holdfast --holdfast $(HOLDFAST) --previous $$previous
+
+images: ## build and push both images; REPOSITORY=registry/holdfast TAG=0.1.0
+	@deploy/images.sh "$(REPOSITORY)" "$(TAG)"
+
+# A version that is known to work; its output is in the CycloneDX format.
+CYCLONEDX = .holdfast/cyclonedx/bin/cargo-cyclonedx
+sbom: ## write the list of packages that the binary is built from, to .holdfast/holdfast.cdx.json
+	@[ -x $(CYCLONEDX) ] || $(CARGO) install --quiet --locked --root .holdfast/cyclonedx cargo-cyclonedx --version 0.5.9
+	@$(CYCLONEDX) cyclonedx --manifest-path cli/Cargo.toml --format json --override-filename holdfast.cdx
+	@mv cli/holdfast.cdx.json .holdfast/holdfast.cdx.json
+	@# It writes one for each member of the workspace.
+	@find cli crates proto services tests -name holdfast.cdx.json -delete
+	@echo "wrote .holdfast/holdfast.cdx.json"
 
 fmt: ## format
 	$(CARGO) fmt --all

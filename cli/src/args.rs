@@ -55,6 +55,9 @@ pub enum Command {
     /// Change the keys with which the installation's secrets are encrypted
     #[command(subcommand)]
     Secrets(rotation::Secrets),
+    /// Wait so many seconds: for hooks of pods, whose image has no `sleep`
+    #[command(hide = true)]
+    Wait { seconds: u64 },
 }
 
 /// What runs until it is told to stop.
@@ -125,7 +128,8 @@ impl Command {
             | Self::Node(_)
             | Self::Migrate(_)
             | Self::Bootstrap(_)
-            | Self::Secrets(_) => None,
+            | Self::Secrets(_)
+            | Self::Wait { .. } => None,
         }
     }
 }

@@ -36,6 +36,7 @@ mod up;
 mod view;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use crate::{
     args::{Cli, Command, Service},
@@ -77,6 +78,10 @@ async fn run(cli: Cli, screen: &Screen) -> Result<(), Error> {
             bootstrap::run(args, &StateDir::new(global.dir_or_here())?, screen).await
         }
         Command::Secrets(command) => command.run(screen).await,
+        Command::Wait { seconds } => {
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+            Ok(())
+        }
         Command::Chat(args) => chat::run(args, &Client::new(&global).await?, screen).await,
         Command::Login(args) => login::login(args, &global, screen).await,
         Command::Logout => login::logout(&global, screen).await,

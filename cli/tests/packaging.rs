@@ -8,7 +8,8 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
+    env, fs,
+    os::unix::fs::PermissionsExt as _,
     path::PathBuf,
     process::Command,
 };
@@ -280,21 +281,83 @@ fn the_image_runs_as_nobody_in_particular_and_copies_what_is_there() {
     for (word, _) in &lines {
         assert!(known.contains(word), "`{word}` is no instruction that we use");
     }
-    assert_eq!(lines.first().map(|(word, _)| *word), Some("FROM"));
     let stages = of("FROM");
-    assert!(stages.len() == 2 && stages[0].ends_with(" AS build"), "{stages:?}");
-    assert!(stages.iter().all(|stage| stage.contains(':') && !stage.contains(":latest")));
-    let last = lines.iter().rposition(|(word, _)| *word == "FROM").unwrap();
-    let user = lines[last..].iter().find(|(word, _)| *word == "USER").map(|(_, user)| *user);
-    let uid: u32 = user.unwrap().split(':').next().unwrap().parse().unwrap();
-    assert_ne!(uid, 0);
-    let entry: Vec<String> = serde_json::from_str(&of("ENTRYPOINT")[0]).unwrap();
-    assert_eq!(entry, ["holdfast"]);
+    assert_eq!(stages, ["$RUST AS build", "scratch AS services", "$DEBIAN AS holdfast"]);
+    for base in of("ARG") {
+        let (_, image) = base.split_once('=').unwrap();
+        assert!(image.contains(':') && !image.contains(":latest"), "{base}");
+    }
+    // Each image ends as a user of its own.
+    let starts = lines.iter().enumerate().filter(|(_, (word, _))| *word == "FROM").skip(1);
+    for (start, (_, stage)) in starts {
+        let user = lines[start..].iter().find(|(word, _)| *word == "USER").map(|(_, user)| *user);
+        let uid: u32 = user.unwrap().split(':').next().unwrap().parse().unwrap();
+        assert_ne!(uid, 0, "{stage}");
+    }
+    for entry in of("ENTRYPOINT") {
+        assert_eq!(serde_json::from_str::<Vec<String>>(&entry).unwrap(), ["holdfast"]);
+    }
     for copy in of("COPY").iter().filter(|copy| !copy.starts_with("--from=build ")) {
         for source in copy.split_whitespace().rev().skip(1) {
             assert!(root().join(source).exists(), "`COPY {copy}`: there is no {source}");
         }
     }
+}
+
+/// A docker that writes down what it is told, and knows one digest.
+const DOCKER: &str = r#"#!/bin/sh
+echo "$*" >>"$0.log"
+case $* in *imagetools*) echo "sha256:00aa" ;; esac
+"#;
+
+#[test]
+fn images_are_built_for_two_architectures_from_pinned_bases() {
+    let folder = tempfile::tempdir().unwrap();
+    let docker = folder.path().join("docker");
+    fs::write(&docker, DOCKER).unwrap();
+    fs::set_permissions(&docker, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", folder.path().display(), env::var("PATH").unwrap());
+
+    let built = Command::new(root().join("deploy/images.sh"))
+        .args(["registry.test/holdfast", "1.2.3"])
+        .env("PATH", path)
+        .output()
+        .unwrap();
+
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let log = fs::read_to_string(folder.path().join("docker.log")).unwrap();
+    let builds: Vec<&str> = log.lines().filter(|line| line.contains("buildx build ")).collect();
+    assert_eq!(builds.len(), 2, "{log}");
+    for (build, target) in builds.iter().zip(["services", "holdfast"]) {
+        for part in [
+            &format!("--target {target} "),
+            "--platform linux/amd64,linux/arm64 ",
+            "--build-arg RUST=rust:1.95-bookworm@sha256:00aa ",
+            "--build-arg DEBIAN=debian:bookworm-slim@sha256:00aa ",
+            "--sbom=true",
+        ] {
+            assert!(build.contains(part), "{part}: {build}");
+        }
+    }
+    assert!(builds[0].contains("--tag registry.test/holdfast-services:1.2.3 "), "{log}");
+    assert!(builds[1].contains("--tag registry.test/holdfast:1.2.3 "), "{log}");
+}
+
+#[test]
+fn workflows_call_what_there_is_to_make() {
+    let makefile = read("Makefile");
+    let mut called = 0;
+    for name in ["check.yml", "release.yml"] {
+        let workflow = read(&format!(".github/workflows/{name}"));
+        assert!(workflow.contains("permissions:"), "{name} may do everything");
+        let lines = workflow.lines().filter(|line| !line.starts_with('#'));
+        for (_, call) in lines.filter_map(|line| line.split_once("make ")) {
+            let target = call.split_whitespace().next().unwrap();
+            assert!(makefile.contains(&format!("\n{target}:")), "{name}: make {target}");
+            called += 1;
+        }
+    }
+    assert!(called > 2);
 }
 
 #[test]

@@ -30,6 +30,9 @@ import check  # noqa: E402
 import policies  # noqa: E402
 
 READY_SECONDS = 90
+PATH = "/opt/bin:/usr/bin:/bin"
+# The image without a shell, as the values of the tests name it.
+SERVICES_IMAGE = "holdfast-services:test"
 HOST = "10.77.0.1"
 
 
@@ -149,7 +152,8 @@ class Pod:
         hook = self.container.get("lifecycle", {}).get("preStop", {}).get("exec", {}).get("command")
         start = time.monotonic()
         if hook:
-            subprocess.run(hook, check=True)
+            inside = ["nsenter", "--target", str(self.pid), "--mount", "--pid", "--root"]
+            subprocess.run([*inside, *hook], env={"PATH": PATH}, check=True)
         os.kill(self.pid, signal.SIGTERM)
         try:
             code = self.process.wait(max(self.spec["terminationGracePeriodSeconds"] - (time.monotonic() - start), 1))
@@ -173,13 +177,16 @@ class Kubelet:
     def __init__(self, network, place, packages, api):
         self.network, self.place, self.packages, self.api = network, place, packages, api
         self.addresses, self.pods, self.numbers = {"localhost": "127.0.0.1"}, [], itertools.count(1)
+        # ConfigMaps that the chart does not make.
+        self.own_maps = {}
         # Processes end with the thread that started them (--die-with-parent).
         self.starter = ThreadPoolExecutor(1)
+        self.lock = threading.Lock()
 
     def apply(self, documents, holdfast):
         """Takes over a render and the program of its image; pods that run stay as they are."""
         self.holdfast = holdfast
-        self.maps = {d["metadata"]["name"]: d["data"] for d in policies.of_kind(documents, "ConfigMap")}
+        self.maps = self.own_maps | {d["metadata"]["name"]: d["data"] for d in policies.of_kind(documents, "ConfigMap")}
         self.workloads = {name: pod for name, _, pod, _ in policies.pods(documents)}
         self.objects = {name: document for name, document, _, _ in policies.pods(documents)}
         for service in policies.of_kind(documents, "Service"):
@@ -242,21 +249,35 @@ class Kubelet:
         line = ["nsenter", f"--net=/proc/{pod.keeper.pid}/ns/net"]
         line += ["bwrap", "--unshare-user", "--uid", user, "--gid", user, "--unshare-pid", "--unshare-ipc", "--as-pid-1"]
         line += ["--die-with-parent", "--info-fd", str(info), "--clearenv", "--proc", "/proc", "--dev", "/dev"]
-        for folder in ("/usr", "/etc/ssl"):
-            line += ["--ro-bind", folder, folder]
-        for name in ("bin", "lib", "lib64", "sbin"):
-            line += ["--symlink", f"usr/{name}", f"/{name}"]
-        line += ["--ro-bind", str(passwd), "/etc/passwd", "--ro-bind", str(self.place / "hosts"), "/etc/hosts"]
-        line += ["--ro-bind", str(pod.holdfast), "/opt/bin/holdfast", "--ro-bind", str(self.packages), "/opt/packages"]
+        if pod.container["image"] == SERVICES_IMAGE:
+            root = self.root(pod.holdfast)
+            for name in ("usr", "lib", "lib64", "etc/ssl", "etc/passwd", "etc/nsswitch.conf"):
+                line += ["--ro-bind", str(root / name), f"/{name}"]
+        else:
+            for folder in ("/usr", "/etc/ssl"):
+                line += ["--ro-bind", folder, folder]
+            for name in ("bin", "lib", "lib64", "sbin"):
+                line += ["--symlink", f"usr/{name}", f"/{name}"]
+            line += ["--ro-bind", str(passwd), "/etc/passwd", "--ro-bind", str(self.packages), "/opt/packages"]
+            line += ["--ro-bind", str(pod.holdfast), "/opt/bin/holdfast"]
+        line += ["--ro-bind", str(self.place / "hosts"), "/etc/hosts"]
         for mount in sorted(pod.container.get("volumeMounts", []), key=lambda mount: len(mount["mountPath"])):
             source = self.volume(pod, mount["name"]) / mount.get("subPath", "")
             line += ["--ro-bind" if mount.get("readOnly") else "--bind", str(source), mount["mountPath"]]
         line += ["--remount-ro", "/"]
         variables = {name: value or pod.name for name, value in policies.environment(pod.container).items() if value != ""}
-        variables |= {"PATH": "/opt/bin:/usr/bin:/bin", "KUBERNETES_API": f"http://{HOST}:{self.api.server_port}"}
+        variables |= {"PATH": PATH, "KUBERNETES_API": f"http://{HOST}:{self.api.server_port}"}
         for name, value in variables.items():
             line += ["--setenv", name, value]
         return line + ["--", *argv]
+
+    def root(self, holdfast):
+        """The files of the image without a shell, with this program."""
+        root = self.place / f"root-{holdfast.stat().st_ino}"
+        with self.lock:
+            if not root.exists():
+                subprocess.run([check.ROOT / "deploy" / "root.sh", root, holdfast], check=True)
+        return root
 
     def start(self, workload, argv=None, text=None):
         """Starts a pod of a workload."""

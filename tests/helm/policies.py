@@ -277,7 +277,7 @@ def secrets_are_mounted_where_they_are_read(documents, sources):
             if tls - {path for _, _, path in mounted} or keys != OTHER_SECRETS[name]:
                 yield f"`{name}` mounts the keys {sorted(keys)} and reads {sorted(OTHER_SECRETS[name])} (OTHER_SECRETS in tests/helm/policies.py)"
             continue
-        by_file = {setting_name(variable): path for variable, path in variables.items() if variable.endswith("_FILE")}
+        by_file = {setting_name(variable): path for variable, path in variables.items() if re.fullmatch("HOLDFAST_.*_FILE", variable)}
         given = {setting for setting in by_file if ".previous_" not in setting and setting != "memory.embedding.api_key"}
         if given != sources.secrets(name):
             yield f"`{name}` is given the secrets {sorted(given)}; its sources read {sorted(sources.secrets(name))}"
@@ -441,7 +441,7 @@ def pods_start_and_stop_as_services_do(documents, sources):
             if get.get("path") != wanted[probe] or wanted[probe] not in sources.probes or get.get("port") not in ports:
                 yield f"the {probe} of `{name}` is {get or 'missing'}"
         stop = container.get("lifecycle", {}).get("preStop", {}).get("exec", {}).get("command")
-        if stop != ["sleep", str(PRE_STOP_SECONDS)]:
+        if stop != ["holdfast", "wait", str(PRE_STOP_SECONDS)]:
             yield f"`{name}` does not wait {PRE_STOP_SECONDS} s in preStop until no new calls come"
         grace = next(int(value[:-1]) for variable, value in variables.items() if variable.endswith("__SHUTDOWN_GRACE"))
         least = grace + PRE_STOP_SECONDS + MARGIN_SECONDS

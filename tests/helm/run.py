@@ -8,11 +8,11 @@ own; the bundled backends are the programs of deploy/dev/backends.py, set up as 
 Then the schema is migrated below the waiting services, the bootstrap job and the chart's test run,
 and the pods are stopped as Kubernetes does, which must lose nothing.
 
-In the profile with TLS all Deployments are then updated and rolled back while 50 people talk, one pod
+In the profile with TLS a person signs in at an identity provider (signin.py), and all Deployments are then updated and rolled back while 50 people talk, one pod
 after another: from the previous version of chart and program, if it is given (`make helm-upgrade`),
 and otherwise from the same version with another setting. Every turn must be answered, and none may be lost.
 
-Needs bubblewrap and iproute2 (Debian: `apt-get install bubblewrap iproute2`), and root on a machine
+Needs bubblewrap, iproute2, npm and openssl (the names of Debian's packages), and root on a machine
 where network namespaces can be made; elsewhere nothing is run, and a line says so.
 """
 
@@ -29,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import check  # noqa: E402
 import kubelet as kubelets  # noqa: E402
 import policies  # noqa: E402
+import signin  # noqa: E402
 import talk  # noqa: E402
 
 SERVICES = list(policies.SERVICES)
@@ -83,7 +84,7 @@ def stop(kubelet):
         print(f"{pod.name} stopped in {seconds:.1f} s", flush=True)
 
 
-def update_while_people_talk(kubelet, now, previous):
+def update_while_people_talk(kubelet, now, previous, sign_in):
     """`now` and `previous` are documents and program of a version; `previous` runs."""
     people = talk.People(kubelet, PEOPLE)
     with people:
@@ -91,22 +92,42 @@ def update_while_people_talk(kubelet, now, previous):
         print(f"{PEOPLE} people talk; the update begins", flush=True)
         update(kubelet, *now)
         people.talk(5)
+        print(sign_in(), flush=True)
         print("updated; the rollback begins", flush=True)
         update(kubelet, *previous)
         people.talk(5)
     print(people.report(), flush=True)
 
 
+def run(network, place, packages, api, package, versions):
+    kubelet, provider = kubelets.Kubelet(network, place, packages, api), None
+    try:
+        if len(versions) > 1:
+            (place / "provider").mkdir()
+            provider = signin.Provider(package, place / "provider")
+            kubelet.own_maps["authorities"] = {"ca.crt": provider.authority.read_text()}
+        kubelet.apply(*versions[-1])
+        install(kubelet)
+        if len(versions) > 1:
+            update_while_people_talk(kubelet, *versions, lambda: signin.talk(kubelet, provider))
+        stop(kubelet)
+    finally:
+        kubelet.kill()
+        if provider:
+            provider.kill()
+
+
 def profiles(helm, options):
     """(name, versions) of each run; several versions are updated to, beginning with the last."""
     holdfast = options.holdfast.resolve()
     yield "trial", [(check.documents(helm.render("trial", "1.37.0")), holdfast)]
-    now = check.documents(helm.render("upgrade", "1.37.0")), holdfast
+    image = "--set", f"image.services={kubelets.SERVICES_IMAGE}", "--values", check.HERE / "values" / "signin.yaml"
+    now = check.documents(helm.render("upgrade", "1.37.0", *image)), holdfast
     if options.previous:
         chart, program = options.previous
         before = check.documents(helm.render("upgrade", "1.37.0", chart=Path(chart))), Path(program).resolve()
     else:
-        before = check.documents(helm.render("upgrade", "1.37.0", "--set", "config.runner.slots=31")), holdfast
+        before = check.documents(helm.render("upgrade", "1.37.0", *image, "--set", "config.runner.slots=31")), holdfast
     yield "upgrade", [now, before]
 
 
@@ -117,7 +138,7 @@ def main():
     parser.add_argument("--previous", nargs=2, metavar=("CHART", "BINARY"), help="the version that is updated")
     parser.add_argument("--in-namespace", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    for program, package in (("bwrap", "bubblewrap"), ("ip", "iproute2")):
+    for program, package in (("bwrap", "bubblewrap"), ("ip", "iproute2"), ("npm", "npm"), ("openssl", "openssl")):
         if not shutil.which(program):
             print(f"error: install {package} (Debian: `apt-get install {package}`)", file=sys.stderr)
             return 1
@@ -129,6 +150,7 @@ def main():
         packages = options.dir / "test" / "pkg"
         if not packages.exists():
             raise check.Problem(f"{packages} does not exist: run deploy/dev/backends.py up --fast --dir {packages.parent}")
+        provider = signin.install(options.dir.resolve())
         if not options.in_namespace:
             return subprocess.run(["unshare", "--net", sys.executable, *sys.argv, "--in-namespace"]).returncode
         network = kubelets.Network()
@@ -137,15 +159,7 @@ def main():
         for name, versions in runs:
             print(f"profile {name}", flush=True)
             with tempfile.TemporaryDirectory() as place, policies.api_server(kubelets.HOST) as api:
-                kubelet = kubelets.Kubelet(network, Path(place), packages.resolve(), api)
-                kubelet.apply(*versions[-1])
-                try:
-                    install(kubelet)
-                    if len(versions) > 1:
-                        update_while_people_talk(kubelet, *versions)
-                    stop(kubelet)
-                finally:
-                    kubelet.kill()
+                run(network, Path(place), packages.resolve(), api, provider, versions)
     except check.Problem as problem:
         print(f"error: {problem}", file=sys.stderr)
         return 1

@@ -134,11 +134,13 @@ def values_schema(manual):
         **closed(
             {
                 "global": OPEN,
+                "trustedAuthorities": NAME,
                 "image": closed(
                     {
                         "repository": {"type": "string", "minLength": 1},
                         "tag": TEXT,
                         "digest": {"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"},
+                        "services": TEXT,
                         "pullPolicy": {"enum": ["Always", "IfNotPresent", "Never"]},
                         "pullSecrets": {"type": "array", "items": NAME},
                     }

@@ -22,6 +22,10 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- end -}}
 
+{{- define "holdfast.servicesImage" -}}
+{{ .Values.image.services | default (include "holdfast.image" .) }}
+{{- end -}}
+
 {{- define "holdfast.image" -}}
 {{- with .Values.image -}}
 {{- if .digest -}}

@@ -1,13 +1,16 @@
-// A provider of the npm package `oidc-provider`. Arguments: the folder of the package, the port, and
-// the id of its key. Whoever comes is signed in as `anna`, without a question.
+// A provider of the npm package `oidc-provider`. Arguments: the folder of the package, the port, the
+// id of its key, and for https its address, certificate and private key. Whoever comes is signed in as
+// `anna`, without a question.
 import { createRequire } from "node:module";
-import { createServer } from "node:http";
+import { readFileSync } from "node:fs";
+import * as http from "node:http";
+import * as https from "node:https";
 import { pathToFileURL } from "node:url";
 
 // The test closes its end after the first line.
 process.stdout.on("error", () => {});
 
-const [folder, port, kid] = process.argv.slice(2);
+const [folder, port, kid, address = "127.0.0.1", cert, key_file] = process.argv.slice(2);
 const require = createRequire(`${folder}/node_modules/oidc-provider/package.json`);
 const load = async (name) => import(pathToFileURL(require.resolve(name)).href);
 const { Provider } = await load("oidc-provider");
@@ -15,7 +18,7 @@ const { generateKeyPair, exportJWK } = await load("jose");
 
 const { privateKey } = await generateKeyPair("RS256", { extractable: true });
 const key = { ...(await exportJWK(privateKey)), kid, use: "sig", alg: "RS256" };
-const provider = new Provider(`http://127.0.0.1:${port}`, {
+const provider = new Provider(`${cert ? "https" : "http"}://${address}:${port}`, {
   jwks: { keys: [key] },
   cookies: { keys: ["of tests"] },
   clients: [
@@ -40,7 +43,7 @@ const provider = new Provider(`http://127.0.0.1:${port}`, {
 });
 
 const callback = provider.callback();
-const server = createServer(async (request, response) => {
+const answer = async (request, response) => {
   if (!request.url.startsWith("/sign-in/")) {
     return callback(request, response);
   }
@@ -53,5 +56,7 @@ const server = createServer(async (request, response) => {
   grant.addOIDCScope("openid profile offline_access");
   const result = { consent: { grantId: await grant.save() } };
   return provider.interactionFinished(request, response, result);
-});
-server.listen(Number(port), "127.0.0.1", () => console.log("ready"));
+};
+const tls = cert && { cert: readFileSync(cert), key: readFileSync(key_file) };
+const server = tls ? https.createServer(tls, answer) : http.createServer(answer);
+server.listen(Number(port), address, () => console.log("ready"));
