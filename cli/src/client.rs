@@ -25,8 +25,8 @@ use tonic::{
 use crate::{
     error::Error,
     global::Global,
-    login::Session,
     state_dir::{self, StateDir},
+    tokens::{Session, bearer},
 };
 
 /// Default address of a gateway.
@@ -266,15 +266,6 @@ fn key(given: Option<String>, home: Option<&StateDir>) -> Result<MetadataValue<A
         return Err(Error::NoKey);
     }
     bearer(key)
-}
-
-/// Value of `authorization` for a key or a token.
-pub fn bearer(credential: &str) -> Result<MetadataValue<Ascii>, Error> {
-    let mut value: MetadataValue<Ascii> = format!("Bearer {credential}").parse().map_err(|_| {
-        Error::Usage("the key holds characters that no key has: copy it anew".to_owned())
-    })?;
-    value.set_sensitive(true);
-    Ok(value)
 }
 
 /// Returns the program's name as it was called, so that printed advice can be pasted.

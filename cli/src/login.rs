@@ -2,32 +2,26 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `provider.rs` | the provider's endpoints, and requests for tokens |
 //! | `browser.rs` | sign-in in a browser on this machine: loopback redirect with PKCE |
 //! | `device.rs` | sign-in in a browser on another machine: a code to type in |
-//! | `store.rs` | the file with the tokens, and their renewal |
 //!
 //! The gateway is given the ID token: its audience is the client id, which the gateway has in
 //! `oidc.issuers.audiences`.
 
 mod browser;
 mod device;
-mod provider;
-mod store;
 
 use clap::Args;
 use holdfast_proto::gateway::v1::{GetCallerRequest, GetCallerResponse};
 use serde_json::{Value, json};
 
-use self::{provider::Provider, store::Login};
 use crate::{
     client::{self, Client},
     error::Error,
     global::Global,
     screen::Screen,
+    tokens::{Login, Provider},
 };
-
-pub use store::Session;
 
 /// `holdfast login`
 #[derive(Debug, Args)]

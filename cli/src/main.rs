@@ -9,7 +9,7 @@
 //! | [`bootstrap`] | setup of a new installation |
 //! | [`rotation`] | change of the keys of an installation |
 //! | [`chat`], [`commands`], [`view`] | commands that call a gateway over gRPC; JSON forms of answers |
-//! | [`login`] | signing in at an identity provider |
+//! | [`login`], [`tokens`] | signing in at an identity provider; its tokens |
 //! | [`node`] | a person's own machine, offered to their agents |
 //! | [`state_dir`], [`secret`], [`backends`], [`ports`] | files of `up` under `.holdfast/` |
 //! | [`screen`], [`error`] | output for people and scripts; exit codes |
@@ -32,6 +32,7 @@ mod secret;
 mod service;
 mod signal;
 mod state_dir;
+mod tokens;
 mod up;
 mod view;
 

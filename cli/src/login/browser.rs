@@ -14,8 +14,10 @@ use tokio::{
     time::timeout,
 };
 
-use super::provider::{Provider, Tokens, claims, form};
-use crate::screen::Screen;
+use crate::{
+    screen::Screen,
+    tokens::{Provider, Tokens, claims, form},
+};
 
 /// Time for the person to sign in.
 const SIGN_IN_TIMEOUT: Duration = Duration::from_secs(300);

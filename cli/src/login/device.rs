@@ -6,8 +6,10 @@ use anyhow::{Context as _, bail};
 use serde::Deserialize;
 use tokio::time::{Instant, sleep};
 
-use super::provider::{Provider, Tokens};
-use crate::screen::Screen;
+use crate::{
+    screen::Screen,
+    tokens::{Provider, Tokens},
+};
 
 const GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
 /// Added to the interval when the provider asks to be asked less often.

@@ -68,8 +68,12 @@ pub trait Reconciled: HasStore {
         async { Ok(()) }
     }
 
-    /// Deletes the object, or with [`DeletionPolicy::Retain`] only what the operator made for
-    /// itself. An object that is not there is no error.
+    /// Deletes only what the operator made for itself, since the object is retained.
+    fn release(&self, _: &Context) -> impl Future<Output = Result<(), Failure>> + Send {
+        async { Ok(()) }
+    }
+
+    /// Deletes the object. An object that is not there is no error.
     fn remove(&self, context: &Context) -> impl Future<Output = Result<(), Failure>> + Send;
 }
 
@@ -202,10 +206,18 @@ async fn finish<K: Reconciled>(resource: &K, context: &Context) -> Result<(), Fa
         return Ok(());
     }
     if !is_claimed_by_another(resource, context) {
-        resource.remove(context).await?;
         let (reason, done) = match resource.deletion_policy() {
-            DeletionPolicy::Delete => ("Deleted", "deleted in the gateway"),
-            DeletionPolicy::Retain => ("Retained", "left in the gateway"),
+            DeletionPolicy::Retain => {
+                resource.release(context).await?;
+                ("Retained", "left in the gateway")
+            }
+            DeletionPolicy::Delete => {
+                let tenant = resource.tenant();
+                if !tenant.is_some_and(|tenant| context.is_tenant_gone(tenant)) {
+                    resource.remove(context).await?;
+                }
+                ("Deleted", "deleted in the gateway")
+            }
         };
         publish(resource, context, EventType::Normal, reason, done.to_owned()).await;
     }

@@ -93,7 +93,7 @@ fn http_clients_are_built_in_one_crate() {
 
 /// Files outside of `crates/egress` that build a client without its guard, and why they may.
 const UNGUARDED_CLIENTS: [(&str, &str); 4] = [
-    ("cli/src/login/provider.rs", "the person chose the address of their identity provider"),
+    ("cli/src/tokens/provider.rs", "the person chose the address of their identity provider"),
     ("crates/embed/src/openai.rs", "the operator chose the address of the embedding server"),
     ("services/channel-bridge/src/guard.rs", "the operator chose the platform's address"),
     ("services/gateway/src/oidc/keys.rs", "the operator chose the address of the issuer"),

@@ -9,7 +9,7 @@ use crate::{
     context::{Context, HasStore, SecretValue, Watched},
     error::Failure,
     gateway::{answer, found},
-    resources::{Agent, AgentSpec, DeletionPolicy},
+    resources::{Agent, AgentSpec},
 };
 
 impl HasStore for Agent {
@@ -48,11 +48,6 @@ impl Reconciled for Agent {
     }
 
     async fn remove(&self, context: &Context) -> Result<(), Failure> {
-        if self.spec.deletion_policy == DeletionPolicy::Retain
-            || context.is_tenant_gone(&self.spec.tenant)
-        {
-            return Ok(());
-        }
         let Some(agent) = self.find(context).await? else { return Ok(()) };
         let key = context.tenant_key(&self.spec.tenant).await?;
         let request = key.request(DeleteAgentRequest { agent: agent.id });

@@ -11,7 +11,7 @@ use crate::{
     context::{Context, HasStore, SecretValue, Watched},
     error::Failure,
     gateway::answer,
-    resources::{Channel, ChannelSpec, DeletionPolicy},
+    resources::{Channel, ChannelSpec},
 };
 
 impl HasStore for Channel {
@@ -58,11 +58,6 @@ impl Reconciled for Channel {
     }
 
     async fn remove(&self, context: &Context) -> Result<(), Failure> {
-        if self.spec.deletion_policy == DeletionPolicy::Retain
-            || context.is_tenant_gone(&self.spec.tenant)
-        {
-            return Ok(());
-        }
         let Some(account) = self.find(context).await? else { return Ok(()) };
         let key = context.tenant_key(&self.spec.tenant).await?;
         let request = key.request(DeleteAccountRequest { id: account.id });

@@ -9,7 +9,7 @@ use crate::{
     context::{Context, HasStore, SecretValue, Watched},
     error::Failure,
     gateway::answer,
-    resources::{DeletionPolicy, ModelProvider, ModelProviderSpec, SecretReference},
+    resources::{ModelProvider, ModelProviderSpec, SecretReference},
 };
 
 impl HasStore for ModelProvider {
@@ -57,11 +57,6 @@ impl Reconciled for ModelProvider {
     }
 
     async fn remove(&self, context: &Context) -> Result<(), Failure> {
-        if self.spec.deletion_policy == DeletionPolicy::Retain
-            || context.is_tenant_gone(&self.spec.tenant)
-        {
-            return Ok(());
-        }
         let Some(provider) = self.find(context).await? else { return Ok(()) };
         let key = context.tenant_key(&self.spec.tenant).await?;
         let request = key.request(DeleteProviderRequest { name: provider.name });

@@ -12,7 +12,7 @@ use crate::{
     context::{Context, HasStore, SecretValue, Watched},
     error::{Credential, Failure},
     gateway::{ApiKey, answer, found, platform_answer},
-    resources::{CONFIRM_DELETE, DeletionPolicy, Managed, Tenant, TenantSpec},
+    resources::{CONFIRM_DELETE, Managed, Tenant, TenantSpec},
     tenant_keys::{self, KEY_NAME, StoredKey},
 };
 
@@ -94,18 +94,19 @@ impl Reconciled for Tenant {
         Ok(())
     }
 
+    async fn release(&self, context: &Context) -> Result<(), Failure> {
+        if let Some(stored) = tenant_keys::read(&context.secrets(), &self.name_any()).await?
+            && let Some(key) = ApiKey::new(&stored.key)
+            && self.find(context).await?.is_some_and(|tenant| tenant.state == "active")
+        {
+            self.revoke_keys(context, &key, |key| key.name == KEY_NAME).await?;
+        }
+        context.forget_key(&self.name_any());
+        Ok(())
+    }
+
     async fn remove(&self, context: &Context) -> Result<(), Failure> {
         let name = self.gateway_name();
-        if self.spec.deletion_policy == DeletionPolicy::Retain {
-            if let Some(stored) = tenant_keys::read(&context.secrets(), &self.name_any()).await?
-                && let Some(key) = ApiKey::new(&stored.key)
-                && self.find(context).await?.is_some_and(|tenant| tenant.state == "active")
-            {
-                self.revoke_keys(context, &key, |key| key.name == KEY_NAME).await?;
-            }
-            context.forget_key(&self.name_any());
-            return Ok(());
-        }
         if self.annotations().get(CONFIRM_DELETE) != Some(&name) {
             return Err(Failure::new(
                 "ConfirmationMissing",

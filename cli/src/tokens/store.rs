@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 use tonic::metadata::{Ascii, MetadataValue};
 
-use super::provider::{Provider, Tokens, claims};
-use crate::{client::bearer, error::Error, global::Global, state_dir::write_private};
+use super::{Provider, Tokens, bearer, claims};
+use crate::{error::Error, global::Global, state_dir::write_private};
 
 /// Time before its expiry at which a token is renewed.
 const RENEWAL_MARGIN: Duration = Duration::from_secs(60);
