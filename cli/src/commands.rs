@@ -33,7 +33,7 @@ use clap::Subcommand;
 use self::{
     knowledge::{kb, memory},
     llm::{budgets, credentials, models, providers, usage},
-    operations::{dead, deliveries, status},
+    operations::{dead, deliveries, doctor, status},
     permissions::{approvals, policy, tools},
     schedules::{cron, heartbeat, reminders},
 };
@@ -136,6 +136,8 @@ pub enum Caller {
     Export(export::Export),
     /// Show a summary of the tenant: waiting messages, dead letters, failed deliveries
     Status,
+    /// Find what is wrong: gateway, runners, models and their keys, memory, channels
+    Doctor(doctor::DoctorArgs),
 }
 
 impl Caller {
@@ -179,6 +181,7 @@ impl Caller {
             Self::Tenants(command) => command.run(client, screen).await,
             Self::Export(command) => command.run(client, screen).await,
             Self::Status => status::run(client, screen).await,
+            Self::Doctor(args) => doctor::run(&args, client, screen).await,
         }
     }
 }

@@ -1,5 +1,6 @@
-//! Commands for the state of a tenant: summary, dead letters, deliveries.
+//! Commands for the state of a tenant: summary, checks, dead letters, deliveries.
 
 pub mod dead;
 pub mod deliveries;
+pub mod doctor;
 pub mod status;

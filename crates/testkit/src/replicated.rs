@@ -207,18 +207,16 @@ impl RedisGroup {
 
     /// Number of the server that the Sentinels name.
     pub async fn primary(&self) -> anyhow::Result<usize> {
-        for sentinel in self.sentinels.iter().filter(|sentinel| sentinel.process.is_some()) {
-            let client = redis::Client::open(sentinel_url(sentinel.addr))?;
-            let mut connection = client.get_multiplexed_async_connection().await?;
-            let (_, port): (String, u16) = redis::cmd("SENTINEL")
-                .arg("get-master-addr-by-name")
-                .arg(Self::NAME)
-                .query_async(&mut connection)
-                .await?;
-            let found = self.servers.iter().position(|server| server.addr.port() == port);
-            return found.context("the Sentinels name a server of somebody else");
-        }
-        bail!("no Sentinel runs")
+        let running = self.sentinels.iter().find(|sentinel| sentinel.process.is_some());
+        let client = redis::Client::open(sentinel_url(running.context("no Sentinel runs")?.addr))?;
+        let mut connection = client.get_multiplexed_async_connection().await?;
+        let (_, port): (String, u16) = redis::cmd("SENTINEL")
+            .arg("get-master-addr-by-name")
+            .arg(Self::NAME)
+            .query_async(&mut connection)
+            .await?;
+        let found = self.servers.iter().position(|server| server.addr.port() == port);
+        found.context("the Sentinels name a server of somebody else")
     }
 
     pub async fn kill(&mut self, number: usize) -> anyhow::Result<()> {

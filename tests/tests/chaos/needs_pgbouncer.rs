@@ -41,7 +41,7 @@ async fn a_storm_loses_nothing_over_a_pooler_a_nats_cluster_and_redis_sentinel()
         pooler: Some(STORM_CONNECTIONS),
         ..MeshConfig::small(RUNNER)
     };
-    blow("storm over replicas", &servers, plan).await
+    Box::pin(blow("storm over replicas", &servers, plan)).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

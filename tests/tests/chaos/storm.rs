@@ -45,7 +45,7 @@ const BUSY_QUERY: &str = "
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_dies_no_message_is_lost_and_none_is_doubled() -> anyhow::Result<()> {
     let _turn = turnstile::lock_exclusive().await?;
-    blow("storm", &Servers::single().await?, MeshConfig::small(RUNNER)).await
+    Box::pin(blow("storm", &Servers::single().await?, MeshConfig::small(RUNNER))).await
 }
 
 /// Lets a storm blow over this mesh, with the processes that a storm needs, and judges what is left.
@@ -153,7 +153,7 @@ async fn play(
         anyhow::Ok(())
     };
     let blow = async {
-        let blown = blow.await;
+        let blown = Box::pin(blow).await;
         enough.cancel();
         blown
     };

@@ -97,6 +97,7 @@ pub const PREPARATIONS: &[(&str, &str, &[&str])] = &[
 pub const BLOCKS: &[(&str, &str, &str)] = &[
     ("docs/heartbeat.md", "- Is there mail", "heartbeat.md"),
     ("docs/policy.md", "{\n  \"profile\"", "policy.json"),
+    ("docs/routing.md", "[\n  {\"agent\": \"study-coach\"", "rules.json"),
     ("docs/skills.md", "name: travel-agent", "package.yaml"),
     ("docs/subagents.md", "{\n  \"description\"", "inspect.json"),
 ];

@@ -1,0 +1,309 @@
+//! `holdfast doctor`: what is wrong with an installation, seen from a caller, and what to do.
+
+use std::time::Duration;
+
+use clap::Args;
+use holdfast_proto::gateway::v1::{
+    DeleteSessionRequest, GetCallerRequest, GetMemoryStatusRequest, GetStatusRequest,
+    GetStatusResponse, ListAccountsRequest, ListAgentsRequest, ListCredentialsRequest,
+    ListProvidersRequest, Outcome, SendRequest, run_event::Event,
+};
+use holdfast_types::Kind;
+use serde_json::{Value, json};
+use tokio::time::{Instant, timeout};
+
+use crate::{client::Client, error::Error, screen::Screen};
+
+/// Age of the oldest waiting message that is a warning.
+const LONG_WAIT: Duration = Duration::from_secs(60);
+/// Maximum time until a model answers `--ask`.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
+
+const COLUMNS: [&str; 3] = ["state", "about", "found"];
+
+/// `holdfast doctor`
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Also ask the default agent something, in a session that is deleted afterwards: costs a call
+    /// of its model
+    #[arg(long)]
+    ask: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Ok,
+    Warning,
+    Failure,
+    /// The caller may not know.
+    Unknown,
+}
+
+/// Result of one check; `advice` is empty if there is nothing to do.
+#[derive(Debug)]
+struct Finding {
+    state: State,
+    about: &'static str,
+    found: String,
+    advice: String,
+}
+
+impl Finding {
+    fn ok(about: &'static str, found: impl Into<String>) -> Self {
+        Self { state: State::Ok, about, found: found.into(), advice: String::new() }
+    }
+
+    fn bad(
+        state: State,
+        about: &'static str,
+        found: impl Into<String>,
+        advice: impl Into<String>,
+    ) -> Self {
+        Self { state, about, found: found.into(), advice: advice.into() }
+    }
+
+    fn of_error(about: &'static str, error: &Error) -> Self {
+        let is_refused = matches!(error, Error::Refused(status) if holdfast_grpc::kind(status) == Kind::Forbidden);
+        let state = if is_refused { State::Unknown } else { State::Failure };
+        Self::bad(state, about, error.to_string(), "")
+    }
+
+    fn view(&self) -> Value {
+        let state = match self.state {
+            State::Ok => "ok",
+            State::Warning => "warning",
+            State::Failure => "failure",
+            State::Unknown => "unknown",
+        };
+        json!({"state": state, "about": self.about, "found": self.found, "advice": self.advice})
+    }
+}
+
+/// Makes all checks and prints their findings.
+///
+/// # Errors
+///
+/// If something fails that an agent needs to answer.
+pub async fn run(args: &DoctorArgs, client: &Client, screen: &Screen) -> Result<(), Error> {
+    let mut findings = Vec::new();
+    let status = client.operations().get_status(client.request(GetStatusRequest {})).await;
+    match client.answer(status) {
+        Ok(status) => {
+            findings.extend(of_status(&status));
+            findings.push(caller(client).await);
+            findings.extend(models(client).await);
+            findings.push(memory(client).await);
+            findings.push(channels(client).await);
+            if args.ask {
+                findings.push(ask(client).await);
+            }
+        }
+        Err(error) => findings.push(Finding::of_error("gateway", &error)),
+    }
+    screen.list(&COLUMNS, findings.iter().map(Finding::view).collect())?;
+    if !screen.is_json() {
+        for finding in findings.iter().filter(|finding| !finding.advice.is_empty()) {
+            screen.note(&format!("{}: {}", finding.about, finding.advice))?;
+        }
+    }
+    match findings.iter().filter(|finding| finding.state == State::Failure).count() {
+        0 => Ok(()),
+        1 => Err(Error::NoAnswer("one thing fails".to_owned())),
+        failures => Err(Error::NoAnswer(format!("{failures} things fail"))),
+    }
+}
+
+fn of_status(status: &GetStatusResponse) -> Vec<Finding> {
+    let own = env!("CARGO_PKG_VERSION");
+    let mut findings = vec![if status.version == own {
+        Finding::ok("gateway", format!("answers, version {own}"))
+    } else {
+        let found = format!("has version {}, and this command {own}", status.version);
+        Finding::bad(State::Warning, "gateway", found, "use the command of the same version")
+    }];
+    // Entries such as `limits: cgroup` count the same runners again.
+    let kinds = status.sandboxes.iter().filter(|(kind, _)| !kind.contains(':'));
+    let with_commands: i64 = kinds.map(|(_, runners)| runners).sum();
+    let without: i64 = status.no_commands.values().sum();
+    findings.push(match with_commands + without {
+        0 => Finding::bad(
+            State::Failure,
+            "runners",
+            "none answers, so no message is answered",
+            "start an agent-runner, or see its log: it needs the same NATS and `nats.prefix` as the gateway",
+        ),
+        runners => Finding::ok("runners", format!("{runners} answer")),
+    });
+    let unsafe_runners = status.sandboxes.get("plain").copied().unwrap_or_default();
+    if unsafe_runners > 0 {
+        findings.push(Finding::bad(
+            State::Warning,
+            "commands",
+            format!("{unsafe_runners} runners run agents' commands without isolation"),
+            "install bubblewrap where they run, or set `runner.sandbox.backend` (docs/sandbox.md)",
+        ));
+    }
+    for (reason, runners) in &status.no_commands {
+        let found = format!("{runners} runners have none: {reason}");
+        findings.push(Finding::bad(State::Warning, "commands", found, "see docs/sandbox.md"));
+    }
+    let oldest = Duration::from_millis(u64::try_from(status.oldest_wait_ms).unwrap_or_default());
+    findings.push(if oldest > LONG_WAIT {
+        Finding::bad(
+            State::Warning,
+            "waiting messages",
+            format!("{}, the oldest for {} s", status.waiting_messages, oldest.as_secs()),
+            "look for paused sessions (`holdfast sessions list`) and pending approvals, then start more runners",
+        )
+    } else {
+        Finding::ok("waiting messages", status.waiting_messages.to_string())
+    });
+    if status.dead_letters > 0 {
+        findings.push(Finding::bad(
+            State::Warning,
+            "dead letters",
+            format!("{} messages were given up", status.dead_letters),
+            "`holdfast dead list` says why, `holdfast dead requeue` tries again",
+        ));
+    }
+    for state in ["unknown", "dead"] {
+        let number = status.deliveries.get(state).copied().unwrap_or_default();
+        if number > 0 {
+            findings.push(Finding::bad(
+                State::Warning,
+                "deliveries",
+                format!("{number} replies are {state}"),
+                "`holdfast deliveries list` says why",
+            ));
+        }
+    }
+    findings
+}
+
+async fn caller(client: &Client) -> Finding {
+    let caller = client.people().get_caller(client.request(GetCallerRequest {})).await;
+    match client.answer(caller) {
+        Ok(who) if who.role.is_empty() => Finding::ok(
+            "credential",
+            format!("a key of the tenant {} for {}", who.tenant, who.scopes.join(", ")),
+        ),
+        Ok(who) => Finding::ok("credential", format!("{} of the tenant {}", who.role, who.tenant)),
+        Err(error) => Finding::of_error("credential", &error),
+    }
+}
+
+/// Providers of models, their keys, and agents without a model.
+async fn models(client: &Client) -> Vec<Finding> {
+    const SET_UP: &str = "`holdfast providers put` sets one up (docs/models.md)";
+    let listed = client.providers().list_providers(client.request(ListProvidersRequest {})).await;
+    let providers = match client.answer(listed) {
+        Ok(listed) => listed.providers,
+        Err(error) => return vec![Finding::of_error("models", &error)],
+    };
+    let default = providers.iter().map(|one| &one.default_model).find(|model| !model.is_empty());
+    let mut findings = Vec::new();
+    let agents = client.agents().list_agents(client.request(ListAgentsRequest {})).await;
+    let without: Vec<String> = match client.answer(agents) {
+        Ok(listed) => listed.agents,
+        Err(_) => Vec::new(),
+    }
+    .into_iter()
+    .filter(|agent| agent.model.is_empty())
+    .map(|agent| agent.name)
+    .collect();
+    findings.push(match default {
+        _ if providers.is_empty() => {
+            Finding::bad(State::Failure, "models", "there is no provider", SET_UP)
+        }
+        Some(default) => {
+            Finding::ok("models", format!("{} providers, default {default}", providers.len()))
+        }
+        None if without.is_empty() => {
+            Finding::ok("models", format!("{} providers", providers.len()))
+        }
+        None => Finding::bad(
+            State::Failure,
+            "models",
+            format!("no default, and none of its own has: {}", without.join(", ")),
+            "`holdfast providers put NAME --model MODEL` makes one the default",
+        ),
+    });
+    let request = client.request(ListCredentialsRequest {});
+    let credentials = match client.answer(client.credentials().list_credentials(request).await) {
+        Ok(listed) => listed.credentials,
+        Err(_) => return findings,
+    };
+    for one in credentials.iter().filter(|one| one.state != "ready") {
+        let reasons = one.failures.join(", ");
+        findings.push(Finding::bad(
+            State::Warning,
+            "keys of models",
+            format!("{} of {} is {} {reasons}", one.name, one.provider, one.state),
+            "docs/models.md#errors says what each reason means; `holdfast credentials enable` tries again",
+        ));
+    }
+    findings
+}
+
+async fn memory(client: &Client) -> Finding {
+    let request = client.request(GetMemoryStatusRequest::default());
+    match client.answer(client.memories().get_memory_status(request).await) {
+        Ok(status) if status.model.starts_with("hashed") => Finding::bad(
+            State::Warning,
+            "memory",
+            "finds by shared words only, not by meaning",
+            "set `memory.embedding`, or fetch the local model with `make embedder` (docs/memory.md)",
+        ),
+        Ok(status) => Finding::ok("memory", format!("searches with {}", status.model)),
+        Err(error) => Finding::of_error("memory", &error),
+    }
+}
+
+async fn channels(client: &Client) -> Finding {
+    let request = client.request(ListAccountsRequest::default());
+    match client.answer(client.channels().list_accounts(request).await) {
+        Ok(listed) => {
+            let enabled = listed.accounts.iter().filter(|account| account.enabled).count();
+            Finding::ok("channels", format!("{enabled} accounts enabled"))
+        }
+        Err(error) => Finding::of_error("channels", &error),
+    }
+}
+
+/// Holds a short conversation with the default agent.
+async fn ask(client: &Client) -> Finding {
+    const ABOUT: &str = "an answer";
+    let session = format!("doctor-{}", uuid::Uuid::now_v7().simple());
+    let began = Instant::now();
+    let finding = match timeout(ANSWER_TIMEOUT, answer(client, &session)).await {
+        Ok(Ok(())) => Finding::ok(ABOUT, format!("after {} ms", began.elapsed().as_millis())),
+        Ok(Err(error)) => Finding::of_error(ABOUT, &error),
+        Err(_) => Finding::bad(
+            State::Failure,
+            ABOUT,
+            format!("none within {} s", ANSWER_TIMEOUT.as_secs()),
+            "see the log of the agent-runner",
+        ),
+    };
+    let request = client.request(DeleteSessionRequest { session });
+    drop(client.sessions().delete_session(request).await);
+    finding
+}
+
+async fn answer(client: &Client, session: &str) -> Result<(), Error> {
+    let message = SendRequest {
+        text: "Answer with one word: are you there?".to_owned(),
+        session: session.to_owned(),
+        ..SendRequest::default()
+    };
+    let events = client.messages().stream(client.request(message)).await;
+    let mut events = client.answer(events)?;
+    while let Some(event) = events.message().await.map_err(|status| client.error(status))? {
+        match event.event {
+            Some(Event::Done(done)) if done.outcome() == Outcome::Completed => return Ok(()),
+            Some(Event::Done(done)) => return Err(Error::NoAnswer(done.reason)),
+            Some(_) | None => {}
+        }
+    }
+    Err(Error::NoAnswer("the gateway ended the stream early".to_owned()))
+}
