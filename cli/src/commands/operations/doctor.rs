@@ -10,7 +10,7 @@ use holdfast_proto::gateway::v1::{
 };
 use holdfast_types::Kind;
 use serde_json::{Value, json};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::{client::Client, error::Error, screen::Screen};
 
@@ -18,6 +18,9 @@ use crate::{client::Client, error::Error, screen::Screen};
 const LONG_WAIT: Duration = Duration::from_secs(60);
 /// Maximum time until a model answers `--ask`.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Wait before runners are asked again.
+const RUNNER_DELAY: Duration = Duration::from_millis(500);
 
 const COLUMNS: [&str; 3] = ["state", "about", "found"];
 
@@ -86,8 +89,7 @@ impl Finding {
 /// If something fails that an agent needs to answer.
 pub async fn run(args: &DoctorArgs, client: &Client, screen: &Screen) -> Result<(), Error> {
     let mut findings = Vec::new();
-    let status = client.operations().get_status(client.request(GetStatusRequest {})).await;
-    match client.answer(status) {
+    match status(client).await {
         Ok(status) => {
             findings.extend(of_status(&status));
             findings.push(caller(client).await);
@@ -113,6 +115,19 @@ pub async fn run(args: &DoctorArgs, client: &Client, screen: &Screen) -> Result<
     }
 }
 
+/// The status of the tenant. Runners that are busy, or have just started, may miss the first question.
+async fn status(client: &Client) -> Result<GetStatusResponse, Error> {
+    for _ in 0..4 {
+        let status = client.operations().get_status(client.request(GetStatusRequest {})).await;
+        let status = client.answer(status)?;
+        if !status.sandboxes.is_empty() || !status.no_commands.is_empty() {
+            return Ok(status);
+        }
+        sleep(RUNNER_DELAY).await;
+    }
+    client.answer(client.operations().get_status(client.request(GetStatusRequest {})).await)
+}
+
 fn of_status(status: &GetStatusResponse) -> Vec<Finding> {
     let own = env!("CARGO_PKG_VERSION");
     let mut findings = vec![if status.version == own {
@@ -121,9 +136,7 @@ fn of_status(status: &GetStatusResponse) -> Vec<Finding> {
         let found = format!("has version {}, and this command {own}", status.version);
         Finding::bad(State::Warning, "gateway", found, "use the command of the same version")
     }];
-    // Entries such as `limits: cgroup` count the same runners again.
-    let kinds = status.sandboxes.iter().filter(|(kind, _)| !kind.contains(':'));
-    let with_commands: i64 = kinds.map(|(_, runners)| runners).sum();
+    let with_commands: i64 = status.sandboxes.values().sum();
     let without: i64 = status.no_commands.values().sum();
     findings.push(match with_commands + without {
         0 => Finding::bad(
@@ -134,7 +147,8 @@ fn of_status(status: &GetStatusResponse) -> Vec<Finding> {
         ),
         runners => Finding::ok("runners", format!("{runners} answer")),
     });
-    let unsafe_runners = status.sandboxes.get("plain").copied().unwrap_or_default();
+    let plain = status.sandboxes.iter().filter(|(sandbox, _)| sandbox.starts_with("plain"));
+    let unsafe_runners: i64 = plain.map(|(_, runners)| runners).sum();
     if unsafe_runners > 0 {
         findings.push(Finding::bad(
             State::Warning,
