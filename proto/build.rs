@@ -4,7 +4,7 @@ use std::{env, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 18] = [
+const FILES: [&str; 19] = [
     "messages",
     "schedules",
     "sessions",
@@ -20,6 +20,7 @@ const FILES: [&str; 18] = [
     "nodes",
     "operations",
     "people",
+    "plans",
     "policies",
     "skills",
     "subagents",

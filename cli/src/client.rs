@@ -11,10 +11,12 @@ use holdfast_proto::gateway::v1::{
     knowledge_client::KnowledgeClient, mcp_servers_client::McpServersClient,
     memories_client::MemoriesClient, messages_client::MessagesClient, models_client::ModelsClient,
     nodes_client::NodesClient, operations_client::OperationsClient,
-    packages_client::PackagesClient, people_client::PeopleClient, policies_client::PoliciesClient,
-    providers_client::ProvidersClient, routing_client::RoutingClient,
-    schedules_client::SchedulesClient, sessions_client::SessionsClient,
-    skills_client::SkillsClient, subagents_client::SubagentsClient, tenants_client::TenantsClient,
+    packages_client::PackagesClient, people_client::PeopleClient, plans_client::PlansClient,
+    policies_client::PoliciesClient, providers_client::ProvidersClient,
+    routing_client::RoutingClient, schedules_client::SchedulesClient,
+    sessions_client::SessionsClient, skills_client::SkillsClient,
+    subagents_client::SubagentsClient, tenants_client::TenantsClient,
+    usage_reports_client::UsageReportsClient,
 };
 use tonic::{
     Request, Response, Status,
@@ -194,6 +196,14 @@ impl Client {
 
     pub fn channels(&self) -> ChannelsClient<Channel> {
         ChannelsClient::new(self.channel.clone())
+    }
+
+    pub fn plans(&self) -> PlansClient<Channel> {
+        PlansClient::new(self.channel.clone())
+    }
+
+    pub fn usage(&self) -> UsageReportsClient<Channel> {
+        UsageReportsClient::new(self.channel.clone())
     }
 
     pub fn connections(&self) -> ConnectionsClient<Channel> {

@@ -20,6 +20,7 @@ mod option_values;
 mod packages;
 mod people;
 mod permissions;
+mod plans;
 mod routing;
 mod runs;
 mod schedules;
@@ -89,7 +90,7 @@ pub enum Caller {
     /// Show and switch heartbeats of agents
     #[command(subcommand)]
     Heartbeat(heartbeat::Heartbeat),
-    /// Show tokens and costs of turns
+    /// Show tokens and costs of turns, and export usage
     Usage(usage::Usage),
     /// Give agents the tools of MCP servers
     #[command(subcommand)]
@@ -129,6 +130,9 @@ pub enum Caller {
     /// List and resend replies on their way to channels
     #[command(subcommand)]
     Deliveries(deliveries::Deliveries),
+    /// Define plans: limits that tenants have (for operators of the platform)
+    #[command(subcommand)]
+    Plans(plans::Plans),
     /// Manage tenants (for operators of the platform)
     #[command(subcommand)]
     Tenants(tenants::Tenants),
@@ -178,6 +182,7 @@ impl Caller {
             Self::Tools(command) => command.run(client, screen).await,
             Self::Dead(command) => command.run(client, screen).await,
             Self::Deliveries(command) => command.run(client, screen).await,
+            Self::Plans(command) => command.run(client, screen).await,
             Self::Tenants(command) => command.run(client, screen).await,
             Self::Export(command) => command.run(client, screen).await,
             Self::Status => status::run(client, screen).await,

@@ -1,15 +1,25 @@
-//! `holdfast tenants`. Needs the scope `platform`.
+//! `holdfast tenants`. Needs the scope `platform`, except for the usage and the events of one's own.
+
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use holdfast_proto::gateway::v1::{
-    CreateTenantRequest, DeleteTenantRequest, ListTenantsRequest, Product, ProductCommand,
-    Retention, Tenant, UpdateTenantRequest,
+    CreateTenantRequest, DeleteTenantRequest, GetTenantUsageRequest, GetTenantUsageResponse,
+    LimitUsage, ListTenantEventsRequest, ListTenantsRequest, Product, ProductCommand, Retention,
+    Tenant, TenantEvent, UpdateTenantRequest,
 };
 use serde_json::{Value, json};
 
+use super::plans::limits_view;
 use crate::{client::Client, error::Error, screen::Screen, view::time};
 
-const COLUMNS: [&str; 7] = ["name", "state", "rate", "weight", "cap", "created_at", "id"];
+const COLUMNS: [&str; 8] = ["name", "state", "plan", "rate", "weight", "cap", "created_at", "id"];
+const USAGE_COLUMNS: [&str; 5] = ["name", "used", "limit", "level", "is_own"];
+const EVENT_COLUMNS: [&str; 5] = ["id", "at", "tenant", "kind", "detail"];
+/// Pause between two looks for new events.
+const FOLLOW_INTERVAL: Duration = Duration::from_secs(1);
+/// Events per request.
+const EVENTS_PER_PAGE: u32 = 500;
 
 #[derive(Debug, Subcommand)]
 pub enum Tenants {
@@ -39,10 +49,58 @@ pub enum Tenants {
         /// Maximum number of sessions, whatever their state
         #[arg(long)]
         max_sessions: Option<u32>,
+        /// Time at which the tenant is suspended by itself, as in 2026-12-31T00:00:00Z, or `never`
+        #[arg(long)]
+        expires_at: Option<String>,
+        /// Let a limit of the tenant's own follow its plan again; may be given several times
+        #[arg(long, value_parser = ["calls_per_minute", "parallel_runs", "sessions"])]
+        follow_plan: Vec<String>,
         #[command(flatten)]
         product: ProductChanges,
         #[command(flatten)]
         retention: RetentionChanges,
+    },
+    /// Give a tenant a plan; limits that were set for it alone stay
+    SetPlan {
+        /// Name or id of the tenant
+        tenant: String,
+        /// Name of the plan
+        #[arg(required_unless_present = "none")]
+        plan: Option<String>,
+        /// Take its plan away
+        #[arg(long, conflicts_with = "plan")]
+        none: bool,
+    },
+    /// Suspend a tenant: its calls are refused, and its messages and jobs wait
+    Suspend {
+        /// Name or id of the tenant
+        tenant: String,
+    },
+    /// Let a suspended tenant go on
+    Resume {
+        /// Name or id of the tenant
+        tenant: String,
+    },
+    /// Show a tenant's plan, and what it uses of its limits
+    Usage {
+        /// Name or id of the tenant [default: that of the key]
+        #[arg(default_value = "", hide_default_value = true)]
+        tenant: String,
+    },
+    /// List events: changes of tenants' lives, limits and settings, oldest first
+    Events {
+        /// Name or id of the tenant [default: that of the key]
+        #[arg(default_value = "", hide_default_value = true)]
+        tenant: String,
+        /// Events of all tenants
+        #[arg(long, conflicts_with = "tenant")]
+        all_tenants: bool,
+        /// Only events after this one (its id)
+        #[arg(long, default_value_t = 0, hide_default_value = true)]
+        after: i64,
+        /// Wait for further events, and print each as a line of JSON
+        #[arg(long)]
+        follow: bool,
     },
     /// Delete a tenant with everything that it has; there is no way back
     Delete {
@@ -159,7 +217,18 @@ impl Tenants {
                 }
                 Ok(())
             }
-            Self::Update { tenant, state, rate, weight, cap, max_sessions, product, retention } => {
+            Self::Update {
+                tenant,
+                state,
+                rate,
+                weight,
+                cap,
+                max_sessions,
+                expires_at,
+                follow_plan,
+                product,
+                retention,
+            } => {
                 let mut wanted = Tenant {
                     state: state.unwrap_or_default(),
                     rate: rate.unwrap_or_default(),
@@ -178,14 +247,39 @@ impl Tenants {
                         wanted.retention = Some(retention.apply(before));
                     }
                 }
-                if tenant.starts_with("ten_") {
-                    wanted.id = tenant;
-                } else {
-                    wanted.name = tenant;
+                let never_expires = expires_at.as_deref() == Some("never");
+                if let Some(at) = expires_at.filter(|_| !never_expires) {
+                    wanted.expires_at = Some(moment(&at)?);
                 }
-                let request = client.request(UpdateTenantRequest { tenant: Some(wanted) });
-                let changed = client.answer(client.tenants().update_tenant(request).await)?.tenant;
-                screen.one(&COLUMNS, &view(&changed.unwrap_or_default()))
+                let request = UpdateTenantRequest {
+                    never_expires,
+                    follow_plan,
+                    ..UpdateTenantRequest::default()
+                };
+                update(client, screen, &tenant, (wanted, request)).await
+            }
+            Self::SetPlan { tenant, plan, none } => {
+                let wanted = Tenant { plan: plan.unwrap_or_default(), ..Tenant::default() };
+                let request =
+                    UpdateTenantRequest { no_plan: none, ..UpdateTenantRequest::default() };
+                update(client, screen, &tenant, (wanted, request)).await
+            }
+            Self::Suspend { tenant } => set_state(client, screen, &tenant, "suspended").await,
+            Self::Resume { tenant } => set_state(client, screen, &tenant, "active").await,
+            Self::Usage { tenant } => {
+                let request = client.request(GetTenantUsageRequest { tenant });
+                let usage = client.answer(client.usage().get_tenant_usage(request).await)?;
+                if screen.is_json() {
+                    return screen.one(&[], &usage_view(&usage));
+                }
+                let plan = if usage.plan.is_empty() { "no plan" } else { &usage.plan };
+                screen.note(&format!("{}: {plan}, {}", usage.tenant, usage.state))?;
+                screen.list(&USAGE_COLUMNS, usage.limits.iter().map(limit_view).collect())
+            }
+            Self::Events { tenant, all_tenants, after, follow } => {
+                let request =
+                    ListTenantEventsRequest { tenant, all_tenants, after, limit: EVENTS_PER_PAGE };
+                list_events(client, screen, request, follow).await
             }
             Self::Delete { name, yes } => {
                 if !yes {
@@ -200,6 +294,102 @@ impl Tenants {
             }
         }
     }
+}
+
+async fn update(
+    client: &Client,
+    screen: &Screen,
+    tenant: &str,
+    (mut wanted, request): (Tenant, UpdateTenantRequest),
+) -> Result<(), Error> {
+    if tenant.starts_with("ten_") {
+        tenant.clone_into(&mut wanted.id);
+    } else {
+        tenant.clone_into(&mut wanted.name);
+    }
+    let request = client.request(UpdateTenantRequest { tenant: Some(wanted), ..request });
+    let changed = client.answer(client.tenants().update_tenant(request).await)?.tenant;
+    screen.one(&COLUMNS, &view(&changed.unwrap_or_default()))
+}
+
+async fn set_state(
+    client: &Client,
+    screen: &Screen,
+    tenant: &str,
+    state: &str,
+) -> Result<(), Error> {
+    let wanted = Tenant { state: state.to_owned(), ..Tenant::default() };
+    update(client, screen, tenant, (wanted, UpdateTenantRequest::default())).await
+}
+
+/// Lists all events after the given one; with `follow` also those that come later.
+async fn list_events(
+    client: &Client,
+    screen: &Screen,
+    mut wanted: ListTenantEventsRequest,
+    follow: bool,
+) -> Result<(), Error> {
+    let mut rows = Vec::new();
+    loop {
+        let request = client.request(wanted.clone());
+        let events = client.answer(client.usage().list_tenant_events(request).await)?.events;
+        let Some(last) = events.last() else {
+            if !follow {
+                return screen.list(&EVENT_COLUMNS, rows);
+            }
+            tokio::time::sleep(FOLLOW_INTERVAL).await;
+            continue;
+        };
+        wanted.after = last.id;
+        let views = events.iter().map(event_view);
+        if follow {
+            for event in views {
+                screen.print(&format!("{event}\n"))?;
+            }
+        } else {
+            rows.extend(views);
+        }
+    }
+}
+
+fn event_view(event: &TenantEvent) -> Value {
+    json!({
+        "id": event.id,
+        "at": time(event.at.as_ref()),
+        "tenant": event.tenant,
+        "tenant_id": event.tenant_id,
+        "kind": event.kind,
+        "detail": serde_json::from_str::<Value>(&event.detail).unwrap_or_default(),
+    })
+}
+
+fn usage_view(usage: &GetTenantUsageResponse) -> Value {
+    json!({
+        "tenant": usage.tenant,
+        "tenant_id": usage.tenant_id,
+        "plan": usage.plan,
+        "state": usage.state,
+        "expires_at": time(usage.expires_at.as_ref()),
+        "limits": usage.limits.iter().map(limit_view).collect::<Vec<_>>(),
+    })
+}
+
+fn limit_view(limit: &LimitUsage) -> Value {
+    json!({
+        "name": limit.name,
+        "used": limit.used,
+        "limit": limit.limit,
+        "level": limit.level,
+        "is_own": limit.is_own,
+    })
+}
+
+/// Parses a time.
+fn moment(at: &str) -> Result<prost_types::Timestamp, Error> {
+    let at: jiff::Timestamp = at.parse().map_err(|_| {
+        Error::Usage(format!("`{at}` is no time: write it as 2026-12-31T00:00:00Z, or `never`"))
+    })?;
+    Ok(prost_types::Timestamp { seconds: at.as_second(), nanos: at.subsec_nanosecond() })
 }
 
 /// Returns the tenant with this name or id; an empty one if there is none.
@@ -219,6 +409,10 @@ fn view(tenant: &Tenant) -> Value {
         "weight": tenant.weight,
         "cap": tenant.cap,
         "max_sessions": tenant.max_sessions,
+        "plan": tenant.plan,
+        "limits": limits_view(&tenant.limits.unwrap_or_default()),
+        "own_limits": tenant.own_limits,
+        "expires_at": time(tenant.expires_at.as_ref()),
         "product": product_view(tenant.product.clone().unwrap_or_default()),
         "retention_days": retention_view(tenant.retention.unwrap_or_default()),
         "created_at": time(tenant.created_at.as_ref()),

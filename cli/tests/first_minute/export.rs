@@ -24,13 +24,14 @@ async fn a_tenant_is_exported_without_its_secrets() -> anyhow::Result<()> {
     let documents: Vec<Value> = documents.map(serde_saphyr::from_str).collect::<Result<_, _>>()?;
     let of = |kind: &str| documents.iter().find(|one| one["kind"] == kind).unwrap();
     assert_eq!(of("Tenant")["spec"]["name"], "dev");
-    assert_eq!(of("Tenant")["spec"]["rate"], 6000);
+    assert_eq!(of("Tenant")["spec"]["weight"], 1);
+    assert!(of("Tenant")["spec"].get("rate").is_none(), "the default is no limit of its own");
     assert_eq!(of("Agent")["spec"]["description"], "helps");
     assert_eq!(of("ModelProvider")["spec"]["defaultModel"], "fake:one");
     assert_eq!(of("Channel")["spec"]["secret"]["key"], "secret");
     assert!(exported.starts_with("# Needs: kubectl create secret generic "), "{exported}");
     assert!(!exported.contains(SECRET), "{exported}");
     let bare = installation.run(&["export", "dev"]).ok().out;
-    assert!(!bare.contains("rate:"), "{bare}");
+    assert!(!bare.contains("weight:"), "{bare}");
     Ok(())
 }

@@ -16,6 +16,13 @@ impl Subject {
         Self(format!("evt.{}.{}.{}", tenant.simple(), token(family), session.simple()))
     }
 
+    /// `evt.<tenant>.<kind>`, such as `evt.<tenant>.tenant.suspended`: events of a tenant's life.
+    #[must_use]
+    pub fn tenant_event(tenant: TenantId, kind: &str) -> Self {
+        let kind: Vec<String> = kind.split('.').map(token).collect();
+        Self(format!("evt.{}.{}", tenant.as_uuid().simple(), kind.join(".")))
+    }
+
     /// `evt.<tenant>.heartbeat.<agent>`: results of an agent's heartbeats.
     #[must_use]
     pub fn heartbeat(tenant: TenantId, agent: AgentId) -> Self {
@@ -129,6 +136,10 @@ mod tests {
         assert_eq!(
             Subject::event(tenant, "runs", session).as_str(),
             "evt.00000000000000000000000000000000.runs.ffffffffffffffffffffffffffffffff"
+        );
+        assert_eq!(
+            Subject::tenant_event(tenant, "quota.warning").as_str(),
+            "evt.00000000000000000000000000000000.quota.warning"
         );
         assert_eq!(Subject::wake_deliver("telegram").as_str(), "wake.deliver.telegram");
     }

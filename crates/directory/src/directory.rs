@@ -12,7 +12,7 @@ use tokio::{
 use uuid::Uuid;
 
 use crate::{
-    DataKey, Error, Routing, Seal,
+    DataKey, Error, LimitLevel, LimitName, Routing, Seal,
     cache::Cache,
     key::CachedKey,
     node::CachedNode,
@@ -29,6 +29,8 @@ const KEY_CACHE_TTL: Duration = Duration::from_secs(5);
 const MAX_CACHED_KEYS: usize = 20_000;
 /// How long a tenant's routing is cached in this process.
 const ROUTING_CACHE_TTL: Duration = Duration::from_secs(1);
+/// How long this process does not ask again whether a notice about a limit was given.
+const NOTICE_CACHE_TTL: Duration = Duration::from_secs(60);
 const MAX_CACHED_ROUTINGS: usize = 4_000;
 
 /// The configuration of tenants. Clones share their state.
@@ -44,6 +46,8 @@ pub struct Directory {
     /// Ids of keys and nodes that do not exist.
     pub(crate) unknown: Arc<Cache<Uuid, ()>>,
     pub(crate) routings: Arc<Cache<TenantId, Arc<Routing>>>,
+    /// Notices about limits that were given.
+    pub(crate) notices: Arc<Cache<(TenantId, LimitName, LimitLevel), ()>>,
     /// One query at a time for tokens without a mark.
     unmarked: Arc<Semaphore>,
 }
@@ -73,6 +77,7 @@ impl Directory {
             nodes: Arc::new(Cache::new(KEY_CACHE_TTL, MAX_CACHED_KEYS)),
             unknown: Arc::new(Cache::new(KEY_CACHE_TTL, MAX_CACHED_KEYS)),
             routings: Arc::new(Cache::new(ROUTING_CACHE_TTL, MAX_CACHED_ROUTINGS)),
+            notices: Arc::new(Cache::new(NOTICE_CACHE_TTL, MAX_CACHED_KEYS)),
             unmarked: Arc::new(Semaphore::new(1)),
         }
     }

@@ -66,6 +66,8 @@ pub struct KeyPrincipal {
     pub scopes: Vec<String>,
     /// Requests per minute that all keys of the tenant share.
     pub rate: u32,
+    /// Calls that the tenant may have open at once in one process, if its plan limits them.
+    pub concurrent_calls: Option<u32>,
 }
 
 impl NewKey {

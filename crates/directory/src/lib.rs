@@ -6,7 +6,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `tenant`, `key`, `person`, `audit_event`, `agent`, `policy`, `provider` (with credentials, their renewal and the catalogue of models), `budget`, `account`, `connection`, `mcp`, `node`, `routing`, `skill_env` | types and their validation |
+//! | `tenant`, `key`, `person`, `audit_event`, `agent`, `policy`, `provider` (with credentials, their renewal and the catalogue of models), `budget`, `plan`, `tenant_event`, `account`, `connection`, `mcp`, `node`, `routing`, `skill_env` | types and their validation |
 //! | [`channel`] | settings of channel accounts, shared with the bridges |
 //! | `token`, `seal` | the text form of a key; encryption of stored secrets |
 //! | `verbs` | operations, one type per resource; transactions begin and end there |
@@ -35,6 +35,7 @@ mod key;
 mod mcp;
 mod node;
 mod person;
+mod plan;
 mod policy;
 mod product;
 mod provider;
@@ -43,6 +44,7 @@ mod seal;
 mod skill_env;
 mod store;
 mod tenant;
+mod tenant_event;
 mod token;
 mod url_syntax;
 mod verbs;
@@ -60,6 +62,7 @@ pub use key::{Key, KeyPrincipal, NewKey, SCOPES};
 pub use mcp::{McpServer, McpTransport, NewMcpServer, OpenMcpServer};
 pub use node::{AuthenticatedNode, NewNode, Node, NodeConnection, NodeReport};
 pub use person::{Person, PersonPrincipal, SignIn};
+pub use plan::{LimitLevel, LimitName, NewPlan, Plan, PlanLimits};
 pub use policy::{KnownTool, Policies, StoredPolicy};
 pub use product::{Product, ProductCommand};
 pub use provider::catalogue::{KnownModel, TenantCatalogue};
@@ -79,7 +82,9 @@ pub use routing::{Binding, Identity, NewBinding, NewModelRoute, NewRule, Routing
 pub(crate) use seal::{DataKey, Purpose, Seal};
 pub use skill_env::{SkillVariable, SkillVariableValue};
 pub use tenant::{Tenant, TenantChanges, TenantState};
+pub use tenant_event::{TenantEvent, TenantEventFilter};
 pub use verbs::{
     Accounts, Agents, Audit, Budgets, Chains, Connections, Credentials, Keys, McpServers, Models,
-    NodeConnectionState, Nodes, People, PolicyDocuments, Providers, Routes, SkillEnv, Tenants,
+    NodeConnectionState, Nodes, People, Plans, PolicyDocuments, Providers, Routes, SkillEnv,
+    TenantEvents, Tenants,
 };

@@ -59,6 +59,8 @@ pub struct AuthenticatedNode {
     pub name: String,
     /// Requests per minute that all keys of the tenant share.
     pub rate: u32,
+    /// Calls that the tenant may have open at once in one process, if its plan limits them.
+    pub concurrent_calls: Option<u32>,
 }
 
 /// Cached lookup of a node; the secret is not verified yet.

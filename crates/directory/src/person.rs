@@ -50,6 +50,8 @@ pub struct PersonPrincipal {
     pub role: TenantRole,
     /// Requests per minute that all callers of the tenant share.
     pub rate: u32,
+    /// Calls that the tenant may have open at once in one process, if its plan limits them.
+    pub concurrent_calls: Option<u32>,
 }
 
 /// Cached sign-in.

@@ -10,7 +10,8 @@ use holdfast_types::{AccountId, ModelId};
 use secrecy::SecretString;
 
 use crate::{
-    Budget, Error, Product, ProviderCredentials, TenantCatalogue, tenant::check_name, url_syntax,
+    Budget, Error, PlanLimits, Product, ProviderCredentials, TenantCatalogue, tenant::check_name,
+    url_syntax,
 };
 
 /// Built-in provider that every tenant has: it works offline, and identifies itself as a demo.
@@ -117,6 +118,8 @@ pub struct ModelSetup {
     pub catalogue: TenantCatalogue,
     /// Budgets of the agent and its tenant.
     pub budgets: Vec<Budget>,
+    /// Limits of the tenant's plan.
+    pub limits: PlanLimits,
     /// Whether a provider of the tenant offers speech output.
     pub has_speech: bool,
     /// Whether the tenant has a key of a search provider.

@@ -3,7 +3,7 @@
 use holdfast_types::TenantId;
 use jiff::Timestamp;
 
-use crate::{Error, Product};
+use crate::{Error, LimitName, PlanLimits, Product};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TenantState {
@@ -53,6 +53,14 @@ pub struct Tenant {
     /// Requests per minute that all keys of the tenant share.
     pub rate: u32,
     pub product: Product,
+    /// Name of its plan.
+    pub plan: Option<String>,
+    /// Limits of its plan that are in effect.
+    pub limits: PlanLimits,
+    /// Names of limits that the tenant has of its own, whatever its plan says.
+    pub own_limits: Vec<String>,
+    /// When it is suspended by itself.
+    pub expires_at: Option<Timestamp>,
     pub created_at: Timestamp,
 }
 
@@ -64,6 +72,23 @@ pub struct TenantChanges {
     pub rate: Option<u32>,
     /// Replaces the product as a whole.
     pub product: Option<Product>,
+    /// Name of its plan; `Some(None)` takes it away.
+    pub plan: Option<Option<String>>,
+    /// Limits that the tenant has of its own from now on, besides `rate`.
+    pub own_limits: Vec<LimitName>,
+    /// Own limits that follow the plan again.
+    pub follow_plan: Vec<LimitName>,
+    /// When it is suspended by itself; `Some(None)` is never.
+    pub expires_at: Option<Option<Timestamp>>,
+}
+
+impl TenantChanges {
+    pub(crate) fn changes_limits(&self) -> bool {
+        self.plan.is_some()
+            || self.rate.is_some()
+            || !self.own_limits.is_empty()
+            || !self.follow_plan.is_empty()
+    }
 }
 
 /// Checks the form of a name.

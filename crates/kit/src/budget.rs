@@ -70,13 +70,18 @@ impl<K: Hash + Eq + Clone> BudgetShare<K> {
     ///
     /// If the budget has less left; the share is unchanged then.
     pub fn grow(&self, amount: u64) -> Result<(), BudgetSpent> {
+        self.grow_to(amount, u64::MAX)
+    }
+
+    /// As [`grow`](Self::grow), with another limit for this owner, if it is lower.
+    pub fn grow_to(&self, amount: u64, max_of_owner: u64) -> Result<(), BudgetSpent> {
         let mut used = self.budget.lock();
         let total = used.total.saturating_add(amount);
         if total > self.budget.max_total {
             return Err(BudgetSpent::Total);
         }
         let of_owner = used.by_owner.get(&self.owner).copied().unwrap_or(0).saturating_add(amount);
-        if of_owner > self.budget.max_per_owner {
+        if of_owner > self.budget.max_per_owner.min(max_of_owner) {
             return Err(BudgetSpent::Owner);
         }
         used.total = total;

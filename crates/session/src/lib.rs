@@ -98,5 +98,7 @@ pub use upkeep::{
     prune::{EPHEMERAL_LABEL, PruneCounts},
     retention::{Retention, RetentionDays},
 };
-pub use usage::{Charge, Spending, UsageLine, UsageRecords, WriteCost};
+pub use usage::{
+    Charge, CommandsSpent, ExportLine, Spending, UsageLevels, UsageLine, UsageRecords, WriteCost,
+};
 pub use view::{SessionFilter, Views};

@@ -8,6 +8,7 @@ use std::time::Duration;
 use holdfast_pg::{Pools, TenantTx};
 use holdfast_types::{AgentId, RunId, TenantId, Usage};
 use jiff::Timestamp;
+use jiff_sqlx::ToSqlx as _;
 use sqlx::FromRow;
 use uuid::Uuid;
 
@@ -40,6 +41,11 @@ pub struct Spending {
     pub renews_in: Duration,
     /// Start of the next day; `None` if the request named no budget.
     pub renews_at: Option<Timestamp>,
+    /// Cost of the whole tenant since the beginning of the UTC month, in millionths of a US dollar.
+    /// Counted while there is a budget of the whole tenant.
+    pub month_micros: u64,
+    /// Time until the next month begins.
+    pub month_renews_in: Duration,
 }
 
 /// Usage of one agent and model on one day.
@@ -54,6 +60,35 @@ pub struct UsageLine {
     pub usage: Usage,
     /// Cost in millionths of a US dollar.
     pub micros: u64,
+}
+
+/// The commands of a tenant's plan are used up for today.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CommandsSpent {
+    pub limit: u64,
+}
+
+/// What a tenant uses of its limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UsageLevels {
+    pub tenant: TenantId,
+    pub sessions: u64,
+    /// Sessions that are ready or running.
+    pub parallel_runs: u64,
+    pub tokens_today: u64,
+    /// In millionths of a US dollar, since the beginning of the UTC month.
+    pub month_micros: u64,
+    pub commands_today: u64,
+}
+
+/// Usage of one agent and model on one day, for an export.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExportLine {
+    pub line: UsageLine,
+    /// Messages that the turns answered.
+    pub messages: u64,
+    /// Commands that were begun.
+    pub commands: u64,
 }
 
 /// Returns the id under which a budget's spending is stored; the nil id is the whole tenant.
@@ -140,17 +175,25 @@ impl UsageRecords<'_> {
     /// Returns the amounts used today by each agent; `None` is the whole tenant.
     pub async fn today(self, tenant: TenantId, of: &[Option<AgentId>]) -> Result<Spending, Error> {
         const SQL: &str = "
-            with now as (select clock_timestamp() at time zone 'utc' as at)
+            with now as (select clock_timestamp() at time zone 'utc' as at),
+            month as materialized (
+                select coalesce(sum(s.micros), 0)::bigint as micros
+                from session.spending s, now
+                where s.tenant_id = $1 and s.scope = '00000000-0000-0000-0000-000000000000'
+                  and s.day >= date_trunc('month', now.at)::date)
             select u.scope, coalesce(s.tokens, 0) as tokens, coalesce(s.micros, 0) as micros,
                    extract(epoch from date_trunc('day', now.at) + interval '1 day' - now.at)::float8
                        as renews_in,
-                   (date_trunc('day', now.at) + interval '1 day') at time zone 'utc' as renews_at
-            from now cross join unnest($2::uuid[]) as u (scope)
+                   (date_trunc('day', now.at) + interval '1 day') at time zone 'utc' as renews_at,
+                   month.micros,
+                   extract(epoch from date_trunc('month', now.at) + interval '1 month' - now.at)::float8
+            from now cross join month cross join unnest($2::uuid[]) as u (scope)
             left join session.spending s
                    on s.tenant_id = $1 and s.scope = u.scope and s.day = now.at::date";
 
         let mut tx = self.pools.tenant(tenant).await?;
-        let rows: Vec<(Uuid, i64, i64, f64, jiff_sqlx::Timestamp)> = holdfast_pg::query_as(SQL)
+        type Row = (Uuid, i64, i64, f64, jiff_sqlx::Timestamp, i64, f64);
+        let rows: Vec<Row> = holdfast_pg::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(of.iter().map(|agent| scope(*agent)).collect::<Vec<_>>())
             .fetch_all(tx.conn())
@@ -158,7 +201,8 @@ impl UsageRecords<'_> {
         tx.finish_reading();
         let renews_in = rows.first().map(|row| row.3).unwrap_or_default();
         let renews_at = rows.first().map(|row| row.4.to_jiff());
-        let used = |(scope, tokens, micros, ..): (Uuid, i64, i64, f64, jiff_sqlx::Timestamp)| {
+        let month = rows.first().map(|row| (row.5.unsigned_abs(), row.6)).unwrap_or_default();
+        let used = |(scope, tokens, micros, ..): Row| {
             let charge = Charge { tokens: tokens.unsigned_abs(), micros: micros.unsigned_abs() };
             (agent(scope), charge)
         };
@@ -166,19 +210,22 @@ impl UsageRecords<'_> {
             used: rows.into_iter().map(used).collect(),
             renews_in: Duration::try_from_secs_f64(renews_in).unwrap_or_default(),
             renews_at,
+            month_micros: month.0,
+            month_renews_in: Duration::try_from_secs_f64(month.1).unwrap_or_default(),
         })
     }
 
-    /// Initialises a new budget with what was used earlier today, before the budget existed.
+    /// Initialises a new budget with what was used earlier in this month, before it existed.
     pub async fn open_budget(self, tenant: TenantId, of: Option<AgentId>) -> Result<(), Error> {
         const SQL: &str = "
             insert into session.spending as s (tenant_id, scope, day, tokens, micros)
-            select $1, $2, (clock_timestamp() at time zone 'utc')::date,
-                   coalesce(sum(input_tokens + output_tokens), 0), coalesce(sum(cost_micros), 0)
+            select $1, $2, (finished_at at time zone 'utc')::date,
+                   sum(input_tokens + output_tokens), sum(cost_micros)
             from session.runs
             where tenant_id = $1 and ($2 = '00000000-0000-0000-0000-000000000000' or agent_id = $2)
-              and finished_at >= date_trunc('day', clock_timestamp() at time zone 'utc')
+              and finished_at >= date_trunc('month', clock_timestamp() at time zone 'utc')
                                  at time zone 'utc'
+            group by 3
             on conflict (tenant_id, scope, day) do update
                 set tokens = greatest(s.tokens, excluded.tokens),
                     micros = greatest(s.micros, excluded.micros)";
@@ -186,6 +233,155 @@ impl UsageRecords<'_> {
         let mut tx = self.pools.tenant(tenant).await?;
         holdfast_pg::query(SQL).bind(tenant.as_uuid()).bind(scope(of)).execute(tx.conn()).await?;
         Ok(tx.commit().await?)
+    }
+
+    /// Counts a command that an agent is about to begin. `Err` if the tenant has used up the commands
+    /// of its plan today. Commands at the same moment may exceed the limit by as many.
+    pub async fn count_command(
+        self,
+        tenant: TenantId,
+        agent: AgentId,
+    ) -> Result<Result<(), CommandsSpent>, Error> {
+        const SQL: &str = "
+            with today as materialized (
+                select (clock_timestamp() at time zone 'utc')::date as day,
+                       control.tenant_limit($1, 'commands_per_day') as most),
+            used as materialized (
+                select coalesce(sum(c.commands), 0)::bigint as commands
+                from session.command_counts c, today
+                where c.tenant_id = $1 and c.day = today.day),
+            counted as (
+                insert into session.command_counts as c (tenant_id, day, agent_id, commands)
+                select $1, today.day, $2, 1 from today, used
+                where today.most is null or used.commands < today.most
+                on conflict (tenant_id, day, agent_id) do update set commands = c.commands + 1
+                returning 1)
+            select exists (select from counted), coalesce(today.most, 0) from today";
+
+        let mut tx = self.pools.tenant(tenant).await?;
+        let (is_counted, limit): (bool, i64) = holdfast_pg::query_as(SQL)
+            .bind(tenant.as_uuid())
+            .bind(agent.as_uuid())
+            .fetch_one(tx.conn())
+            .await?;
+        tx.commit().await?;
+        Ok(if is_counted { Ok(()) } else { Err(CommandsSpent { limit: limit.unsigned_abs() }) })
+    }
+
+    /// Returns what tenants use of their limits now; or one tenant. Tokens and cost are known of
+    /// tenants with a budget only.
+    pub async fn levels(self, tenant: Option<TenantId>) -> Result<Vec<UsageLevels>, Error> {
+        const SQL: &str = "
+            with now as (select clock_timestamp() at time zone 'utc' as at)
+            select tenant_id, sum(sessions)::bigint, sum(in_flight)::bigint, sum(tokens)::bigint,
+                   sum(micros)::bigint, sum(commands)::bigint
+            from (
+                select tenant_id, sessions, in_flight, 0 as tokens, 0 as micros, 0 as commands
+                from session.tenant_flight
+                union all
+                select s.tenant_id, 0, 0, case when s.day = now.at::date then s.tokens else 0 end,
+                       s.micros, 0
+                from session.spending s, now
+                where s.scope = '00000000-0000-0000-0000-000000000000'
+                  and s.day >= date_trunc('month', now.at)::date
+                union all
+                select c.tenant_id, 0, 0, 0, 0, c.commands from session.command_counts c, now
+                where c.day = now.at::date) parts
+            where $1::uuid is null or tenant_id = $1
+            group by tenant_id";
+        let mut once = self.pools.system_connection().await?;
+        let rows: Vec<(Uuid, i64, i64, i64, i64, i64)> = holdfast_pg::query_as(SQL)
+            .bind(tenant.map(|tenant| tenant.as_uuid()))
+            .fetch_all(once.conn())
+            .await?;
+        once.done();
+        // Sums of counters may be negative for a moment.
+        let count = |sum: i64| u64::try_from(sum).unwrap_or(0);
+        Ok(rows
+            .into_iter()
+            .map(|(tenant, sessions, in_flight, tokens, micros, commands)| UsageLevels {
+                tenant: tenant.into(),
+                sessions: count(sessions),
+                parallel_runs: count(in_flight),
+                tokens_today: count(tokens),
+                month_micros: count(micros),
+                commands_today: count(commands),
+            })
+            .collect())
+    }
+
+    /// Returns the usage of a tenant from the first to the last day, both included, by day, agent
+    /// and model. Commands are in lines without a model.
+    pub async fn export(
+        self,
+        tenant: TenantId,
+        (first, last): (jiff::civil::Date, jiff::civil::Date),
+    ) -> Result<Vec<ExportLine>, Error> {
+        #[derive(FromRow)]
+        struct Row {
+            day: String,
+            agent_id: Uuid,
+            model: String,
+            runs: i64,
+            messages: i64,
+            input: i64,
+            cached: i64,
+            output: i64,
+            micros: i64,
+            commands: i64,
+        }
+        const SQL: &str = "
+            select to_char(day, 'YYYY-MM-DD') as day, agent_id, model, sum(runs)::bigint as runs,
+                   sum(messages)::bigint as messages, sum(input)::bigint as input,
+                   sum(cached)::bigint as cached, sum(output)::bigint as output,
+                   sum(micros)::bigint as micros, sum(commands)::bigint as commands
+            from (
+                select (finished_at at time zone 'utc')::date as day, agent_id, model, 1 as runs,
+                       messages, input_tokens as input, cached_tokens as cached,
+                       output_tokens as output, cost_micros as micros, 0 as commands
+                from session.runs
+                where tenant_id = $1 and finished_at >= $2::date::timestamp at time zone 'utc'
+                  and finished_at < ($3::date + 1)::timestamp at time zone 'utc'
+                union all
+                select day, agent_id, '', 0, 0, 0, 0, 0, 0, commands from session.command_counts
+                where tenant_id = $1 and day between $2::date and $3::date) parts
+            group by parts.day, agent_id, model order by parts.day, agent_id, model";
+        let mut tx = self.pools.tenant(tenant).await?;
+        let rows: Vec<Row> = holdfast_pg::query_as(SQL)
+            .bind(tenant.as_uuid())
+            .bind(first.to_sqlx())
+            .bind(last.to_sqlx())
+            .fetch_all(tx.conn())
+            .await?;
+        tx.finish_reading();
+        let line = |row: Row| ExportLine {
+            line: UsageLine {
+                day: row.day,
+                agent: row.agent_id.into(),
+                model: row.model,
+                runs: row.runs.unsigned_abs(),
+                usage: Usage {
+                    input: row.input.unsigned_abs(),
+                    cached: row.cached.unsigned_abs(),
+                    output: row.output.unsigned_abs(),
+                },
+                micros: row.micros.unsigned_abs(),
+            },
+            messages: row.messages.unsigned_abs(),
+            commands: row.commands.unsigned_abs(),
+        };
+        Ok(rows.into_iter().map(line).collect())
+    }
+
+    /// Deletes counts of commands that are older than so many days.
+    pub async fn prune_commands(self, days: u16) -> Result<(), Error> {
+        const SQL: &str = "
+            delete from session.command_counts
+            where day < (clock_timestamp() at time zone 'utc')::date - $1::integer";
+        let mut once = self.pools.system_connection().await?;
+        holdfast_pg::query(SQL).bind(i32::from(days)).execute(once.conn()).await?;
+        once.done();
+        Ok(())
     }
 
     /// Returns the usage of the last `days` days including today, newest first.

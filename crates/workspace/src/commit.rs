@@ -18,10 +18,11 @@ use sha2::{Digest as _, Sha256};
 use crate::{
     Base, ChangeAuthor, Clash, CommitOutcome, ContentHash, ContentRef, Edit, Error, FileChange,
     Revision, Workspaces,
+    limits::TreeSize,
     model::{bytes_from_db, parse_stored_path},
     read::batches,
     record::{check_folders, record_revision, size_after, store_contents},
-    workspaces::{LockedTree, lock_tree},
+    workspaces::{LockedTree, StorageLimit, lock_tree},
 };
 
 /// Up to this many bytes are hashed on the calling thread, more on a blocking one.
@@ -118,6 +119,7 @@ impl Workspaces {
         }
         let size = size_after(tree.size, &steps);
         self.limits.check_tree(tree.size, size)?;
+        check_storage(&tree, size)?;
 
         let needed: BTreeSet<ContentHash> =
             steps.iter().filter_map(|step| step.after.map(|after| after.hash)).collect();
@@ -134,6 +136,16 @@ impl Workspaces {
         let changed = u32::try_from(steps.len()).unwrap_or(u32::MAX);
         Ok(CommitOutcome { revision, changed, repeated: false })
     }
+}
+
+/// Refuses growth beyond the storage of the tenant's plan.
+fn check_storage(tree: &LockedTree, size: TreeSize) -> Result<(), Error> {
+    let Some(StorageLimit { limit, used }) = tree.storage else { return Ok(()) };
+    let bytes = used - tree.size.bytes + size.bytes;
+    if size.bytes > tree.size.bytes && bytes > limit {
+        return Err(Error::StorageFull { bytes, limit });
+    }
+    Ok(())
 }
 
 fn content_len(edit: &Edit) -> usize {

@@ -100,6 +100,13 @@ pub enum Error {
     TreeTooLarge { bytes: i64, limit: i64, over: i64 },
 
     #[error(
+        "the files of all agents here would have {bytes} bytes together, and the tenant's plan \
+         allows {limit}: delete what is not needed first, or ask whoever runs the installation for \
+         another plan"
+    )]
+    StorageFull { bytes: i64, limit: i64 },
+
+    #[error(
         "there would be {files} files, and {limit} is the most: delete what is not needed first"
     )]
     TooManyFiles { files: i64, limit: u32 },
@@ -173,12 +180,20 @@ impl Fault for Error {
             | Self::Path(_) => Kind::Invalid,
             // A repetition helps only after something was deleted.
             Self::TreeTooLarge { .. }
+            | Self::StorageFull { .. }
             | Self::TooManyFiles { .. }
             | Self::TooManyBranches { .. } => Kind::Exhausted,
             // The disk of another runner may work.
             Self::Disk { .. } => Kind::Unavailable,
             Self::Corrupt { .. } => Kind::Internal,
             Self::Store(error) => holdfast_pg::kind(error),
+        }
+    }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::StorageFull { .. } => "STORAGE_LIMIT_REACHED",
+            other => other.kind().reason(),
         }
     }
 }

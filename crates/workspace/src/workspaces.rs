@@ -2,6 +2,8 @@
 
 use holdfast_pg::{Pools, TenantTx};
 use holdfast_types::{AgentId, TenantId, TreePath};
+use jiff::civil::Date;
+use jiff_sqlx::ToSqlx as _;
 use uuid::Uuid;
 
 use crate::{BranchState, Error, Limits, Revision, limits::TreeSize, model::parse_stored_path};
@@ -38,6 +40,62 @@ impl Workspaces {
         let head = head(&mut tx, agent).await?;
         tx.finish_reading();
         Ok(head)
+    }
+
+    /// Returns the bytes of the current files of tenants; or of one tenant.
+    pub async fn storage(&self, tenant: Option<TenantId>) -> Result<Vec<(TenantId, u64)>, Error> {
+        const SQL: &str = "
+            select tenant_id, sum(bytes)::bigint from workspace.trees
+            where $1::uuid is null or tenant_id = $1 group by tenant_id";
+        let mut once = self.pools.system_connection().await?;
+        let rows: Vec<(Uuid, i64)> = holdfast_pg::query_as(SQL)
+            .bind(tenant.map(|tenant| tenant.as_uuid()))
+            .fetch_all(once.conn())
+            .await?;
+        once.done();
+        Ok(rows.into_iter().map(|(tenant, bytes)| (tenant.into(), bytes.unsigned_abs())).collect())
+    }
+
+    /// Notes what the files of each agent have today, if it is more than was noted before. Deletes
+    /// notes that are older than so many days.
+    pub async fn note_storage(&self, kept_days: u16) -> Result<(), Error> {
+        const NOTE: &str = "
+            insert into workspace.storage_days as d (tenant_id, day, agent_id, bytes)
+            select tenant_id, (clock_timestamp() at time zone 'utc')::date, agent_id, bytes
+            from workspace.trees where bytes > 0
+            on conflict (tenant_id, day, agent_id) do update set bytes = excluded.bytes
+                where excluded.bytes > d.bytes";
+        const PRUNE: &str = "
+            delete from workspace.storage_days
+            where day < (clock_timestamp() at time zone 'utc')::date - $1::integer";
+        let mut once = self.pools.system_connection().await?;
+        holdfast_pg::query(NOTE).execute(once.conn()).await?;
+        holdfast_pg::query(PRUNE).bind(i32::from(kept_days)).execute(once.conn()).await?;
+        once.done();
+        Ok(())
+    }
+
+    /// Returns the most that the files of each agent of a tenant had on each day, from the first to
+    /// the last day, both included. A day is written as `2026-11-22`.
+    pub async fn storage_by_day(
+        &self,
+        tenant: TenantId,
+        (first, last): (Date, Date),
+    ) -> Result<Vec<(String, AgentId, u64)>, Error> {
+        const SQL: &str = "
+            select to_char(day, 'YYYY-MM-DD'), agent_id, bytes from workspace.storage_days
+            where tenant_id = $1 and day between $2 and $3 order by day, agent_id";
+        let mut tx = self.pools.tenant(tenant).await?;
+        let rows: Vec<(String, Uuid, i64)> = holdfast_pg::query_as(SQL)
+            .bind(tenant.as_uuid())
+            .bind(first.to_sqlx())
+            .bind(last.to_sqlx())
+            .fetch_all(tx.conn())
+            .await?;
+        tx.finish_reading();
+        let read =
+            |(day, agent, bytes): (String, Uuid, i64)| (day, agent.into(), bytes.unsigned_abs());
+        Ok(rows.into_iter().map(read).collect())
     }
 
     /// Deletes a tree with its history and its branches, and the contents that no other tree of the
@@ -190,6 +248,14 @@ pub(crate) struct LockedTree {
     pub agent: AgentId,
     pub head: Revision,
     pub size: TreeSize,
+    /// Limit on the bytes of all trees of the tenant, and what they have; `None` if there is none.
+    pub storage: Option<StorageLimit>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StorageLimit {
+    pub limit: i64,
+    pub used: i64,
 }
 
 /// Locks a tree's row; inserts it if there is none. [`Error::Closed`] for a closed branch.
@@ -199,7 +265,11 @@ pub(crate) async fn lock_tree(tx: &mut TenantTx, agent: AgentId) -> Result<Locke
     const SQL: &str = "
         with contents as materialized (
             select pg_advisory_xact_lock_shared(hashtextextended($1::text, $3)))
-        select head, files::bigint, bytes, closed from contents cross join workspace.trees
+        select head, files::bigint, bytes, closed, storage.most,
+               case when storage.most is not null then (
+                   select sum(bytes)::bigint from workspace.trees where tenant_id = $1) end
+        from contents cross join workspace.trees
+        cross join (select control.tenant_limit($1, 'storage_bytes') as most) storage
         where tenant_id = $1 and agent_id = $2
         for update of trees";
     const CREATE: &str = "
@@ -207,18 +277,21 @@ pub(crate) async fn lock_tree(tx: &mut TenantTx, agent: AgentId) -> Result<Locke
 
     let tenant = tx.tenant();
     loop {
-        let row: Option<(i64, i64, i64, Option<String>)> = holdfast_pg::query_as(SQL)
+        type Row = (i64, i64, i64, Option<String>, Option<i64>, Option<i64>);
+        let row: Option<Row> = holdfast_pg::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(agent.as_uuid())
             .bind(CONTENTS_LOCK_SEED)
             .fetch_optional(tx.conn())
             .await?;
-        if let Some((head, files, bytes, closed)) = row {
+        if let Some((head, files, bytes, closed, limit, used)) = row {
             match branch_state(closed.as_deref())? {
                 BranchState::Open => {}
                 closed => return Err(Error::Closed(closed)),
             }
-            return Ok(LockedTree { agent, head: head.into(), size: TreeSize { files, bytes } });
+            let storage = limit.zip(used).map(|(limit, used)| StorageLimit { limit, used });
+            let size = TreeSize { files, bytes };
+            return Ok(LockedTree { agent, head: head.into(), size, storage });
         }
         // If another transaction inserts the row at the same time, this waits for it.
         holdfast_pg::query(CREATE)

@@ -37,7 +37,8 @@ use crate::{
     },
     background::{
         announcements, extraction, indexing, lease_renewal, maintenance, mcp_servers,
-        runner_report, summaries, tenant_deletion, tool_list, turn_index,
+        runner_report, summaries, tenant_deletion, tenant_events, tenant_limits, tool_list,
+        turn_index,
     },
     config::Config,
     leases::Leases,
@@ -374,6 +375,8 @@ async fn run(
     loops.spawn(tool_list::announce_tools(Arc::clone(worker), stop.clone()));
     loops.spawn(maintenance::prune(Arc::clone(worker), stop.clone()));
     loops.spawn(tenant_deletion::run(Arc::clone(worker), stop.clone()));
+    loops.spawn(tenant_events::run(Arc::clone(worker), stop.clone()));
+    loops.spawn(tenant_limits::run(Arc::clone(worker), stop.clone()));
     if let Some(shell) = shell.clone() {
         loops.spawn(shell.clone().run_cleanup(stop.clone()));
         let stop = stop.clone();

@@ -5,6 +5,7 @@
 //! | `lease_renewal.rs` | renewal of leases |
 //! | `maintenance.rs` | sweep, relay, metrics and pruning |
 //! | `tenant_deletion.rs` | deletion of tenants |
+//! | `tenant_events.rs`, `tenant_limits.rs` | publication of tenants' events; plans, expiry and warnings |
 //! | `announcements.rs` | ended subagents are announced |
 //! | `summaries.rs` | summaries of long conversations |
 //! | `extraction.rs` | memories from conversations |
@@ -21,5 +22,7 @@ pub(crate) mod mcp_servers;
 pub(crate) mod runner_report;
 pub(crate) mod summaries;
 pub(crate) mod tenant_deletion;
+pub(crate) mod tenant_events;
+pub(crate) mod tenant_limits;
 pub(crate) mod tool_list;
 pub(crate) mod turn_index;

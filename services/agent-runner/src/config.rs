@@ -110,6 +110,10 @@ pub struct RunnerConfig {
     #[serde(with = "humantime_serde")]
     pub gauges: Duration,
 
+    /// Interval of looking after tenants: plans that changed, expiry, warnings about limits.
+    #[serde(with = "humantime_serde")]
+    pub tenant_limits: Duration,
+
     /// Interval of deleting data past its retention.
     #[serde(with = "humantime_serde")]
     pub prune: Duration,
@@ -263,6 +267,7 @@ impl Default for RunnerConfig {
             sweep: Duration::from_secs(1),
             relay: Duration::from_secs(5),
             gauges: Duration::from_secs(15),
+            tenant_limits: Duration::from_secs(60),
             prune: Duration::from_secs(3600),
             archive: PathBuf::new(),
             web: Web::default(),
@@ -305,6 +310,7 @@ impl RunnerConfig {
             ("sweep", self.sweep),
             ("relay", self.relay),
             ("gauges", self.gauges),
+            ("tenant_limits", self.tenant_limits),
             ("prune", self.prune),
         ];
         for (name, every) in loops {

@@ -16,7 +16,9 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use holdfast_directory::{Directory, Error as DirectoryError, KeyPrincipal, SignIn};
+use holdfast_directory::{
+    Directory, Error as DirectoryError, KeyPrincipal, LimitLevel, LimitName, SignIn,
+};
 use holdfast_grpc::{
     CONTEXT_HEADER, CallTarget, Caller, InvalidContext, Principal, Scope, Scopes, Signer,
 };
@@ -89,20 +91,19 @@ impl Authenticator {
     /// If the credential is missing or not valid, the rate is used up, or too many calls are open.
     pub async fn admit(&self, headers: &HeaderMap) -> Result<(Caller, OpenCall), Error> {
         let token = bearer(headers)?;
-        let (caller, rate) = if TokenVerifier::is_jwt(token) {
+        let (caller, limits) = if TokenVerifier::is_jwt(token) {
             self.person(token).await?
         } else {
             let known = self.directory.keys().authenticate(token).await?;
-            let rate = known.rate;
-            (caller(known), rate)
+            let limits = CallLimits { rate: known.rate, concurrent: known.concurrent_calls };
+            (caller(known), limits)
         };
-        self.check_rate(caller.tenant, rate).await?;
-        let call = self.calls.open(caller.tenant)?;
+        let call = self.open_call(caller.tenant, limits).await?;
         Ok((caller, call))
     }
 
-    /// Returns the person of a token, and the tenant's rate.
-    async fn person(&self, token: &str) -> Result<(Caller, u32), Error> {
+    /// Returns the person of a token, and the tenant's limits.
+    async fn person(&self, token: &str) -> Result<(Caller, CallLimits), Error> {
         let VerifiedToken { tenant, issuer, subject, name, role } =
             self.tokens.verify(token).await?;
         let said = SignIn { tenant, issuer, subject, name, role };
@@ -112,7 +113,8 @@ impl Authenticator {
         })?;
         let principal = Principal::Person { id: known.person, role: known.role };
         let scopes = Scopes::EMPTY;
-        Ok((Caller { tenant: known.tenant, principal, scopes, name: known.name }, known.rate))
+        let limits = CallLimits { rate: known.rate, concurrent: known.concurrent_calls };
+        Ok((Caller { tenant: known.tenant, principal, scopes, name: known.name }, limits))
     }
 
     /// As [`admit`](Self::admit), and also admits nodes and the mesh's service for channels. `method`
@@ -136,7 +138,7 @@ impl Authenticator {
                     return Err(InvalidContext::WrongService.into());
                 }
                 let scopes = Scopes::EMPTY.with(Scope::Service);
-                let call = self.calls.open(tenant)?;
+                let call = self.calls.open(tenant, None)?;
                 Ok((Caller { tenant, principal: Principal::Service, scopes, name }, call))
             }
             _ => match bearer(headers) {
@@ -148,21 +150,60 @@ impl Authenticator {
 
     async fn admit_node(&self, token: &str) -> Result<(Caller, OpenCall), Error> {
         let known = self.directory.nodes().authenticate(token).await?;
-        self.check_rate(known.tenant, known.rate).await?;
-        let call = self.calls.open(known.tenant)?;
+        let limits = CallLimits { rate: known.rate, concurrent: known.concurrent_calls };
+        let call = self.open_call(known.tenant, limits).await?;
         let scopes = Scopes::EMPTY.with(Scope::Node);
         let principal = Principal::Node;
         Ok((Caller { tenant: known.tenant, principal, scopes, name: known.name }, call))
     }
 
-    async fn check_rate(&self, tenant: TenantId, rate: u32) -> Result<(), Error> {
-        let limit = limit(rate, self.window);
+    /// Counts a call against the tenant's rate, and opens it. A limit that is nearly or fully used up
+    /// is noticed in the background.
+    async fn open_call(&self, tenant: TenantId, limits: CallLimits) -> Result<OpenCall, Error> {
+        let CallLimits { rate, concurrent } = limits;
+        let bucket = limit(rate, self.window);
         let key = format!("{}:calls", tenant.as_uuid().simple());
-        match self.locks.allow(&key, limit, 1).await {
-            Verdict::Allow { .. } => Ok(()),
-            Verdict::Deny { retry_after } => Err(Error::RateLimited { rate, retry_after }),
+        let (verdict, left) = match self.locks.allow(&key, bucket, 1).await {
+            Verdict::Allow { remaining } => (Ok(()), remaining),
+            Verdict::Deny { retry_after } => (Err(Error::RateLimited { rate, retry_after }), 0),
+        };
+        let used = u64::from(bucket.burst.saturating_sub(left));
+        let used_of_minute = match verdict {
+            // Of a bucket that is full, as much of the rate is used.
+            Ok(()) => u64::from(rate) * used.saturating_sub(1) / u64::from(bucket.burst.max(1)),
+            Err(_) => rate.into(),
+        };
+        self.notice(tenant, LimitName::CallsPerMinute, (used_of_minute, rate.into()));
+        verdict?;
+        let call = self.calls.open(tenant, concurrent);
+        if let (Some(limit), Err(Error::TooManyCalls { .. })) = (concurrent, &call) {
+            self.notice(tenant, LimitName::ConcurrentCalls, (limit.into(), limit.into()));
         }
+        call
     }
+
+    /// Gives notice of a limit in the background, if it is nearly or fully used up.
+    fn notice(&self, tenant: TenantId, name: LimitName, (used, limit): (u64, u64)) {
+        if LimitLevel::of(used, limit) == LimitLevel::Ok {
+            return;
+        }
+        let directory = self.directory.clone();
+        tokio::spawn(async move {
+            if let Err(error) = directory.plans().notice(tenant, name, (used, limit)).await {
+                let error: &dyn std::error::Error = &error;
+                tracing::debug!(error, tenant.id = %tenant, "a limit was not noticed");
+            }
+        });
+    }
+}
+
+/// Limits of a tenant's calls.
+#[derive(Debug, Clone, Copy)]
+struct CallLimits {
+    /// Requests per minute.
+    rate: u32,
+    /// Calls open at once.
+    concurrent: Option<u32>,
 }
 
 /// Converts a rate per minute to a token bucket that refills in `window`; it holds at least one
@@ -233,6 +274,7 @@ mod tests {
             name: "ci".into(),
             scopes: ["chat", "service", "node", "of-tomorrow"].map(str::to_owned).into(),
             rate: 1,
+            concurrent_calls: None,
         };
 
         assert_eq!(caller(known).scopes, Scopes::EMPTY.with(Scope::Chat));

@@ -29,16 +29,17 @@ impl CallLimiter {
         Self { max_per_tenant: most_of_one, open: Budget::new(most.into(), most_of_one.into()) }
     }
 
-    /// Opens a call for a tenant.
+    /// Opens a call for a tenant, whose plan may allow it fewer than others.
     ///
     /// # Errors
     ///
     /// [`Error::Full`] or [`Error::TooManyCalls`], depending on the limit that is reached.
-    pub fn open(&self, tenant: TenantId) -> Result<OpenCall, Error> {
+    pub fn open(&self, tenant: TenantId, of_plan: Option<u32>) -> Result<OpenCall, Error> {
+        let limit = of_plan.map_or(self.max_per_tenant, |most| most.min(self.max_per_tenant));
         let share = self.open.share(tenant);
-        share.grow(1).map_err(|spent| match spent {
+        share.grow_to(1, limit.into()).map_err(|spent| match spent {
             BudgetSpent::Total => Error::Full,
-            BudgetSpent::Owner => Error::TooManyCalls { limit: self.max_per_tenant },
+            BudgetSpent::Owner => Error::TooManyCalls { limit },
         })?;
         show(&self.open);
         Ok(OpenCall { share: Some(share), open: Arc::clone(&self.open) })
@@ -66,12 +67,14 @@ mod tests {
         let calls = CallLimiter::new(3, 2);
         let (noisy, quiet) = (TenantId::generate(), TenantId::generate());
 
-        let held = [calls.open(noisy).unwrap(), calls.open(noisy).unwrap()];
+        let held = [calls.open(noisy, None).unwrap(), calls.open(noisy, Some(9)).unwrap()];
 
-        assert!(matches!(calls.open(noisy), Err(Error::TooManyCalls { limit: 2 })));
-        let other = calls.open(quiet).unwrap();
-        assert!(matches!(calls.open(quiet), Err(Error::Full)));
-        drop((held, other));
+        assert!(matches!(calls.open(noisy, Some(9)), Err(Error::TooManyCalls { limit: 2 })));
+        let other = calls.open(quiet, None).unwrap();
+        assert!(matches!(calls.open(quiet, Some(1)), Err(Error::Full)));
+        drop(held);
+        assert!(matches!(calls.open(quiet, Some(1)), Err(Error::TooManyCalls { limit: 1 })));
+        drop(other);
         assert_eq!(calls.open.used(), 0);
     }
 }

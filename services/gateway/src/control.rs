@@ -20,6 +20,7 @@ mod models;
 mod operations;
 mod packages;
 mod people;
+mod plans;
 mod policies;
 mod providers;
 mod routing;
@@ -28,6 +29,7 @@ pub mod sessions;
 mod skills;
 mod subagents;
 mod tenants;
+mod usage;
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -43,10 +45,11 @@ use holdfast_proto::gateway::v1::{
     knowledge_server::KnowledgeServer, mcp_servers_server::McpServersServer,
     memories_server::MemoriesServer, models_server::ModelsServer,
     operations_server::OperationsServer, packages_server::PackagesServer,
-    people_server::PeopleServer, policies_server::PoliciesServer,
+    people_server::PeopleServer, plans_server::PlansServer, policies_server::PoliciesServer,
     providers_server::ProvidersServer, routing_server::RoutingServer,
     sessions_server::SessionsServer, skills_server::SkillsServer,
     subagents_server::SubagentsServer, tenants_server::TenantsServer,
+    usage_reports_server::UsageReportsServer,
 };
 use holdfast_schedule::store::Jobs;
 use holdfast_session::Sessions;
@@ -128,6 +131,8 @@ pub fn add_services(routes: Routes, state: &State, body_limit: usize) -> Routes 
         .add_service(service!(PackagesServer, packages::Packages))
         .add_service(service!(OperationsServer, operations::Handler))
         .add_service(service!(PeopleServer, people::People))
+        .add_service(service!(PlansServer, plans::Plans))
+        .add_service(service!(UsageReportsServer, usage::UsageReports))
         .add_service(service!(AuditServer, people::audit_log::Audit))
 }
 

@@ -238,6 +238,7 @@ impl Fault for Error {
             Self::NoReminder { is_full: true, .. } => "REMINDER_LIMIT_REACHED",
             Self::Session(error) => error.reason(),
             Self::Directory(error) => error.reason(),
+            Self::Files(error) => error.reason(),
             Self::Context(_)
             | Self::NoRule
             | Self::Body(_)
@@ -252,7 +253,6 @@ impl Fault for Error {
             | Self::DecisionOverMcp
             | Self::NoArticle(_)
             | Self::Memory(_)
-            | Self::Files(_)
             | Self::NoJob(_)
             | Self::NoReminder { is_full: false, .. }
             | Self::Jobs(_)

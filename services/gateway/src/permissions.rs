@@ -21,6 +21,8 @@ pub enum Permission {
     Chat,
     /// Reads settings and conversations.
     Read,
+    /// Reads limits, usage and events: of the own tenant, and with the scope `platform` of any.
+    ReadUsage,
     /// Decides about tool calls.
     Approve,
     /// Changes agents, channels, schedules, files and memories.
@@ -43,6 +45,7 @@ impl Permission {
             Self::ListModels => &[Scope::Chat, Scope::Read],
             Self::Chat => &[Scope::Chat],
             Self::Read => &[Scope::Read],
+            Self::ReadUsage => &[Scope::Read, Scope::Platform],
             Self::Approve => &[Scope::Approve],
             Self::Manage | Self::Own => &[Scope::Admin],
             Self::Platform => &[Scope::Platform],
@@ -55,7 +58,9 @@ impl Permission {
     #[must_use]
     pub const fn least_role(self) -> Option<TenantRole> {
         match self {
-            Self::SignedIn | Self::ListModels | Self::Read => Some(TenantRole::Viewer),
+            Self::SignedIn | Self::ListModels | Self::Read | Self::ReadUsage => {
+                Some(TenantRole::Viewer)
+            }
             Self::Chat => Some(TenantRole::Member),
             Self::Approve | Self::Manage => Some(TenantRole::Operator),
             Self::Own => Some(TenantRole::Owner),
@@ -261,6 +266,10 @@ const GRPC: &[Rule] = &[
     call("People/GetCaller", P::SignedIn),
     call("People/ListPeople", P::Own),
     change("People/SetPersonState", P::Own),
+    call("Plans/ListPlans", P::Platform),
+    call("Plans/GetPlan", P::Platform),
+    change("Plans/PutPlan", P::Platform),
+    change("Plans/DeletePlan", P::Platform),
     call("Policies/GetPolicy", P::Read),
     change("Policies/PutPolicy", P::Own),
     call("Policies/CheckPolicy", P::Read),
@@ -324,6 +333,9 @@ const GRPC: &[Rule] = &[
     change("Tenants/CreateTenantKey", P::Platform),
     change("Tenants/UpdateTenant", P::Platform),
     change("Tenants/DeleteTenant", P::Platform),
+    call("UsageReports/GetTenantUsage", P::ReadUsage),
+    call("UsageReports/ExportUsage", P::ReadUsage),
+    call("UsageReports/ListTenantEvents", P::ReadUsage),
 ];
 
 #[cfg(test)]

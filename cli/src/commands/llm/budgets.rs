@@ -74,7 +74,7 @@ impl Budgets {
 }
 
 /// Converts US dollars to millionths of a dollar.
-fn micros(dollars: f64) -> Result<u64, Error> {
+pub fn micros(dollars: f64) -> Result<u64, Error> {
     let micros = format!("{:.0}", dollars * 1_000_000.0);
     let wrong = || Error::Usage(format!("{dollars} is no amount: write US dollars, as 2.50"));
     micros.parse().ok().filter(|micros| *micros > 0).ok_or_else(wrong)

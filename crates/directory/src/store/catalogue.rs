@@ -11,13 +11,15 @@ use sqlx::types::Json;
 use tracing::warn;
 use uuid::Uuid;
 
-use crate::Budget;
+use crate::{Budget, PlanLimits};
 
 /// A tenant's additions to the built-in catalogue, and the budgets that apply to an agent.
 #[derive(Debug, Default)]
 pub(crate) struct CatalogueAdditions {
     pub(crate) supplement: Supplement,
     pub(crate) budgets: Vec<Budget>,
+    /// Limits of the tenant's plan.
+    pub(crate) limits: PlanLimits,
 }
 
 #[derive(sqlx::FromRow)]
@@ -25,6 +27,7 @@ struct Row {
     models: Option<Json<BTreeMap<String, Value>>>,
     aliases: Option<Json<BTreeMap<String, String>>>,
     budgets: Option<Json<Vec<Limits>>>,
+    limits: Option<Json<PlanLimits>>,
 }
 
 #[derive(Deserialize)]
@@ -47,7 +50,8 @@ pub(crate) async fn additions(
                (select jsonb_agg(jsonb_build_object(
                     'agent', agent_id, 'tokens', tokens, 'micros', micros))
                 from control.budgets
-                where tenant_id = $1 and (agent_id is null or agent_id = $2)) as budgets";
+                where tenant_id = $1 and (agent_id is null or agent_id = $2)) as budgets,
+               (select limits from control.tenants where tenant_id = $1) as limits";
     let tenant = tx.tenant().as_uuid();
     let row: Row =
         holdfast_pg::query_as(SQL).bind(tenant).bind(agent.as_uuid()).fetch_one(tx.conn()).await?;
@@ -68,6 +72,7 @@ pub(crate) async fn additions(
                 .collect(),
         },
         budgets: budgets.into_iter().map(limits).collect(),
+        limits: row.limits.map(|limits| limits.0).unwrap_or_default(),
     })
 }
 

@@ -39,6 +39,7 @@ pub(crate) struct KeyLookup {
     pub(crate) digest: Vec<u8>,
     pub(crate) scopes: Vec<String>,
     pub(crate) rate: i32,
+    pub(crate) concurrent_calls: Option<i64>,
     pub(crate) live: bool,
     pub(crate) tenant_state: String,
 }
@@ -50,7 +51,8 @@ impl KeyLookup {
 }
 
 pub(crate) async fn find(tx: &mut SystemTx, key: KeyId) -> sqlx::Result<Option<KeyLookup>> {
-    const SQL: &str = "select tenant_id, name, digest, scopes, rate, live, tenant_state \
+    const SQL: &str = "select tenant_id, name, digest, scopes, rate, live, tenant_state, \
+                              concurrent_calls \
                        from control.find_key($1)";
     holdfast_pg::query_as(SQL).bind(key.as_uuid()).fetch_optional(tx.conn()).await
 }

@@ -47,6 +47,7 @@ pub(crate) struct NodeLookup {
     pub(crate) name: String,
     pub(crate) digest: Vec<u8>,
     pub(crate) rate: i32,
+    pub(crate) concurrent_calls: Option<i64>,
     pub(crate) live: bool,
     pub(crate) tenant_state: String,
 }
@@ -58,8 +59,8 @@ impl NodeLookup {
 }
 
 pub(crate) async fn find(tx: &mut SystemTx, node: NodeId) -> sqlx::Result<Option<NodeLookup>> {
-    const SQL: &str =
-        "select tenant_id, name, digest, rate, live, tenant_state from control.find_node($1)";
+    const SQL: &str = "select tenant_id, name, digest, rate, live, tenant_state, concurrent_calls \
+         from control.find_node($1)";
     holdfast_pg::query_as(SQL).bind(node.as_uuid()).fetch_optional(tx.conn()).await
 }
 

@@ -2,10 +2,11 @@
 
 use holdfast_pg::{SystemTx, TenantTx};
 use holdfast_types::TenantId;
+use jiff_sqlx::ToSqlx as _;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use crate::{Error, Product, Tenant, TenantChanges, TenantState};
+use crate::{Error, PlanLimits, Product, Tenant, TenantChanges, TenantState};
 
 #[derive(sqlx::FromRow)]
 struct Row {
@@ -14,6 +15,10 @@ struct Row {
     state: String,
     rate: i32,
     product: Json<Product>,
+    plan: Option<String>,
+    limits: Json<PlanLimits>,
+    own_limits: Vec<String>,
+    expires_at: Option<jiff_sqlx::Timestamp>,
     created_at: jiff_sqlx::Timestamp,
     is_deleting: bool,
 }
@@ -29,6 +34,10 @@ impl Row {
             },
             rate: self.rate.unsigned_abs(),
             product: self.product.0,
+            plan: self.plan,
+            limits: self.limits.0,
+            own_limits: self.own_limits,
+            expires_at: self.expires_at.map(jiff_sqlx::Timestamp::to_jiff),
             created_at: self.created_at.to_jiff(),
         })
     }
@@ -88,8 +97,8 @@ pub(crate) async fn ids_after(
 }
 
 pub(crate) async fn get(tx: &mut TenantTx) -> Result<Option<Tenant>, Error> {
-    const SQL: &str = "select tenant_id, name, state, rate, product, created_at, \
-                              deleting_at is not null as is_deleting \
+    const SQL: &str = "select tenant_id, name, state, rate, product, plan, limits, own_limits, \
+                              expires_at, created_at, deleting_at is not null as is_deleting \
                        from control.tenants \
                        where tenant_id = $1";
     let tenant = tx.tenant().as_uuid();
@@ -99,10 +108,13 @@ pub(crate) async fn get(tx: &mut TenantTx) -> Result<Option<Tenant>, Error> {
 }
 
 /// Returns whether the tenant was changed; one that is being deleted is not.
-pub(crate) async fn update(tx: &mut TenantTx, changes: TenantChanges) -> sqlx::Result<bool> {
+pub(crate) async fn update(tx: &mut TenantTx, changes: &TenantChanges) -> sqlx::Result<bool> {
     const SQL: &str = "update control.tenants \
                        set state = coalesce($2, state), rate = coalesce($3, rate), \
-                           product = coalesce($4, product) \
+                           product = coalesce($4, product), \
+                           expires_at = case when $5 then $6 \
+                               when $2 = 'active' and expires_at <= now() then null \
+                               else expires_at end \
                        where tenant_id = $1 and deleting_at is null";
     let tenant = tx.tenant().as_uuid();
     let rate = changes.rate.map(|rate| i32::try_from(rate).unwrap_or(i32::MAX));
@@ -110,21 +122,41 @@ pub(crate) async fn update(tx: &mut TenantTx, changes: TenantChanges) -> sqlx::R
         .bind(tenant)
         .bind(changes.state.map(TenantState::as_str))
         .bind(rate)
-        .bind(changes.product.map(Json))
+        .bind(changes.product.as_ref().map(Json))
+        .bind(changes.expires_at.is_some())
+        .bind(changes.expires_at.flatten().map(|at| at.to_sqlx()))
         .execute(tx.conn())
         .await?;
     Ok(changed.rows_affected() > 0)
 }
 
-/// Suspends the tenant for ever, and marks it for deletion.
-pub(crate) async fn mark_deleting(tx: &mut TenantTx) -> sqlx::Result<()> {
+/// Suspends the tenant for ever, and marks it for deletion. `false` if it was marked before.
+pub(crate) async fn mark_deleting(tx: &mut TenantTx) -> sqlx::Result<bool> {
     const SQL: &str = "
-        update control.tenants
-        set state = 'suspended', deleting_at = coalesce(deleting_at, clock_timestamp())
-        where tenant_id = $1";
+        update control.tenants set state = 'suspended', deleting_at = clock_timestamp()
+        where tenant_id = $1 and deleting_at is null";
     let tenant = tx.tenant().as_uuid();
-    holdfast_pg::query(SQL).bind(tenant).execute(tx.conn()).await?;
-    Ok(())
+    let done = holdfast_pg::query(SQL).bind(tenant).execute(tx.conn()).await?;
+    Ok(done.rows_affected() > 0)
+}
+
+/// Returns the active tenants whose time is over.
+pub(crate) async fn expired(tx: &mut SystemTx) -> sqlx::Result<Vec<TenantId>> {
+    const SQL: &str = "
+        select tenant_id from control.tenants
+        where state = 'active' and expires_at <= clock_timestamp() order by expires_at";
+    let found: Vec<Uuid> = holdfast_pg::query_scalar(SQL).fetch_all(tx.conn()).await?;
+    Ok(found.into_iter().map(TenantId::from).collect())
+}
+
+/// Suspends the tenant if its time is over. Returns whether it did.
+pub(crate) async fn expire(tx: &mut TenantTx) -> sqlx::Result<bool> {
+    const SQL: &str = "
+        update control.tenants set state = 'suspended'
+        where tenant_id = $1 and state = 'active' and expires_at <= clock_timestamp()";
+    let tenant = tx.tenant().as_uuid();
+    let done = holdfast_pg::query(SQL).bind(tenant).execute(tx.conn()).await?;
+    Ok(done.rows_affected() > 0)
 }
 
 /// Returns the tenants that are marked for deletion.
@@ -145,8 +177,8 @@ pub(crate) async fn delete(tx: &mut TenantTx) -> sqlx::Result<()> {
 }
 
 pub(crate) async fn all(tx: &mut SystemTx) -> Result<Vec<Tenant>, Error> {
-    const SQL: &str = "select tenant_id, name, state, rate, product, created_at, \
-                              deleting_at is not null as is_deleting \
+    const SQL: &str = "select tenant_id, name, state, rate, product, plan, limits, own_limits, \
+                              expires_at, created_at, deleting_at is not null as is_deleting \
                        from control.tenants order by name";
     let rows: Vec<Row> = holdfast_pg::query_as(SQL).fetch_all(tx.conn()).await?;
     rows.into_iter().map(Row::read).collect()

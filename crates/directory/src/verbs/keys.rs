@@ -92,6 +92,7 @@ impl Keys<'_> {
                 name: found.name,
                 scopes: found.scopes,
                 rate: found.rate.unsigned_abs(),
+                concurrent_calls: found.concurrent_calls.and_then(|most| u32::try_from(most).ok()),
             },
             digest: found.digest,
         };

@@ -14,12 +14,14 @@ mod model_choice;
 mod nodes;
 mod packages;
 mod people;
+mod plans;
 mod policies;
 mod providers;
 mod renewals;
 mod routing;
 mod skill_env;
 mod tenant_deletion;
+mod tenant_events;
 mod tenants;
 
 pub use accounts::Accounts;
@@ -34,10 +36,12 @@ pub use keys::Keys;
 pub use mcp_servers::McpServers;
 pub use nodes::{NodeConnectionState, Nodes};
 pub use people::People;
+pub use plans::Plans;
 pub use policies::PolicyDocuments;
 pub use providers::Providers;
 pub use routing::Routes;
 pub use skill_env::SkillEnv;
+pub use tenant_events::TenantEvents;
 pub use tenants::Tenants;
 
 use crate::Error;

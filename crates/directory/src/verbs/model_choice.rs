@@ -58,11 +58,12 @@ impl Models<'_> {
         let PromptFacts { product, actions, has_speech, has_search } =
             store::prompt_facts::get(&mut tx).await?;
         tx.commit().await?;
-        let budgets = extras.budgets;
+        let (budgets, limits) = (extras.budgets, extras.limits);
         Ok(ModelSetup {
             choices,
             catalogue,
             budgets,
+            limits,
             has_speech,
             has_search,
             aliases,

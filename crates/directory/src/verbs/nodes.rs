@@ -104,6 +104,7 @@ impl Nodes<'_> {
                 tenant: found.tenant(),
                 node,
                 rate: found.rate.unsigned_abs(),
+                concurrent_calls: found.concurrent_calls.and_then(|most| u32::try_from(most).ok()),
                 name: found.name,
             },
             digest: found.digest,

@@ -80,6 +80,10 @@ impl People<'_> {
             name: said.name.clone(),
             role: said.role,
             rate: tenant.rate,
+            concurrent_calls: tenant
+                .limits
+                .concurrent_calls
+                .and_then(|most| u32::try_from(most).ok()),
         };
         Ok(CachedPerson { who, is_disabled: person.disabled_at.is_some(), tenant_active })
     }

@@ -7,10 +7,11 @@
 
 use holdfast_pg::Pools;
 use holdfast_types::TenantId;
+use serde_json::json;
 use sqlx::AssertSqlSafe;
 
 use super::tenants::Tenants;
-use crate::{Actor, Error, store};
+use crate::{Actor, Error, store, tenant_event::TenantEventKind};
 
 /// Maximum number of rows that one transaction deletes.
 const ROWS_PER_BATCH: i64 = 2_000;
@@ -23,7 +24,11 @@ impl Tenants<'_> {
     /// [`Error::NotFound`] if there is no such tenant.
     pub async fn delete(self, tenant: TenantId, actor: Actor) -> Result<(), Error> {
         let mut tx = self.0.begin_change(tenant).await?;
-        store::tenants::mark_deleting(&mut tx).await?;
+        if store::tenants::mark_deleting(&mut tx).await? {
+            let by = json!({"actor": actor.to_string()});
+            let kind = TenantEventKind::DeletionStarted;
+            store::tenant_events::insert(&mut tx, kind, by).await?;
+        }
         store::audit::record(&mut tx, actor, "tenant.delete", tenant).await?;
         Ok(tx.commit().await?)
     }
@@ -53,6 +58,9 @@ impl Tenants<'_> {
         }
         if erased == 0 {
             let mut tx = pools.tenant(tenant).await?;
+            // Before the tenant goes, since an event has its name.
+            let kind = TenantEventKind::Deleted;
+            store::tenant_events::insert_if_deleting(&mut tx, kind).await?;
             store::tenants::delete(&mut tx).await?;
             tx.commit().await?;
         }

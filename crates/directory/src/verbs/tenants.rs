@@ -1,12 +1,14 @@
 //! Operations on tenants.
 
+use holdfast_pg::TenantTx;
 use holdfast_types::{AgentId, TenantId};
 use secrecy::SecretString;
+use serde_json::json;
 
 use super::keys;
 use crate::{
-    Actor, Directory, Error, NewAgent, NewKey, Tenant, TenantChanges, key::FIRST_KEY_SCOPES, store,
-    tenant::check_name,
+    Actor, Directory, Error, LimitName, NewAgent, NewKey, Tenant, TenantChanges, TenantState,
+    key::FIRST_KEY_SCOPES, store, tenant::check_name, tenant_event::TenantEventKind,
 };
 
 /// Tenants whose data keys are sealed anew between two reports of progress.
@@ -50,6 +52,8 @@ impl Tenants<'_> {
         };
         let (_, secret) = keys::insert(&mut tx, &self.0.peppers, &first).await?;
         store::audit::record(&mut tx, actor, "tenant.create", tenant).await?;
+        let by = json!({"actor": actor.to_string()});
+        store::tenant_events::insert(&mut tx, TenantEventKind::Created, by).await?;
         let made = store::tenants::get(&mut tx).await?;
         let made = made.ok_or_else(|| Error::not_found("tenant", tenant))?;
         tx.commit().await?;
@@ -143,8 +147,8 @@ impl Tenants<'_> {
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] if there is no such tenant, [`Error::Conflict`] if it is being deleted,
-    /// [`Error::Invalid`] if the rate is out of range or the product malformed.
+    /// [`Error::NotFound`] if there is no such tenant or plan, [`Error::Conflict`] if it is being
+    /// deleted, [`Error::Invalid`] if the rate is out of range or the product malformed.
     pub async fn update(
         self,
         tenant: TenantId,
@@ -161,12 +165,92 @@ impl Tenants<'_> {
             product.check()?;
         }
         let mut tx = self.0.begin_change(tenant).await?;
-        if !store::tenants::update(&mut tx, changes).await? {
+        let missing = || Error::not_found("tenant", tenant);
+        let before = store::tenants::get(&mut tx).await?.ok_or_else(missing)?;
+        if !store::tenants::update(&mut tx, &changes).await? {
             return Err(Error::Conflict("the tenant is being deleted".to_owned()));
         }
+        if changes.changes_limits() {
+            change_limits(&mut tx, &changes).await?;
+        }
+        let after = store::tenants::get(&mut tx).await?.ok_or_else(missing)?;
+        announce(&mut tx, actor, (&before, &after), &changes).await?;
         store::audit::record(&mut tx, actor, "tenant.update", tenant).await?;
-        let changed = store::tenants::get(&mut tx).await?;
         tx.commit().await?;
-        changed.ok_or_else(|| Error::not_found("tenant", tenant))
+        Ok(after)
     }
+
+    /// Suspends the tenants whose time is over, and returns them.
+    pub async fn expire(self) -> Result<Vec<TenantId>, Error> {
+        let mut tx = self.0.pools.system().await?;
+        let due = store::tenants::expired(&mut tx).await?;
+        tx.finish_reading();
+        let mut expired = Vec::new();
+        for tenant in due {
+            let mut tx = match self.0.begin_change(tenant).await {
+                Ok(tx) => tx,
+                // It was deleted meanwhile.
+                Err(Error::NotFound { .. }) => continue,
+                Err(error) => return Err(error),
+            };
+            if store::tenants::expire(&mut tx).await? {
+                let kind = TenantEventKind::Expired;
+                store::tenant_events::insert(&mut tx, kind, json!({})).await?;
+                store::audit::record(&mut tx, Actor::Operator, "tenant.expire", tenant).await?;
+                expired.push(tenant);
+            }
+            tx.commit().await?;
+        }
+        Ok(expired)
+    }
+}
+
+/// Sets the plan and the own limits of a tenant, and puts them into effect.
+async fn change_limits(tx: &mut TenantTx, changes: &TenantChanges) -> Result<(), Error> {
+    if let Some(plan) = &changes.plan {
+        store::plans::set(tx, plan.as_deref()).await.map_err(|error| {
+            match (plan, holdfast_pg::on_constraint("tenants_plan", &error)) {
+                (Some(plan), true) => Error::not_found("plan", plan),
+                _ => error.into(),
+            }
+        })?;
+    }
+    let rate = changes.rate.map(|_| LimitName::CallsPerMinute);
+    let own: Vec<&str> =
+        changes.own_limits.iter().copied().chain(rate).map(LimitName::as_str).collect();
+    let follow: Vec<&str> = changes.follow_plan.iter().map(|name| name.as_str()).collect();
+    store::plans::set_own_limits(tx, &own, &follow).await?;
+    Ok(store::plans::apply(tx).await?)
+}
+
+/// Writes the events of a change.
+async fn announce(
+    tx: &mut TenantTx,
+    actor: Actor,
+    (before, after): (&Tenant, &Tenant),
+    changes: &TenantChanges,
+) -> Result<(), Error> {
+    let actor = actor.to_string();
+    if before.state != after.state {
+        let kind = match after.state {
+            TenantState::Active => TenantEventKind::Activated,
+            TenantState::Suspended | TenantState::Deleting => TenantEventKind::Suspended,
+        };
+        store::tenant_events::insert(tx, kind, json!({"actor": actor})).await?;
+    }
+    if before.plan != after.plan {
+        let detail = json!({
+            "actor": actor, "from": before.plan, "to": after.plan, "limits": after.limits,
+        });
+        store::tenant_events::insert(tx, TenantEventKind::PlanChanged, detail).await?;
+    } else if changes.changes_limits() {
+        let detail = json!({"actor": actor, "plan": after.plan, "own": after.own_limits});
+        store::tenant_events::insert(tx, TenantEventKind::LimitsChanged, detail).await?;
+    }
+    if changes.product.is_some() || before.expires_at != after.expires_at {
+        let expires_at = after.expires_at.map(|at| at.to_string());
+        let detail = json!({"actor": actor, "action": "tenant.update", "expires_at": expires_at});
+        store::tenant_events::insert(tx, TenantEventKind::ConfigChanged, detail).await?;
+    }
+    Ok(())
 }

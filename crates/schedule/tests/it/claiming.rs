@@ -369,3 +369,40 @@ async fn by_turns_nothing_that_another_claims_is_waited_for_or_claimed_twice() -
     assert_eq!((all.len(), distinct.len()), (500, 500));
     Ok(())
 }
+
+#[tokio::test]
+async fn jobs_of_a_suspended_tenant_wait_and_go_on_with_one_slot_each() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let (ada, bob) = (world.tenant(), world.tenant());
+    for (tenant, name) in [(ada, "ada"), (bob, "bob")] {
+        let id = tenant.id.as_uuid();
+        let sql = format!(
+            "insert into control.tenants (tenant_id, name, data_key) values ('{id}', '{name}', '')"
+        );
+        world.admin(&sql).await?;
+    }
+    let state = async |state: &str| {
+        world
+            .admin(&format!("update control.tenants set state = '{state}' where name = 'ada'"))
+            .await
+    };
+    let job = ada.due(100, json!({"every_s": 10})).await?;
+    bob.due(100, json!({"every_s": 10})).await?;
+    state("suspended").await?;
+
+    let fired = world.claim().await?;
+
+    assert_eq!(fired.iter().map(|one| one.id.tenant).collect::<Vec<_>>(), [bob.id]);
+    assert!(world.jobs.next_due().await?.is_some_and(|due| due > Duration::ZERO), "it would spin");
+    let in_turn = world.jobs.claim_in_turn(10, &[]).await?;
+    assert_eq!(in_turn.jobs, 0);
+
+    // Ten slots were missed; the job's policy makes up for one.
+    state("active").await?;
+    let fired = world.claim().await?;
+    assert_eq!(
+        fired.iter().map(|one| (one.id.tenant, one.id.job)).collect::<Vec<_>>(),
+        [(ada.id, job.id)]
+    );
+    Ok(())
+}

@@ -301,10 +301,10 @@ async fn store(
                        wakes, millis, is_new, priority, place)),
         share as materialized (
             select p.fair_key, p.step,
-                   coalesce((select cap from session.tenant_queue where tenant_id = $1), 64)
+                   coalesce((select open_cap from session.tenant_queue where tenant_id = $1), 64)
                    - (select coalesce(sum(in_flight), 0) from session.tenant_flight
                       where tenant_id = $1) as free,
-                   coalesce((select cap from session.tenant_queue where tenant_id = $1), 64) / 4
+                   coalesce((select open_cap from session.tenant_queue where tenant_id = $1), 64) / 4
                    as reserved
             from session.place($1, $15) p),
         ready as materialized (

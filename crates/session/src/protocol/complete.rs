@@ -136,9 +136,9 @@ macro_rules! finish {
         run as (
             insert into session.runs
                 (tenant_id, run_id, session_id, agent_id, epoch, outcome, reason, reply_seq, steps, model,
-                 input_tokens, cached_tokens, output_tokens, started_at, cost_micros)
+                 input_tokens, cached_tokens, output_tokens, started_at, cost_micros, messages)
             select $1, $3, $2, agent_id, $12, $4, $5, held.next_entry + $7::bigint, $8, $13, $9, $10,
-                   $11, $15, $28
+                   $11, $15, $28, (select count(*) from finished)
             from session, held
             on conflict (tenant_id, run_id) do update
                 set outcome = excluded.outcome, reason = excluded.reason, epoch = excluded.epoch,
@@ -155,6 +155,8 @@ macro_rules! finish {
 /// Common table expressions and the update that make a session idle or queue it again, and give its
 /// slot in flight to the tenant's next queued session.
 ///
+/// A tenant above its cap, which may be suspended, gives its slot back instead.
+///
 /// `next` skips sessions that another transaction has locked: that transaction or the sweep
 /// promotes them.
 macro_rules! rest {
@@ -165,10 +167,11 @@ macro_rules! rest {
         only $only:literal, returning $returning:literal
     ) => {
         concat!(
-            "next as (
+            "keeps as materialized (select session.keeps_slot($1) as slot),
+            next as (
                 select session_id from session.session_lease
                 where tenant_id = $1 and state = 'READY' and fair_key is null and paused is null
-                  and session_id <> $2
+                  and session_id <> $2 and (select slot from keeps)
                   and (priority = 0 or session.has_background_room($1, 1))
                 order by ",
             $next,
@@ -180,9 +183,9 @@ macro_rules! rest {
             moved as (
                 insert into session.tenant_flight as f (tenant_id, shard, in_flight, vfinish)
                 select $1, session.shard($2),
-                       case when ",
+                       case when (",
             $queue,
-            " or exists (select from next) then 0 else -1 end,
+            " and (select slot from keeps)) or exists (select from next) then 0 else -1 end,
                        case when ",
             $queue,
             " or exists (select from next)
@@ -215,7 +218,7 @@ macro_rules! rest {
             " = 'READY' then clock_timestamp() end,
                 fair_key = case when ",
             $queue,
-            " and not exists (select from next)
+            " and (select slot from keeps) and not exists (select from next)
                                 then place.fair_key end,
                 next_entry = l.next_entry + ",
             $entries,

@@ -271,10 +271,10 @@ macro_rules! admit {
         concat!(
             "with place as materialized (
                  select p.fair_key, p.step,
-                        coalesce((select cap from session.tenant_queue where tenant_id = $1), 64)
+                        coalesce((select open_cap from session.tenant_queue where tenant_id = $1), 64)
                         - (select coalesce(sum(in_flight), 0) from session.tenant_flight
                            where tenant_id = $1) as free,
-                        coalesce((select cap from session.tenant_queue where tenant_id = $1), 64)
+                        coalesce((select open_cap from session.tenant_queue where tenant_id = $1), 64)
                         / 4 as reserved
                  from session.place($1, $2) p),
              next as (

@@ -77,6 +77,41 @@ async fn a_tenant_over_its_cap_waits_in_its_own_queue_and_moves_up_as_others_end
 }
 
 #[tokio::test]
+async fn a_lowered_cap_holds_as_soon_as_turns_have_ended_and_nothing_is_lost() -> anyhow::Result<()>
+{
+    let world = World::start().await?;
+    let ada = world.tenant();
+    let cap = async |cap| {
+        let share = ShareChanges { cap: Some(cap), ..ShareChanges::default() };
+        world.sessions.queues().set_share(ada.id, share).await
+    };
+    cap(4).await?;
+    for n in 0..8 {
+        ada.say(&format!("s{n}"), &format!("k{n}"), "hello").await?;
+    }
+    let running = world.sessions.claim(world.runner, 10).await?;
+    assert_eq!(running.len(), 4);
+
+    cap(1).await?;
+    for claim in &running {
+        world.answer(claim, "hi").await?;
+    }
+
+    let mut served = running.len();
+    for _ in 0..20 {
+        world.sweep().await?;
+        let claims = world.sessions.claim(world.runner, 10).await?;
+        assert!(claims.len() <= 1, "{claims:?}");
+        for claim in &claims {
+            world.answer(claim, "hi").await?;
+        }
+        served += claims.len();
+    }
+    assert_eq!(served, 8);
+    Ok(())
+}
+
+#[tokio::test]
 async fn twice_the_weight_is_twice_the_share() -> anyhow::Result<()> {
     let world = World::start().await?;
     let (heavy, light) = (world.tenant(), world.tenant());

@@ -11,7 +11,7 @@
 use std::{fmt::Write as _, time::Duration};
 
 use holdfast_agent::tokens::{CjkAware, Tokenizer as _};
-use holdfast_directory::{Budget, TenantCatalogue};
+use holdfast_directory::{Budget, PlanLimits, TenantCatalogue};
 use holdfast_llm::{ModelCard, Request};
 use holdfast_lock::Amount;
 use holdfast_lock::Locks;
@@ -32,6 +32,8 @@ const IMAGE_TOKENS: usize = 1_600;
 pub(crate) struct Ledger {
     pub(crate) catalogue: TenantCatalogue,
     pub(crate) budgets: Vec<Budget>,
+    /// Cost of the whole tenant in a UTC month that its plan allows, in millionths of a US dollar.
+    pub(crate) micros_per_month: Option<u64>,
 }
 
 /// A reservation for one answer.
@@ -44,6 +46,23 @@ pub(crate) struct Reservation {
 }
 
 impl Ledger {
+    /// Prices, with the budgets of the tenant and its agent and the limits of its plan. What the plan
+    /// limits is a budget of the whole tenant.
+    pub(crate) fn new(
+        catalogue: TenantCatalogue,
+        mut budgets: Vec<Budget>,
+        limits: PlanLimits,
+    ) -> Self {
+        let PlanLimits { tokens_per_day: tokens, micros_per_month, .. } = limits;
+        if tokens.is_some() || micros_per_month.is_some() {
+            match budgets.iter_mut().find(|budget| budget.agent.is_none()) {
+                Some(own) => own.tokens = own.tokens.into_iter().chain(tokens).min(),
+                None => budgets.push(Budget { agent: None, tokens, micros: None }),
+            }
+        }
+        Self { catalogue, budgets, micros_per_month }
+    }
+
     /// Cost of an answer, in millionths of a US dollar, rounded up.
     pub(crate) fn micros(&self, model: &str, usage: &Usage) -> u64 {
         let Ok(model) = model.parse() else { return 0 };
@@ -103,7 +122,7 @@ impl BudgetStore<'_> {
                 return Err(error.into());
             }
         };
-        match asks.check_budgets(&ledger.budgets, &spending, &others) {
+        match asks.check(ledger, &spending, &others) {
             BudgetCheck::Fits(output) if output >= asks.output => Ok(Ok(reserved)),
             BudgetCheck::Fits(output) => {
                 request.max_output = u32::try_from(output).ok();
@@ -178,6 +197,31 @@ pub(crate) enum BudgetCheck {
 }
 
 impl RequestCost<'_> {
+    /// Checks the daily budgets, and what the tenant's plan allows in a month.
+    pub(crate) fn check(
+        &self,
+        ledger: &Ledger,
+        spending: &Spending,
+        others: &[Amount],
+    ) -> BudgetCheck {
+        let fits = match self.check_budgets(&ledger.budgets, spending, others) {
+            BudgetCheck::Fits(output) => output,
+            spent => return spent,
+        };
+        let Some(limit) = ledger.micros_per_month else { return BudgetCheck::Fits(fits) };
+        let of_tenant = |(budget, _): &(&Budget, &Amount)| budget.agent.is_none();
+        let held = ledger.budgets.iter().zip(others).find(of_tenant);
+        let held = held.map_or(0, |(_, held)| held.micros);
+        let unused =
+            Amount { tokens: u64::MAX, micros: limit.saturating_sub(spending.month_micros) };
+        let left = Amount { micros: unused.micros.saturating_sub(held), ..unused };
+        match (self.longest_answer(left), self.longest_answer(unused)) {
+            (Some(length), _) => BudgetCheck::Fits(fits.min(length)),
+            (None, Some(_)) => BudgetCheck::Reserved(MONTH_RESERVED.to_owned()),
+            (None, None) => BudgetCheck::Spent(month_spent_text(limit, spending.month_renews_in)),
+        }
+    }
+
     /// Amount of the request with an answer of this length.
     fn amount(&self, output: u64) -> Amount {
         let usage = Usage { input: self.input, cached: 0, output };
@@ -274,6 +318,21 @@ fn spent_text(budget: &Budget, renews_in: Duration) -> String {
     )
 }
 
+const MONTH_RESERVED: &str = "what is left of the plan's money for this month is set aside for \
+     answers that are being written. Please try again in a moment.";
+
+fn month_spent_text(limit: u64, renews_in: Duration) -> String {
+    let money = Budget { agent: None, tokens: None, micros: Some(limit) };
+    let days = renews_in.as_secs().div_ceil(86_400);
+    format!(
+        "the money of the plan that all assistants here share, {} a month, is spent. It renews on \
+         the first of the month (UTC), in {days} {}; whoever runs this installation can change the \
+         plan.",
+        limit_text(&money),
+        if days == 1 { "day" } else { "days" }
+    )
+}
+
 fn reserved_text(budget: &Budget) -> String {
     format!(
         "what is left today of {}, {} a day, is set aside for answers that are being written. \
@@ -285,7 +344,7 @@ fn reserved_text(budget: &Budget) -> String {
 
 #[cfg(test)]
 mod tests {
-    use holdfast_llm::Prices;
+    use holdfast_llm::{Catalogue, Prices};
 
     use super::*;
 
@@ -298,6 +357,8 @@ mod tests {
             used: vec![(None, Charge { tokens, micros })],
             renews_in: Duration::from_secs(3_601),
             renews_at: None,
+            month_micros: 0,
+            month_renews_in: Duration::from_secs(86_401),
         }
     }
 
@@ -346,6 +407,38 @@ mod tests {
         assert!(spent.contains("$0.0101 a day"), "{spent}");
         assert!(limit_text(&budget(Some(5), Some(1_500_000))).ends_with("5 tokens and $1.50"));
         assert_eq!(limit_text(&budget(None, Some(2_000_000))), "$2");
+    }
+
+    #[test]
+    fn a_plan_limits_the_day_and_the_month_beside_budgets_of_the_tenant() {
+        let card = card();
+        let asks = RequestCost { card: &card, input: 100, output: 1_000 };
+        let catalogue = || TenantCatalogue::Owned(Catalogue::default());
+        let plan = |tokens, micros| PlanLimits {
+            tokens_per_day: tokens,
+            micros_per_month: micros,
+            ..PlanLimits::default()
+        };
+        // The smaller number of tokens counts, whoever set it.
+        let both = Ledger::new(catalogue(), vec![budget(Some(2_000), None)], plan(Some(500), None));
+        assert_eq!(both.budgets, [budget(Some(500), None)]);
+        let own = Ledger::new(catalogue(), vec![budget(Some(300), None)], plan(Some(500), None));
+        assert_eq!(own.budgets, [budget(Some(300), None)]);
+
+        let monthly = Ledger::new(catalogue(), Vec::new(), plan(None, Some(10_100)));
+        assert_eq!(monthly.owners(), [None]);
+        let check = |month_micros, held| {
+            let spending = Spending { month_micros, ..used(0, 0) };
+            match asks.check(&monthly, &spending, &[Amount { tokens: 0, micros: held }]) {
+                BudgetCheck::Fits(output) => Ok(output),
+                BudgetCheck::Spent(text) | BudgetCheck::Reserved(text) => Err(text),
+            }
+        };
+        assert_eq!(check(0, 0), Ok(1_000));
+        assert_eq!(check(5_000, 0), Ok(500));
+        let spent = check(10_000, 0).unwrap_err();
+        assert!(spent.contains("$0.0101 a month, is spent") && spent.contains("2 days"), "{spent}");
+        assert!(check(0, 10_000).unwrap_err().contains("set aside"));
     }
 
     #[test]

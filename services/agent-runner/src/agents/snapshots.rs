@@ -319,7 +319,8 @@ impl Agents {
         let Some(setup) = self.load_setup(tenant, &agent).await? else {
             return Ok(AgentLookup::NoModel(agent.model));
         };
-        let ModelSetup { choices, catalogue, budgets, has_speech: speaks, has_search, .. } = setup;
+        let ModelSetup { choices, catalogue, budgets, limits, .. } = setup;
+        let (speaks, has_search) = (setup.has_speech, setup.has_search);
         let aliases = setup.aliases.into_iter().map(|(alias, model)| (alias, model.to_string()));
         let tenant_facts = TenantFacts {
             product: setup.product,
@@ -382,7 +383,7 @@ impl Agents {
             speaks,
             has_search,
             chain,
-            ledger: Arc::new(Ledger { catalogue, budgets }),
+            ledger: Arc::new(Ledger::new(catalogue, budgets, limits)),
             tenant: Arc::new(tenant_facts),
         })))
     }

@@ -37,7 +37,7 @@ use holdfast_sandbox::{
     Backend, Command, CommandEnd, MOUNT, Network, NetworkPolicy, Owner, ProcessId, Processes,
     ScriptGuard, Signal, State, WorkPath,
 };
-use holdfast_session::Sessions;
+use holdfast_session::{CommandsSpent, Sessions};
 use holdfast_tools::{
     Approval, Call, CommandLine, CommandResult, CommandState, Commands, ProcessInput,
     ProcessSignal, ProcessSummary, ToolError,
@@ -235,6 +235,10 @@ impl Shell {
             Some(_) => line.timeout,
         };
         command.network = if line.network { Network::Host } else { Network::Off };
+        let counted = self.0.sessions.usage().count_command(call.tenant, call.agent).await;
+        if let Err(spent) = counted.map_err(|error| ToolError::Broken(error.into()))? {
+            return Err(ToolError::Tell(spent_text(spent)));
+        }
         let owner = process_owner(call);
         let id = self.0.processes.spawn(owner, command).await.map_err(start_error)?;
         let by = ChangeAuthor {
@@ -499,6 +503,13 @@ impl Shell {
             ),
         }
     }
+}
+
+fn spent_text(CommandsSpent { limit }: CommandsSpent) -> String {
+    format!(
+        "the {limit} commands a day of the tenant's plan are used up: do without commands until \
+         midnight UTC, and tell the user that whoever runs this installation can change the plan"
+    )
 }
 
 fn process_owner(call: &Call) -> Owner {

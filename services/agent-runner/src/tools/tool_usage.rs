@@ -70,7 +70,7 @@ mod tests {
         let models = [("p:m".parse().unwrap(), card)].into();
         let supplement = Supplement { models, ..Supplement::default() };
         let catalogue = Cow::Owned(Catalogue::default().with(supplement));
-        Ledger { catalogue, budgets: Vec::new() }
+        Ledger::new(catalogue, Vec::new(), holdfast_directory::PlanLimits::default())
     }
 
     #[test]

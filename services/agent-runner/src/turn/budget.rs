@@ -30,7 +30,7 @@ pub(crate) async fn spent_budget(
     let spending = turn.worker.sessions.usage().today(tenant, &ledger.owners()).await?;
     let asks = RequestCost { card: &snapshot.card, input: 1, output: 0 };
     let none = vec![Amount::default(); ledger.budgets.len()];
-    Ok(match asks.check_budgets(&ledger.budgets, &spending, &none) {
+    Ok(match asks.check(ledger, &spending, &none) {
         BudgetCheck::Fits(_) => None,
         BudgetCheck::Spent(text) | BudgetCheck::Reserved(text) => Some(text),
     })

@@ -55,6 +55,7 @@ mod subagents;
 mod summarising;
 mod surviving;
 mod tenant_deletion;
+mod tenant_limits;
 mod tool_arguments;
 mod tools;
 mod tracing;

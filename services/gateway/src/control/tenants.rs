@@ -1,7 +1,9 @@
 //! The service `Tenants`, for operators.
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use holdfast_directory::{NewKey, Product, ProductCommand, Tenant, TenantChanges, TenantState};
+use holdfast_directory::{
+    AGENT_CACHE_TTL, LimitName, NewKey, Product, ProductCommand, Tenant, TenantChanges, TenantState,
+};
 use holdfast_grpc::Scope;
 use holdfast_proto::gateway::v1::{
     self as pb, CreateTenantKeyRequest, CreateTenantKeyResponse, CreateTenantRequest,
@@ -85,11 +87,24 @@ impl Service for Tenants {
         let state = non_empty(wanted.state).map(|word| TenantState::parse(&word));
         let state = state.transpose().map_err(Error::from)?;
         let product = wanted.product.map(product);
-        let changes = TenantChanges { state, rate: non_zero(wanted.rate), product };
         let weight = at_most("weight", wanted.weight, MAX_WEIGHT)?;
         let cap = at_most("cap", wanted.cap, MAX_SESSION_CAP)?;
         let max_sessions = at_most("max_sessions", wanted.max_sessions, MAX_SESSIONS)?;
         let share = ShareChanges { weight, cap, max_sessions };
+        let own = [(cap, LimitName::ParallelRuns), (max_sessions, LimitName::Sessions)];
+        let follow_plan = request.follow_plan.iter().map(|name| own_limit(name));
+        let given_plan = non_empty(wanted.plan).map(Some);
+        let given_expiry = wanted.expires_at.map(expiry).transpose()?.map(Some);
+        let changes = TenantChanges {
+            state,
+            rate: non_zero(wanted.rate),
+            product,
+            plan: given_plan.or(request.no_plan.then_some(None)),
+            own_limits: own.iter().filter_map(|(given, name)| given.map(|_| *name)).collect(),
+            follow_plan: follow_plan.collect::<Result<_, _>>()?,
+            expires_at: given_expiry.or(request.never_expires.then_some(None)),
+        };
+        let is_limited = changes.plan.is_some();
         let retention = wanted.retention.map(retention_days).transpose()?;
 
         let directory = &self.0.directory;
@@ -98,6 +113,12 @@ impl Service for Tenants {
         let tenant = changed.map_err(Error::from)?;
         if share != ShareChanges::default() {
             self.0.sessions.queues().set_share(tenant.id, share).await.map_err(Error::from)?;
+        }
+        if is_limited {
+            // What was used in this month before the plan counts too.
+            self.0.sessions.usage().open_budget(tenant.id, None).await.map_err(Error::from)?;
+            // Turns that begin after the answer have the plan's limits.
+            tokio::time::sleep(AGENT_CACHE_TTL).await;
         }
         if let Some(days) = retention {
             self.0.sessions.queues().set_retention(tenant.id, days).await.map_err(Error::from)?;
@@ -159,6 +180,10 @@ impl Tenants {
             created_at: Some(timestamp(tenant.created_at)),
             product: Some(product_of(tenant.product)),
             retention: Some(retention_of(retention)),
+            plan: tenant.plan.unwrap_or_default(),
+            limits: Some(super::plans::limits_of(tenant.limits)),
+            own_limits: tenant.own_limits,
+            expires_at: tenant.expires_at.map(timestamp),
         })
     }
 }
@@ -207,6 +232,23 @@ fn product(product: pb::Product) -> Product {
 /// `None` for 0, which leaves a field unchanged.
 fn non_zero(given: u32) -> Option<u32> {
     Some(given).filter(|given| *given > 0)
+}
+
+/// Returns a limit that a tenant can have of its own.
+fn own_limit(name: &str) -> Result<LimitName, Error> {
+    let own = [LimitName::CallsPerMinute, LimitName::ParallelRuns, LimitName::Sessions];
+    own.into_iter().find(|own| own.as_str() == name).ok_or_else(|| {
+        let shown: String = name.chars().take(80).collect();
+        invalid(format!(
+            "`{shown}` in `follow_plan` is no limit of a tenant's own: write calls_per_minute, \
+             parallel_runs or sessions"
+        ))
+    })
+}
+
+fn expiry(at: prost_types::Timestamp) -> Result<jiff::Timestamp, Error> {
+    jiff::Timestamp::new(at.seconds, at.nanos)
+        .map_err(|_| invalid("`expires_at` is no time: send seconds since 1970".to_owned()))
 }
 
 fn at_most(field: &'static str, given: u32, most: u32) -> Result<Option<u32>, Error> {

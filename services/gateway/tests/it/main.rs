@@ -24,6 +24,7 @@ mod memories;
 mod nodes;
 mod operators;
 mod people;
+mod plans;
 mod policies;
 mod responses;
 mod retries;

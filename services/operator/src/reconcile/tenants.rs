@@ -57,7 +57,11 @@ impl Reconciled for Tenant {
                 made.tenant.unwrap_or_default().id
             }
         };
-        let request = UpdateTenantRequest { tenant: Some(self.spec.to_message(id)) };
+        let request = UpdateTenantRequest {
+            tenant: Some(self.spec.to_message(id)),
+            no_plan: self.spec.plan.as_deref() == Some(""),
+            ..UpdateTenantRequest::default()
+        };
         platform_answer(tenants.update_tenant(gateway.platform_request(request)).await)?;
         Ok(Vec::new())
     }

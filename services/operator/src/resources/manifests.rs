@@ -56,7 +56,7 @@ impl TenantState {
     pub fn to_manifests(&self) -> anyhow::Result<String> {
         let mut names = Names { tenant: &self.name, taken: BTreeSet::new() };
         let tenant = names.next("Tenant", "");
-        let settings = self.settings.clone().map(TenantSpec::from_message).unwrap_or_default();
+        let settings = self.settings.clone().map(TenantSpec::to_export).unwrap_or_default();
         let settings = TenantSpec { name: Some(self.name.clone()), ..settings };
         let (mut documents, mut comments) = (Vec::new(), Vec::new());
         documents.push(document::<Tenant>(&tenant, &settings)?);

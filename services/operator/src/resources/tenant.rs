@@ -22,6 +22,7 @@ use super::{DeletionPolicy, Managed, ResourceStatus, SecretReference, gateway_na
     annotation("helm.sh/resource-policy", "keep"),
     printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].status"),
     printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].reason"),
+    printcolumn(name = "Plan", type_ = "string", json_path = ".spec.plan"),
     printcolumn(name = "Suspended", type_ = "boolean", json_path = ".spec.suspended"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     validation = Rule::new("has(self.spec.name) || self.metadata.name.matches('^[a-z0-9][a-z0-9-]{0,63}$')").message("the name of the resource is no tenant's name: set `spec.name`")
@@ -37,6 +38,10 @@ pub struct TenantSpec {
     /// Keys and channels of a suspended tenant do not work, and its other resources wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspended: Option<bool>,
+    /// Name of its plan; empty for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^([a-z0-9][a-z0-9_-]{0,63})?$"))]
+    pub plan: Option<String>,
     /// Maximum number of requests per minute, for all its keys together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 2147483647))]
@@ -150,6 +155,7 @@ impl TenantSpec {
         pb::Tenant {
             id,
             state: state.unwrap_or_default().to_owned(),
+            plan: self.plan.clone().unwrap_or_default(),
             rate: self.rate.unwrap_or_default(),
             weight: self.weight.unwrap_or_default(),
             cap: self.cap.unwrap_or_default(),
@@ -177,6 +183,21 @@ impl TenantSpec {
         }
     }
 
+    /// As [`from_message`](Self::from_message), without what the tenant's plan decides: described, it
+    /// would be the tenant's own.
+    pub(crate) fn to_export(tenant: pb::Tenant) -> Self {
+        let own = tenant.own_limits.clone();
+        let is_own = |name: &str| own.iter().any(|own| own == name);
+        let spec = Self::from_message(tenant);
+        Self {
+            rate: spec.rate.filter(|_| is_own("calls_per_minute")),
+            cap: spec.cap.filter(|_| is_own("parallel_runs")),
+            max_sessions: spec.max_sessions.filter(|_| is_own("sessions")),
+            plan: spec.plan.filter(|plan| !plan.is_empty()),
+            ..spec
+        }
+    }
+
     /// All that the gateway has of a tenant.
     pub(crate) fn from_message(tenant: pb::Tenant) -> Self {
         let days = tenant.retention.unwrap_or_default();
@@ -201,6 +222,7 @@ impl TenantSpec {
         Self {
             name: non_empty(tenant.name),
             suspended: Some(tenant.state == "suspended"),
+            plan: Some(tenant.plan),
             rate: set(tenant.rate),
             weight: set(tenant.weight),
             cap: set(tenant.cap),

@@ -3,6 +3,9 @@
 //! Jobs are claimed by due time, or in turns: first the oldest due job of each tenant, then the
 //! second of each. In turns, thousands of due jobs of one tenant do not delay the single job of
 //! another. Ranking reads all due jobs, so it is used only if one claim did not take everything.
+//!
+//! Jobs of suspended tenants are passed over. When the tenant is active again, slots that it has
+//! missed are treated as if no scheduler had run.
 
 use std::time::Duration;
 
@@ -39,7 +42,7 @@ macro_rules! due {
             " where ",
             $due,
             // Kinds and overlaps that only a later version knows are left to that version.
-            " and j.kind = any($2) and j.overlap = any($3)
+            " and not j.suspended and j.kind = any($2) and j.overlap = any($3)
               and j.tenant_id <> all($4)"
         )
     };
@@ -74,7 +77,7 @@ impl Jobs {
                 select tenant_id, job_id, due_at,
                        row_number() over (partition by tenant_id order by due_at) as turn
                 from schedule.jobs
-                where due_at <= now() and kind = any($2) and overlap = any($3)
+                where due_at <= now() and not suspended and kind = any($2) and overlap = any($3)
                   and tenant_id <> all($4)
                 order by turn, due_at
                 limit 2 * $1) ",
@@ -122,7 +125,7 @@ impl Jobs {
     pub async fn next_due(&self) -> Result<Option<Duration>, Error> {
         const SQL: &str = "
             select (extract(epoch from least(
-                (select min(due_at) from schedule.jobs where due_at is not null),
+                (select min(due_at) from schedule.jobs where due_at is not null and not suspended),
                 (select min(offer_at) from schedule.firings where state = 'pending'),
                 (select min(until) from schedule.firings where state = 'delivered'))
                 - clock_timestamp()) * 1000)::bigint";

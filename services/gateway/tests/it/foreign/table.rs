@@ -582,6 +582,31 @@ fn agents() -> Vec<Try> {
             bytes(pb::CreateKeyRequest { name, scopes, lifetime_seconds: 0 })
         }),
         ("Keys/RevokeKey", Is::Found, |of| bytes(pb::RevokeKeyRequest { id: of.key.clone() })),
+        ("Plans/ListPlans", Is::Closed, |_| bytes(pb::ListPlansRequest {})),
+        ("Plans/GetPlan", Is::Closed, |_| bytes(pb::GetPlanRequest { name: "basic".into() })),
+        ("Plans/PutPlan", Is::Closed, |_| {
+            let plan = pb::Plan { name: "bens".into(), ..Default::default() };
+            bytes(pb::PutPlanRequest { plan: Some(plan) })
+        }),
+        ("Plans/DeletePlan", Is::Closed, |_| bytes(pb::DeletePlanRequest { name: "basic".into() })),
+        ("UsageReports/GetTenantUsage", Is::Shown, |_| bytes(pb::GetTenantUsageRequest::default())),
+        ("UsageReports/GetTenantUsage", Is::Closed, |_| {
+            bytes(pb::GetTenantUsageRequest { tenant: "anna".into() })
+        }),
+        ("UsageReports/ExportUsage", Is::Shown, |_| bytes(export(""))),
+        ("UsageReports/ExportUsage", Is::Closed, |_| bytes(export("anna"))),
+        ("UsageReports/ExportUsage", Is::Closed, |_| {
+            bytes(pb::ExportUsageRequest { all_tenants: true, ..export("") })
+        }),
+        ("UsageReports/ListTenantEvents", Is::Shown, |_| {
+            bytes(pb::ListTenantEventsRequest::default())
+        }),
+        ("UsageReports/ListTenantEvents", Is::Closed, |_| {
+            bytes(pb::ListTenantEventsRequest { tenant: "anna".into(), ..Default::default() })
+        }),
+        ("UsageReports/ListTenantEvents", Is::Closed, |_| {
+            bytes(pb::ListTenantEventsRequest { all_tenants: true, ..Default::default() })
+        }),
         ("Tenants/ListTenants", Is::Closed, |_| bytes(pb::ListTenantsRequest {})),
         ("Tenants/GetTenant", Is::Closed, |_| {
             bytes(pb::GetTenantRequest { tenant: "anna".into() })
@@ -602,6 +627,12 @@ fn agents() -> Vec<Try> {
             bytes(pb::DeleteTenantRequest { name: "anna".into() })
         }),
     ]
+}
+
+fn export(tenant: &str) -> pb::ExportUsageRequest {
+    let today = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date().to_string();
+    let (from, to, tenant) = (today.clone(), today, tenant.into());
+    pb::ExportUsageRequest { tenant, all_tenants: false, from, to }
 }
 
 /// A further key of Anna's provider.

@@ -1,0 +1,63 @@
+//! Events of a tenant's life, its limits and its settings.
+
+use holdfast_types::TenantId;
+use jiff::Timestamp;
+use serde_json::Value;
+
+/// Kinds of events. Most of `config.changed` are written by a trigger (migration 0084).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TenantEventKind {
+    Created,
+    Activated,
+    Suspended,
+    Expired,
+    DeletionStarted,
+    Deleted,
+    PlanChanged,
+    LimitsChanged,
+    ConfigChanged,
+    QuotaWarning,
+    QuotaExceeded,
+}
+
+impl TenantEventKind {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Created => "tenant.created",
+            Self::Activated => "tenant.activated",
+            Self::Suspended => "tenant.suspended",
+            Self::Expired => "tenant.expired",
+            Self::DeletionStarted => "tenant.deletion_started",
+            Self::Deleted => "tenant.deleted",
+            Self::PlanChanged => "plan.changed",
+            Self::LimitsChanged => "limits.changed",
+            Self::ConfigChanged => "config.changed",
+            Self::QuotaWarning => "quota.warning",
+            Self::QuotaExceeded => "quota.exceeded",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct TenantEvent {
+    /// Grows; the same whenever the event is published.
+    pub id: i64,
+    pub tenant: TenantId,
+    /// Name of the tenant.
+    pub name: String,
+    /// Such as `tenant.suspended`.
+    pub kind: String,
+    /// Names and numbers, never what was said.
+    pub detail: Value,
+    pub created_at: Timestamp,
+}
+
+/// Which events are listed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TenantEventFilter {
+    /// Only events of this tenant.
+    pub tenant: Option<TenantId>,
+    /// Only events after this one.
+    pub after: i64,
+    pub limit: i64,
+}
