@@ -112,14 +112,12 @@ async fn host(args: &RunArgs, screen: &Screen) -> Result<Host, Error> {
     let folder = folder.canonicalize().map_err(wrong)?;
     let sandbox = holdfast_sandbox::open(&config(args.sandbox)).await;
     let sandbox = sandbox.context("commands cannot be run here")?;
-    screen.note(&match sandbox.backend() {
-        Backend::Bubblewrap => {
-            format!(
-                "Commands see `{}` and the machine's programs, and have the network.",
-                folder.display()
-            )
-        }
-        Backend::Plain => format!(
+    screen.note(&match sandbox.backend() == Backend::Plain {
+        false => format!(
+            "Commands see `{}` and the machine's programs, and have the network.",
+            folder.display()
+        ),
+        true => format!(
             "Nothing keeps commands in: they start in `{}` and can do what you can.",
             folder.display()
         ),

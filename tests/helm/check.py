@@ -275,6 +275,9 @@ def check_values(helm):
         ((*trial, "--set", "operator.enabled=true"), "operator.namespace"),
         ((*trial, "--set", "operator.enabled=true,operator.namespace=a"), "operator.keySecret"),
         ((*trial, "--namespace", "a", "--set", "operator.enabled=true,operator.namespace=a,operator.keySecret=b"), "that of the release"),
+        ((*trial, "--set", "commandPods.enabled=true"), "commandPods.namespace"),
+        ((*trial, "--set", "commandPods.enabled=true,commandPods.namespace=a"), "config.runner.pods.image"),
+        ((*trial, "--namespace", "a", "--set", "commandPods.enabled=true,commandPods.namespace=a"), "that of the release"),
         ((*trial, "--kube-version", "1.24.0"), "1.25"),
     ]:
         error = helm.refuses(*args)

@@ -60,6 +60,10 @@ OPERATOR_RIGHTS = {
     "events": {"create", "patch"},
     "leases": {"create", "get", "update"},
 }
+# Rights of runners in the namespace of the commands' pods. Their tests run with the same file of rules.
+RUNNER_RIGHTS = {"pods": {"create", "delete", "get", "list", "patch"}, "pods/exec": {"create", "get"}}
+# Variable with that namespace.
+COMMANDS = "HOLDFAST_RUNNER__PODS__NAMESPACE"
 PRE_STOP_SECONDS, MARGIN_SECONDS = 5, 10
 # Of the process itself, which a library exports.
 PROCESS_METRICS = {"process_cpu_seconds_total", "process_resident_memory_bytes"}
@@ -205,12 +209,14 @@ def pods_are_restricted(documents, _sources):
 
 
 def rights_are_least(documents, _sources):
-    """No account has rights but those of the jobs that make Secrets and of the operator, each its own."""
+    """No account has rights but those of the jobs that make Secrets, of the operator and of runners, each its own."""
     if of_kind(documents, "ClusterRole", "ClusterRoleBinding"):
         yield "there is a right in the whole cluster"
     yield from operator_rights_are_least([role for role in of_kind(documents, "Role") if component(role) == "operator"])
+    runner_roles = [role for role in of_kind(documents, "Role") if component(role) == "agent-runner"]
+    yield from runner_rights_are_least(documents, runner_roles)
     for role in of_kind(documents, "Role"):
-        if component(role) == "operator":
+        if component(role) in ("operator", "agent-runner"):
             continue
         name, verbs = component(role), set()
         for rule in role["rules"]:
@@ -227,7 +233,7 @@ def rights_are_least(documents, _sources):
             yield f"the role binding `{binding['metadata']['name']}` connects {names}"
     for name, _, pod, _ in pods(documents):
         has_token = any("serviceAccountToken" in source for v in pod.get("volumes", []) for source in v.get("projected", {}).get("sources", []))
-        if has_token != (name in RIGHTS or name == "operator"):
+        if has_token != (name in RIGHTS or name == "operator" or (name == "agent-runner" and bool(runner_roles))):
             yield f"the pod `{name}` {'has a token that it does not need' if has_token else 'has no token'}"
 
 
@@ -244,6 +250,27 @@ def operator_rights_are_least(roles):
                 yield f"the operator has a right with a wildcard: {rule}"
     if roles and granted != OPERATOR_RIGHTS:
         yield f"the operator has the rights {granted} and should have {OPERATOR_RIGHTS}"
+
+
+def runner_rights_are_least(documents, roles):
+    namespaces = {environment(pod["containers"][0]).get(COMMANDS) for name, _, pod, _ in pods(documents) if name == "agent-runner"} - {None}
+    if {role["metadata"].get("namespace") for role in roles} != namespaces:
+        yield f"runners have rights in {[role['metadata'].get('namespace') for role in roles]}, and make pods in {sorted(namespaces)}"
+    granted = {resource: set(rule["verbs"]) for role in roles for rule in role["rules"] for resource in rule["resources"]}
+    if roles and granted != RUNNER_RIGHTS:
+        yield f"runners have the rights {granted} and should have {RUNNER_RIGHTS}"
+
+
+def commands_reach_nothing(documents, _sources):
+    """The namespace of the commands' pods has a policy for all pods that allows nothing."""
+    for name, _, pod, _ in pods(documents):
+        namespace = environment(pod["containers"][0]).get(COMMANDS)
+        if name != "agent-runner" or namespace is None:
+            continue
+        closed = {"podSelector": {}, "policyTypes": ["Ingress", "Egress"], "ingress": [], "egress": []}
+        found = [d for d in of_kind(documents, "NetworkPolicy") if d["metadata"].get("namespace") == namespace]
+        if [d["spec"] for d in found] != [closed]:
+            yield f"commands in `{namespace}` are not closed off: {found}"
 
 
 def mounted_keys(pod):
@@ -359,10 +386,12 @@ def edges_are_connections(documents, sources):
             yield f"the policy of `{name}` is not about both directions"
         found = dict(egress_edges(policy, ports))
         in_code = sources.edges(name, config) if name in SERVICES else OTHER_EDGES[name]
+        if COMMANDS in environment(pod["containers"][0]):
+            in_code = in_code | {"api"}
         if set(found) != in_code:
             yield f"`{name}` may reach {sorted(found)}; its sources connect to {sorted(in_code)}"
         by_url = connections_by_url(environment(pod["containers"][0]))
-        if name in SERVICES and {target for target, _ in by_url} != in_code - {"internet", "otlp"}:
+        if name in SERVICES and {target for target, _ in by_url} != in_code - {"internet", "otlp", "api"}:
             yield f"`{name}` is given the addresses of {sorted(target for target, _ in by_url)}; its sources connect to {sorted(in_code)}"
         for target, numbers in found.items():
             if target in ports:
@@ -560,6 +589,7 @@ RULES = [
     secrets_are_mounted_where_they_are_read,
     variables_are_settings,
     edges_are_connections,
+    commands_reach_nothing,
     calls_are_encrypted_or_plain_text_is_permitted,
     pods_start_and_stop_as_services_do,
     routes_are_doors,
@@ -764,6 +794,9 @@ BREAKS = [
     (edges_are_connections, "trial", lambda d: policy(d, "gateway")["egress"].pop(0)),
     (edges_are_connections, "trial", lambda d: policy(d, "memory-service")["ingress"].pop(0)),
     (edges_are_connections, "trial", lambda d: policy(d, "memory-service")["ingress"][0].pop("from")),
+    (rights_are_least, "everything", lambda d: next(r for r in of_kind(d, "Role") if component(r) == "agent-runner")["rules"][0]["verbs"].append("update")),
+    (rights_are_least, "everything", lambda d: [r["metadata"].pop("namespace") for r in of_kind(d, "Role") if component(r) == "agent-runner"]),
+    (commands_reach_nothing, "everything", lambda d: policy(d, "commands")["egress"].append({})),
     (edges_are_connections, "everything", lambda d: policy(d, "operator")["egress"].pop(1)),
     (edges_are_connections, "production", lambda d: policy(d, "scheduler")["egress"].pop(1)),
     (edges_are_connections, "trial", lambda d: d.remove(next(p for p in of_kind(d, "NetworkPolicy") if component(p) == "default"))),

@@ -11,7 +11,7 @@ OWNED = re.compile(
     r"(database|nats|redis)\.url|tls\..*|(nats|redis)\.authorities|nats\.(nkey|credentials)|telemetry\.otlp_authorities|database\.admin_url|redis\.replicas"
     r"|mesh\.(?!clock_tolerance|accept_version_1).*|secrets\..*"
     r"|.*\.(listen|shutdown_grace)|operator\.(key|gateway_url|namespace|lease|lease_namespace)|gateway\.(http|grpc)|telemetry\.service_instance"
-    r"|runner\.scratch\.dir|runner\.archive|runner\.sandbox\.hosted|memory\.embedding\.(api_key|dir)|telemetry\.format"
+    r"|runner\.scratch\.dir|runner\.archive|runner\.sandbox\.(hosted|backend)|runner\.pods\.(namespace|kubeconfig)|memory\.embedding\.(api_key|dir)|telemetry\.format"
 )
 # Structures that the manual describes in words.
 TABLES = {
@@ -21,6 +21,8 @@ TABLES = {
     "runner.web.search.duckduckgo": {"type": "object"},
     "runner.web.search.searxng": {"type": "object"},
     "memory.former": {"type": "object"},
+    "runner.pods.requests": {"type": "object"},
+    "runner.pods.limits": {"type": "object"},
 }
 # They hold keys; tenants bring their own instead.
 SECRETS = {"runner.web.search.perplexity", "runner.web.search.brave", "runner.web.search.tavily"}
@@ -35,6 +37,7 @@ LISTS = {
     "runner.sandbox.guard.custom_deny_patterns",
     "runner.sandbox.guard.allow_patterns",
     "runner.mcp.allow",
+    "runner.pods.image_pull_secrets",
     "runner.browser.args",
     "memory.mask",
     "memory.refuse",
@@ -195,6 +198,7 @@ def values_schema(manual):
                         "podAnnotations": LABELS,
                     }
                 ),
+                "commandPods": closed({"enabled": BOOL, "namespace": NAME}),
                 "networkPolicy": closed(
                     {
                         "enabled": BOOL,

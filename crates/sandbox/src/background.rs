@@ -1,4 +1,4 @@
-//! Background command on this machine.
+//! Background command, with the task that supervises it.
 
 use std::{
     fmt, io,
@@ -16,14 +16,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     CommandEnd, Error, OutputChunk, Process, Signal, State, Stream,
-    output::OutputRing,
+    output::{OutputRing, OutputSink as _},
     pipes::{Shared, drain, finish_readers, lock, pipes},
-    supervise::{SignalTarget, StartedCommand, SupervisionLimits, SupervisionResult, supervise},
+    supervise::{StartedCommand, SupervisionLimits, supervise},
 };
 
 /// Command in the background, and the task that supervises it.
-pub(crate) struct Background {
-    reach: Arc<SignalTarget>,
+pub struct Background {
+    signal: Box<dyn Fn(Signal) + Send + Sync>,
     out: Shared<OutputRing>,
     err: Shared<OutputRing>,
     input: Mutex<Option<mpsc::Sender<Input>>>,
@@ -32,66 +32,64 @@ pub(crate) struct Background {
     supervisor: JoinHandle<()>,
 }
 
+/// What the supervisor of a background command reads and writes.
+#[derive(Debug)]
+pub struct SupervisorIo {
+    pub out: OutputWriter,
+    pub err: OutputWriter,
+    /// Bytes for standard input; it ends when the input is closed.
+    pub input: mpsc::Receiver<Input>,
+    /// Cancelled when the command is asked to end.
+    pub stop: CancellationToken,
+}
+
 /// Bytes for a process, and the channel that is told once they are written.
-type Input = (Vec<u8>, oneshot::Sender<io::Result<()>>);
+#[derive(Debug)]
+pub struct Input {
+    pub bytes: Vec<u8>,
+    pub written: oneshot::Sender<io::Result<()>>,
+}
+
+/// Consumer of one output stream of a command.
+#[derive(Debug)]
+pub struct OutputWriter(Shared<OutputRing>);
+
+impl OutputWriter {
+    pub fn push(&self, bytes: &[u8]) {
+        lock(&self.0).push(bytes);
+    }
+}
 
 impl Background {
-    /// Lets the command begin, and supervises it from now on.
-    pub(crate) fn begin(
-        mut launched: StartedCommand,
-        terms: SupervisionLimits,
-        input: Vec<u8>,
-    ) -> Self {
-        let kept = || Arc::new(Mutex::new(OutputRing::at_most(terms.limits.output)));
-        let (out, err) = (kept(), kept());
-        let (stdin, stdout, stderr) = pipes(&mut launched);
-        let readers = [drain(stdout, Arc::clone(&out)), drain(stderr, Arc::clone(&err))];
-        let (sender, receiver) = mpsc::channel(1);
-        let writer = tokio::spawn(keep_feeding(stdin, input, receiver));
-        Self::watch(launched, terms, (out, err), Some(sender), (writer, readers))
-    }
-
-    /// Like [`begin`](Self::begin), but hands out the command's standard input and output.
-    pub(crate) fn with_pipes(
-        mut launched: StartedCommand,
-        terms: SupervisionLimits,
-    ) -> (Self, Option<ChildStdin>, Option<ChildStdout>) {
-        let kept = || Arc::new(Mutex::new(OutputRing::at_most(terms.limits.output)));
-        let (out, err) = (kept(), kept());
-        let (stdin, stdout, stderr) = pipes(&mut launched);
-        let nothing = || tokio::spawn(std::future::ready(()));
-        let readers = [nothing(), drain(stderr, Arc::clone(&err))];
-        let process = Self::watch(launched, terms, (out, err), None, (nothing(), readers));
-        (process, stdin, stdout)
-    }
-
-    fn watch(
-        mut launched: StartedCommand,
-        terms: SupervisionLimits,
-        (out, err): (Shared<OutputRing>, Shared<OutputRing>),
-        input: Option<mpsc::Sender<Input>>,
-        (writer, readers): (JoinHandle<()>, [JoinHandle<()>; 2]),
-    ) -> Self {
-        let reach = Arc::clone(&launched.signal_target);
-        let stop = CancellationToken::new();
-        let cancel = stop.clone();
+    /// Starts the supervisor, which returns once the command has ended and its output is complete.
+    /// Dropping the supervisor must kill the command.
+    ///
+    /// The last `output` bytes of each stream are kept.
+    pub fn start<F>(
+        output: usize,
+        signal: impl Fn(Signal) + Send + Sync + 'static,
+        supervise: impl FnOnce(SupervisorIo) -> F,
+    ) -> Self
+    where
+        F: Future<Output = CommandEnd> + Send + 'static,
+    {
+        let kept = || Arc::new(Mutex::new(OutputRing::at_most(output)));
+        let (out, err, stop) = (kept(), kept(), CancellationToken::new());
+        let (sender, input) = mpsc::channel(1);
+        let io = SupervisorIo {
+            out: OutputWriter(Arc::clone(&out)),
+            err: OutputWriter(Arc::clone(&err)),
+            input,
+            stop: stop.clone(),
+        };
+        let supervise = supervise(io);
         let (tell, state) = watch::channel(State::Running);
         let supervisor = tokio::spawn(async move {
-            let verdict: io::Result<SupervisionResult> =
-                supervise(&mut launched, &terms, &cancel).await;
-            writer.abort();
-            finish_readers(readers).await;
-            let ended = verdict.map_or_else(
-                |error| {
-                    tracing::error!(%error, "a background process could not be waited for");
-                    CommandEnd::Signalled(0)
-                },
-                |verdict| verdict.ended,
-            );
+            let ended = supervise.await;
             tell.send_replace(State::Ended(ended));
         });
-        let input = Mutex::new(input);
-        Self { reach, out, err, input, stop, state, supervisor }
+        let input = Mutex::new(Some(sender));
+        Self { signal: Box::new(signal), out, err, input, stop, state, supervisor }
     }
 
     fn input(&self) -> MutexGuard<'_, Option<mpsc::Sender<Input>>> {
@@ -100,10 +98,63 @@ impl Background {
 
     async fn send(&self, bytes: Vec<u8>) -> Result<(), Error> {
         let sender = self.input().clone().ok_or(Error::InputClosed)?;
-        let (tell, told) = oneshot::channel();
-        sender.send((bytes, tell)).await.map_err(|_| Error::InputClosed)?;
+        let (written, told) = oneshot::channel();
+        sender.send(Input { bytes, written }).await.map_err(|_| Error::InputClosed)?;
         told.await.map_err(|_| Error::InputClosed)?.map_err(|_| Error::InputClosed)
     }
+}
+
+/// Lets the command begin, and supervises it from now on.
+pub(crate) fn begin(
+    mut launched: StartedCommand,
+    terms: SupervisionLimits,
+    input: Vec<u8>,
+) -> Background {
+    let (stdin, stdout, stderr) = pipes(&mut launched);
+    watch_local(launched, terms, |io| {
+        let readers = [drain(stdout, io.out.0), drain(stderr, io.err.0)];
+        (tokio::spawn(keep_feeding(stdin, input, io.input)), readers, io.stop)
+    })
+}
+
+/// Like [`begin`], but hands out the command's standard input and output.
+pub(crate) fn with_pipes(
+    mut launched: StartedCommand,
+    terms: SupervisionLimits,
+) -> (Background, Option<ChildStdin>, Option<ChildStdout>) {
+    let (stdin, stdout, stderr) = pipes(&mut launched);
+    let nothing = || tokio::spawn(std::future::ready(()));
+    let process = watch_local(launched, terms, |io| {
+        (nothing(), [nothing(), drain(stderr, io.err.0)], io.stop)
+    });
+    (process, stdin, stdout)
+}
+
+/// Tasks that move the input and the output of a command, and the request to end it.
+type LocalTasks = (JoinHandle<()>, [JoinHandle<()>; 2], CancellationToken);
+
+fn watch_local(
+    mut launched: StartedCommand,
+    terms: SupervisionLimits,
+    connect: impl FnOnce(SupervisorIo) -> LocalTasks,
+) -> Background {
+    let target = Arc::clone(&launched.signal_target);
+    let signal = move |signal: Signal| target.signal(signal.as_signal());
+    Background::start(terms.limits.output, signal, |io| {
+        let (writer, readers, stop) = connect(io);
+        async move {
+            let verdict = supervise(&mut launched, &terms, &stop).await;
+            writer.abort();
+            finish_readers(readers).await;
+            verdict.map_or_else(
+                |error| {
+                    tracing::error!(%error, "a background process could not be waited for");
+                    CommandEnd::Signalled(0)
+                },
+                |verdict| verdict.ended,
+            )
+        }
+    })
 }
 
 async fn keep_feeding(stdin: Option<ChildStdin>, first: Vec<u8>, mut more: mpsc::Receiver<Input>) {
@@ -111,7 +162,7 @@ async fn keep_feeding(stdin: Option<ChildStdin>, first: Vec<u8>, mut more: mpsc:
     if stdin.write_all(&first).await.is_err() {
         return;
     }
-    while let Some((bytes, tell)) = more.recv().await {
+    while let Some(Input { bytes, written: tell }) = more.recv().await {
         let written = stdin.write_all(&bytes).await;
         let is_over = written.is_err();
         // The caller may have stopped waiting.
@@ -150,7 +201,7 @@ impl Process for Background {
 
     fn signal(&self, signal: Signal) {
         if self.state() == State::Running {
-            self.reach.signal(signal.as_signal());
+            (self.signal)(signal);
         }
     }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
 
 use holdfast_types::TenantId;
 
-use crate::{Error, Limits, WorkPath};
+use crate::{Config, Error, Limits, NetworkPolicy, WorkPath, root::Root};
 
 /// Maximum length of a script, in bytes: Linux accepts no longer argument.
 const MAX_SCRIPT_LEN: usize = 128 * 1024 - 1;
@@ -33,6 +33,8 @@ pub struct Command {
     pub network: Network,
     /// Tenant in whose slice it runs.
     pub tenant: Option<TenantId>,
+    /// Whether it may run in a pod only.
+    pub needs_pod: bool,
 }
 
 /// Directory of the host that a command sees at [`crate::MOUNT`].
@@ -62,6 +64,13 @@ pub enum Network {
     Host,
 }
 
+/// Terms under which a command runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandTerms {
+    pub limits: Limits,
+    pub timeout: Duration,
+}
+
 impl Command {
     /// Script with read and write access to the whole directory, and the configured limits.
     #[must_use]
@@ -76,7 +85,38 @@ impl Command {
             limits: None,
             network: Network::Off,
             tenant: None,
+            needs_pod: false,
         }
+    }
+
+    /// Checks the command, and returns its limits and timeout under this configuration.
+    ///
+    /// # Errors
+    ///
+    /// If the command cannot run as written, or the configuration does not permit it.
+    pub fn terms(&self, config: &Config) -> Result<CommandTerms, Error> {
+        self.check()?;
+        if self.network == Network::Host && config.network == NetworkPolicy::Off {
+            return Err(Error::NoNetwork);
+        }
+        let timeout = self.timeout.unwrap_or(config.timeout);
+        if timeout > config.longest {
+            return Err(Error::TimeoutTooLong { asked: timeout, most: config.longest });
+        }
+        let most = &config.limits;
+        let limits = self.limits.clone().map_or_else(|| most.clone(), |own| own.within(most));
+        limits.check()?;
+        Ok(CommandTerms { limits, timeout })
+    }
+
+    /// Checks that the directory that the command starts in exists within the workspace.
+    ///
+    /// # Errors
+    ///
+    /// If it does not exist, or leads out of the workspace.
+    pub fn check_workdir(&self) -> Result<(), Error> {
+        Root::open(&self.workspace.dir)?.open_dir(&self.workdir)?;
+        Ok(())
     }
 
     /// Checks that a shell can be given this command.
@@ -85,7 +125,7 @@ impl Command {
     ///
     /// If the script or the environment is too large, if either holds a NUL byte or an invalid
     /// name, or if the workspace's path is not absolute.
-    pub(crate) fn check(&self) -> Result<(), Error> {
+    fn check(&self) -> Result<(), Error> {
         if self.script.len() > MAX_SCRIPT_LEN {
             return Err(Error::ScriptTooLong { bytes: self.script.len(), most: MAX_SCRIPT_LEN });
         }

@@ -59,6 +59,8 @@ pub enum BackendChoice {
     /// Bubblewrap, or start-up fails.
     Bubblewrap,
     Plain,
+    /// Kubernetes pods, as `[runner.pods]` says.
+    Pods,
     /// No commands run at all.
     None,
 }
@@ -101,6 +103,9 @@ impl Config {
     pub fn check(&self) -> Result<(), Error> {
         if self.hosted && self.backend == BackendChoice::Plain {
             return Err(Error::PlainWhileHosted);
+        }
+        if self.backend == BackendChoice::Pods && self.network == NetworkPolicy::Host {
+            return Err(Error::NetworkInPods);
         }
         if self.hosted && self.network == NetworkPolicy::Host {
             return Err(Error::NetworkWhileHosted);
@@ -167,6 +172,9 @@ mod tests {
         let paths =
             parse(r#"{"guard": {"restrict_to_workspace": false}, "hosted": true}"#).unwrap();
         assert!(matches!(paths.check(), Err(Error::UnrestrictedWhileHosted)));
+
+        let pods = parse(r#"{"backend": "pods", "network": "host"}"#).unwrap();
+        assert!(matches!(pods.check(), Err(Error::NetworkInPods)));
     }
 
     #[test]

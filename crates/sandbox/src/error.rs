@@ -78,6 +78,19 @@ pub enum Error {
     NoSuchProcess,
     #[error("the process takes no input: it has ended, or its input was closed")]
     InputClosed,
+    /// The backend outside this crate could not run the command.
+    #[error("{problem}")]
+    Backend { problem: String, kind: Kind },
+    #[error("the command may run in a pod only, and here are none: see `runner.pods`")]
+    PodNeeded,
+    /// Only commands of agents run in pods.
+    #[error(
+        "this does not run in pods: it needs `runner.sandbox.backend` `bubblewrap`, or `auto` \
+         where bubblewrap works"
+    )]
+    NotInPods,
+    #[error("commands in pods have no network: `runner.sandbox.network` must be `off` for them")]
+    NetworkInPods,
     #[error("cannot {what}")]
     Failed {
         /// Attempted action, to complete "cannot …".
@@ -115,7 +128,9 @@ impl Fault for Error {
             | Self::Nul { .. }
             | Self::WorkspaceNotAbsolute
             | Self::InputClosed => Kind::Invalid,
-            Self::NoNetwork => Kind::Forbidden,
+            Self::Backend { kind, .. } => *kind,
+            Self::NotInPods | Self::NetworkInPods => Kind::Invalid,
+            Self::NoNetwork | Self::PodNeeded => Kind::Forbidden,
             Self::Path(error) => error.kind(),
             Self::TooManyProcesses { .. } => Kind::Exhausted,
             Self::NoSuchProcess => Kind::NotFound,

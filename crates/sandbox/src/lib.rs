@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`Backend::Bubblewrap`] | namespaces, a system call filter, resource limits and a watcher |
 //! | [`Backend::Plain`] | no isolation: for trusted development, refused where tenants are hosted |
+//! | [`Backend::Pods`] | pods of a Kubernetes cluster; `holdfast-sandbox-pods` |
 //! | [`Processes`] | background processes, which outlive a session's turns and die with the session |
 //! | [`ScriptGuard`] | first filter on scripts, before they run |
 //!
@@ -40,16 +41,17 @@ mod supervise;
 mod tree;
 mod work_path;
 
-pub use command::{Access, Command, Network, Workspace};
+pub use background::{Background, Input, OutputWriter, SupervisorIo};
+pub use command::{Access, Command, CommandTerms, Network, Workspace};
 pub use config::{BackendChoice, Config, NetworkPolicy};
 pub use error::{Error, PathError};
 pub use guard::{DangerClass, GuardConfig, ScriptGuard, ScriptRefusal};
 pub use limits::Limits;
 pub use open::open;
-pub use outcome::{CommandEnd, Limit, Outcome};
+pub use outcome::{CommandEnd, Limit, LossReason, Outcome};
 pub use output::{CapturedOutput, OutputChunk};
 pub use process::{PipedProcess, Process, Signal, State, Stream};
 pub use processes::{Owner, ProcessEntry, ProcessId, Processes, UnreadOutput};
-pub use sandbox::{Backend, Sandbox};
+pub use sandbox::{Backend, LocalSandbox, Sandbox};
 pub use slices::TenantLimits;
 pub use work_path::{MOUNT, WorkPath};

@@ -10,9 +10,8 @@ use tokio::{io::AsyncWriteExt as _, process::ChildStdin};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Access, Backend, CapturedOutput, Command, CommandEnd, Config, Error, Limits, Network,
-    NetworkPolicy, Outcome, PipedProcess, Process, Sandbox, Workspace,
-    background::Background,
+    Access, Backend, CapturedOutput, Command, CommandEnd, CommandTerms, Config, Error, Limits,
+    LocalSandbox, Outcome, PipedProcess, Process, Sandbox, Workspace, background,
     disk::GrowthLimit,
     error,
     pipes::{Shared, drain, finish_readers, lock, pipes},
@@ -50,18 +49,10 @@ impl<L: Launcher> Local<L> {
 
     /// Starts the command; its script waits for the supervisor.
     async fn start(&self, command: Command) -> Result<(StartedCommand, SupervisionLimits), Error> {
-        command.check()?;
-        if command.network == Network::Host && self.config.network == NetworkPolicy::Off {
-            return Err(Error::NoNetwork);
+        if command.needs_pod {
+            return Err(Error::PodNeeded);
         }
-        let timeout = command.timeout.unwrap_or(self.config.timeout);
-        if timeout > self.config.longest {
-            return Err(Error::TimeoutTooLong { asked: timeout, most: self.config.longest });
-        }
-        let most = &self.config.limits;
-        let limits = command.limits.clone().map_or_else(|| most.clone(), |own| own.within(most));
-        limits.check()?;
-
+        let CommandTerms { limits, timeout } = command.terms(&self.config)?;
         let Workspace { dir, access } = command.workspace.clone();
         let growth = async {
             match access {
@@ -112,12 +103,12 @@ impl<L: Launcher> Local<L> {
     async fn start_in_background(&self, mut command: Command) -> Result<Box<dyn Process>, Error> {
         let input = std::mem::take(&mut command.stdin);
         let (launched, terms) = self.start(command).await?;
-        Ok(Box::new(Background::begin(launched, terms, input)))
+        Ok(Box::new(background::begin(launched, terms, input)))
     }
 
     async fn start_with_pipes(&self, command: Command) -> Result<PipedProcess, Error> {
         let (launched, terms) = self.start(command).await?;
-        let (process, stdin, stdout) = Background::with_pipes(launched, terms);
+        let (process, stdin, stdout) = background::with_pipes(launched, terms);
         let missing = || io::Error::other("it has no pipes");
         let failed = Error::failed("start the command");
         match (stdin, stdout) {
@@ -140,16 +131,18 @@ impl<L: Launcher> Sandbox for Local<L> {
         self.scope.to_string()
     }
 
+    fn spawn(&self, command: Command) -> BoxFuture<'_, Result<Box<dyn Process>, Error>> {
+        Box::pin(self.start_in_background(command))
+    }
+}
+
+impl<L: Launcher> LocalSandbox for Local<L> {
     fn run(
         &self,
         command: Command,
         cancel: CancellationToken,
     ) -> BoxFuture<'_, Result<Outcome, Error>> {
         Box::pin(self.run_to_end(command, cancel))
-    }
-
-    fn spawn(&self, command: Command) -> BoxFuture<'_, Result<Box<dyn Process>, Error>> {
-        Box::pin(self.start_in_background(command))
     }
 
     fn spawn_piped(&self, command: Command) -> BoxFuture<'_, Result<PipedProcess, Error>> {

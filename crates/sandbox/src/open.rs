@@ -6,21 +6,22 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
-    Access, BackendChoice, Command, CommandEnd, Config, Error, Sandbox, bubblewrap::Bubblewrap,
-    local::Local, plain::Plain,
+    Access, BackendChoice, Command, CommandEnd, Config, Error, LocalSandbox,
+    bubblewrap::Bubblewrap, local::Local, plain::Plain,
 };
 
-/// Makes the sandbox that the configuration asks for. `true` has run in it when this returns.
+/// Makes the sandbox on this machine that the configuration asks for. `true` has run in it when this returns.
 ///
 /// Call it at start-up, within a runtime.
 ///
 /// # Errors
 ///
 /// If the configuration is wrong, or the sandbox does not work here; the message says what to do.
-pub async fn open(config: &Config) -> Result<Arc<dyn Sandbox>, Error> {
+pub async fn open(config: &Config) -> Result<Arc<dyn LocalSandbox>, Error> {
     config.check()?;
-    let sandbox: Arc<dyn Sandbox> = match config.backend {
+    let sandbox: Arc<dyn LocalSandbox> = match config.backend {
         BackendChoice::None => return Err(Error::CommandsDisabled),
+        BackendChoice::Pods => return Err(Error::NotInPods),
         BackendChoice::Plain => Arc::new(Local::new(Plain, config.clone())),
         BackendChoice::Bubblewrap => bubblewrap(config).await?,
         BackendChoice::Auto => match bubblewrap(config).await {
@@ -36,7 +37,7 @@ pub async fn open(config: &Config) -> Result<Arc<dyn Sandbox>, Error> {
     Ok(sandbox)
 }
 
-async fn bubblewrap(config: &Config) -> Result<Arc<dyn Sandbox>, Error> {
+async fn bubblewrap(config: &Config) -> Result<Arc<dyn LocalSandbox>, Error> {
     let sandbox = Local::new(Bubblewrap::new(config)?, config.clone());
     // Any directory works; this one is in every sandbox already.
     let mut command = Command::new("true", "/usr");

@@ -28,6 +28,19 @@ pub enum CommandEnd {
     TimedOut,
     Cancelled,
     Limit(Limit),
+    /// Its end is unknown, or its files cannot be read.
+    Lost(LossReason),
+}
+
+/// Reason why nothing is known of a command, or of its files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LossReason {
+    /// Its pod was deleted, or has ended.
+    PodGone,
+    /// The connection to its pod broke, and a new one cannot be made.
+    Disconnected,
+    /// It ended, but its files cannot be read from its pod.
+    FilesUnreadable,
 }
 
 /// Limit that ended a command.
@@ -58,7 +71,8 @@ impl CommandEnd {
     ///
     /// A shell reports a signal as 128 and its number. A script that says `exit 130` is taken for
     /// an interrupted one, as in every shell.
-    pub(crate) const fn from_code(code: i32) -> Self {
+    #[must_use]
+    pub const fn from_code(code: i32) -> Self {
         match code {
             129..=159 => Self::from_signal(code - 128),
             code => Self::Exited(code),
@@ -85,7 +99,18 @@ impl fmt::Display for CommandEnd {
             Self::TimedOut => f.write_str("its time was up"),
             Self::Cancelled => f.write_str("cancelled"),
             Self::Limit(limit) => write!(f, "over its limit of {limit}"),
+            Self::Lost(reason) => write!(f, "{reason}; nothing that it changed was kept"),
         }
+    }
+}
+
+impl fmt::Display for LossReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::PodGone => "its pod was deleted or has ended",
+            Self::Disconnected => "the connection to its pod broke",
+            Self::FilesUnreadable => "its files could not be read from its pod",
+        })
     }
 }
 

@@ -95,6 +95,12 @@ impl fmt::Debug for OutputChunk {
     }
 }
 
+impl fmt::Debug for OutputRing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OutputRing({} bytes)", self.total)
+    }
+}
+
 impl OutputRing {
     pub(crate) const fn at_most(most: usize) -> Self {
         Self { kept: VecDeque::new(), most, total: 0 }

@@ -12,7 +12,6 @@ use tokio::io::unix::AsyncFd;
 use crate::{
     Backend, Command, Error, Limits,
     local::Launcher,
-    root::Root,
     spawner::{self, SHELL},
     supervise::{self, Containment, RootProcess, SignalTarget, StartedCommand},
 };
@@ -32,8 +31,7 @@ impl Launcher for Plain {
     }
 
     async fn launch(&self, command: Command, limits: Limits) -> Result<StartedCommand, Error> {
-        // The directory that the command starts in must exist within the workspace.
-        Root::open(&command.workspace.dir)?.open_dir(&command.workdir)?;
+        command.check_workdir()?;
         let dir = command.workspace.dir.join(command.workdir.as_relative());
 
         let mut shell = spawner::command(SHELL, &(0..3));

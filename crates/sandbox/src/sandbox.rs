@@ -1,4 +1,4 @@
-//! Interface of all sandboxes.
+//! Interfaces of sandboxes.
 
 use std::fmt;
 
@@ -13,6 +13,8 @@ pub enum Backend {
     Bubblewrap,
     /// No isolation: the command runs as the user of this process.
     Plain,
+    /// A Kubernetes pod, which a crate of its own runs.
+    Pods,
 }
 
 impl fmt::Display for Backend {
@@ -20,6 +22,7 @@ impl fmt::Display for Backend {
         f.write_str(match self {
             Self::Bubblewrap => "bubblewrap",
             Self::Plain => "plain",
+            Self::Pods => "pods",
         })
     }
 }
@@ -31,6 +34,21 @@ pub trait Sandbox: fmt::Debug + Send + Sync {
     /// Kind of its limits: `limits: cgroup`, or `limits: per process only` and the reason.
     fn limit_scope(&self) -> String;
 
+    /// Starts a command in the background. It runs until its timeout, or until its handle is
+    /// dropped.
+    ///
+    /// Standard input stays open after the command's own input is written. When the command has
+    /// ended, its workspace on this machine holds what it changed, unless it is
+    /// [`CommandEnd::Lost`](crate::CommandEnd::Lost).
+    ///
+    /// # Errors
+    ///
+    /// If the command is not permitted as written, or the sandbox could not be built.
+    fn spawn(&self, command: Command) -> BoxFuture<'_, Result<Box<dyn Process>, Error>>;
+}
+
+/// Sandbox on this machine.
+pub trait LocalSandbox: Sandbox {
     /// Runs a command to its end, and leaves none of its processes behind.
     ///
     /// Whatever the script does (hang, fork, fill the disk, ignore signals) is an [`Outcome`]. Once
@@ -39,22 +57,12 @@ pub trait Sandbox: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// If the command is not permitted as written, or the sandbox could not be built.
+    /// Those of [`Sandbox::spawn`].
     fn run(
         &self,
         command: Command,
         cancel: CancellationToken,
     ) -> BoxFuture<'_, Result<Outcome, Error>>;
-
-    /// Starts a command in the background. It runs until its timeout, or until its handle is
-    /// dropped.
-    ///
-    /// Standard input stays open after the command's own input is written.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Sandbox::run`].
-    fn spawn(&self, command: Command) -> BoxFuture<'_, Result<Box<dyn Process>, Error>>;
 
     /// Starts a command with pipes: like [`spawn`](Sandbox::spawn), but its standard output is not
     /// kept, and the command blocks while the pipe is not read.
@@ -63,6 +71,6 @@ pub trait Sandbox: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// Those of [`Sandbox::run`].
+    /// Those of [`Sandbox::spawn`].
     fn spawn_piped(&self, command: Command) -> BoxFuture<'_, Result<PipedProcess, Error>>;
 }

@@ -1,12 +1,12 @@
 //! The server over HTTP, with streams of watches.
 
-use std::{collections::HashMap, convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
     Router,
-    body::{Body, Bytes},
-    extract::{Query, State},
-    http::{HeaderMap, Method, StatusCode, Uri, header},
+    body::{Body, to_bytes},
+    extract::{self, Query, State},
+    http::{StatusCode, header},
     response::{IntoResponse as _, Response},
 };
 use futures::stream;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
-    Shared,
+    Shared, exec,
     request::{Refusal, Request},
     server::{Answer, Watch, metadata_of},
 };
@@ -22,20 +22,23 @@ use crate::{
 /// Time without a change after which a watch sends a bookmark.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Maximum size of a request's body, in bytes.
+const MAX_BODY: usize = 3 << 20;
+
 pub fn router(shared: Arc<Shared>) -> Router {
     Router::new().fallback(handle).with_state(shared)
 }
 
-async fn handle(
-    State(shared): State<Arc<Shared>>,
-    method: Method,
-    uri: Uri,
-    Query(query): Query<HashMap<String, String>>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
-    let text = |name: header::HeaderName| {
-        headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
+async fn handle(State(shared): State<Arc<Shared>>, mut incoming: extract::Request) -> Response {
+    if !*shared.is_up.borrow() {
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+    }
+    let Ok(Query(pairs)) = Query::<Vec<(String, String)>>::try_from_uri(incoming.uri()) else {
+        return refused(&Refusal::bad_request("the query is not valid"));
+    };
+    let body = std::mem::take(incoming.body_mut());
+    let Ok(body) = to_bytes(body, MAX_BODY).await else {
+        return refused(&Refusal::bad_request("the body is too large"));
     };
     let body: Result<Value, _> =
         if body.is_empty() { Ok(Value::Null) } else { serde_json::from_slice(&body) };
@@ -43,23 +46,36 @@ async fn handle(
         Ok(body) => body,
         Err(error) => return refused(&Refusal::bad_request(error.to_string())),
     };
+    let text = |name| exec::header_text(incoming.headers(), name);
     let request = Request {
-        method: method.as_str().to_owned(),
-        path: uri.path().to_owned(),
-        query,
+        method: incoming.method().as_str().to_owned(),
+        path: incoming.uri().path().to_owned(),
+        query: pairs.iter().cloned().collect(),
         accept: text(header::ACCEPT),
         content_type: text(header::CONTENT_TYPE),
         token: text(header::AUTHORIZATION).trim_start_matches("Bearer ").to_owned(),
         body,
     };
+    if request.path == "/version" {
+        return axum::Json(version()).into_response();
+    }
     match shared.answer(&request) {
         Ok(Answer::Object(code, object)) => {
             let code = StatusCode::from_u16(code).unwrap_or_default();
             (code, axum::Json(object)).into_response()
         }
         Ok(Answer::Watch(watch)) => stream_of(shared, watch),
+        Ok(Answer::Exec(target)) => exec::upgrade(shared, &target, &pairs, &mut incoming)
+            .unwrap_or_else(|refusal| refused(&refusal)),
         Err(refusal) => refused(&refusal),
     }
+}
+
+fn version() -> Value {
+    json!({
+        "major": "1", "minor": "33", "gitVersion": "v1.33.0", "gitCommit": "",
+        "gitTreeState": "clean", "buildDate": "", "goVersion": "", "compiler": "", "platform": "",
+    })
 }
 
 fn refused(refusal: &Refusal) -> Response {

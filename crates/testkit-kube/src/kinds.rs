@@ -6,7 +6,10 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use kube_cel::CompiledSchema;
 use serde_json::{Value, json};
 
-use crate::request::{Refusal, Target};
+use crate::{
+    pods,
+    request::{Refusal, Target},
+};
 
 #[derive(Debug, Clone)]
 pub struct Kind {
@@ -21,10 +24,11 @@ pub struct Kind {
     pub rules: Arc<CompiledSchema>,
 }
 
-const BUILT_IN: [(&str, &str, &str, &str, bool); 6] = [
+const BUILT_IN: [(&str, &str, &str, &str, bool); 7] = [
     ("", "v1", "namespaces", "Namespace", false),
     ("", "v1", "secrets", "Secret", true),
     ("", "v1", "configmaps", "ConfigMap", true),
+    ("", "v1", "pods", "Pod", true),
     ("coordination.k8s.io", "v1", "leases", "Lease", true),
     ("events.k8s.io", "v1", "events", "Event", true),
     ("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", false),
@@ -38,7 +42,7 @@ pub fn built_in() -> Vec<Kind> {
             plural: plural.to_owned(),
             kind: kind.to_owned(),
             is_namespaced,
-            has_status: false,
+            has_status: kind == "Pod",
             schema: Value::Null,
             rules: Arc::new(kube_cel::compile_schema(&Value::Null)),
         };
@@ -96,6 +100,7 @@ impl Kind {
                 }
             }
             "CustomResourceDefinition" => check_definition(object, &mut problems),
+            "Pod" => pods::check(object, old, &mut problems)?,
             _ => {}
         }
         if problems.is_empty() { Ok(()) } else { Err(Refusal::invalid(target, &problems)) }

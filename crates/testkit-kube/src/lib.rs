@@ -6,6 +6,7 @@
 //! | `server` | the rules of each request: versions, generations, finalizers, status, deletion |
 //! | `request` | paths, verbs, answers of failures |
 //! | `access` | RBAC: a request that no granted rule permits is refused with 403 |
+//! | `pods`, `kubelet`, `exec` | checks of pods; a node that runs them; processes in them |
 //! | `kinds` | built-in resources, and those of installed definitions |
 //! | `schema` | structural schemas: pruning, defaults, validation, CEL rules |
 //! | `ownership` | owners of fields, and server-side apply |
@@ -16,9 +17,12 @@
 //! refused. Objects of a deleted owner are deleted at once.
 
 mod access;
+mod exec;
 mod http;
 mod kinds;
+mod kubelet;
 mod ownership;
+mod pods;
 mod request;
 mod schema;
 mod server;
@@ -34,7 +38,9 @@ use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::watch};
 use tokio_util::task::AbortOnDropHandle;
 
+pub use crate::kubelet::Kubelet;
 use crate::{
+    kubelet::Containers,
     request::{Refusal, Request},
     server::{Answer, Server},
 };
@@ -55,6 +61,9 @@ pub struct ApiServer {
 struct Shared {
     server: Mutex<Server>,
     versions: watch::Sender<u64>,
+    /// Whether requests are answered, and connections stay open.
+    is_up: watch::Sender<bool>,
+    containers: Mutex<Containers>,
 }
 
 impl Shared {
@@ -80,6 +89,8 @@ impl ApiServer {
         let shared = Arc::new(Shared {
             server: Mutex::new(Server::new(namespaces)),
             versions: watch::Sender::new(0),
+            is_up: watch::Sender::new(true),
+            containers: Mutex::default(),
         });
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
@@ -90,6 +101,11 @@ impl ApiServer {
         });
         let namespace = namespaces.first().copied().unwrap_or("default").to_owned();
         Ok(Self { shared, address, namespace, _served: AbortOnDropHandle::new(served) })
+    }
+
+    /// Answers nothing from now on and closes all connections, or answers again.
+    pub fn set_up(&self, is_up: bool) {
+        self.shared.is_up.send_replace(is_up);
     }
 
     #[must_use]
@@ -250,7 +266,7 @@ impl ApiServer {
     fn call(&self, request: &Request) -> Result<Value, Value> {
         match self.shared.answer(request) {
             Ok(Answer::Object(_, object)) => Ok(object),
-            Ok(Answer::Watch(_)) => Err(json!("a watch needs HTTP")),
+            Ok(Answer::Watch(_) | Answer::Exec(_)) => Err(json!("this needs HTTP")),
             Err(refusal) => Err(refusal.status()),
         }
     }

@@ -20,6 +20,8 @@ pub struct Server {
     pub access: Access,
     kinds: Vec<Kind>,
     namespaces: BTreeSet<String>,
+    /// The request that is being answered changes nothing.
+    is_dry_run: bool,
     /// Unknown fields that writers sent and that were dropped.
     pub pruned: Vec<String>,
     /// Number of requests of each verb and resource.
@@ -43,6 +45,8 @@ pub struct Watch {
 pub enum Answer {
     Object(u16, Value),
     Watch(Watch),
+    /// The process may be started in this pod.
+    Exec(Target),
 }
 
 /// An object that is about to be stored.
@@ -60,6 +64,7 @@ impl Server {
             access: Access::default(),
             kinds: kinds::built_in(),
             namespaces: namespaces.iter().map(|name| (*name).to_owned()).collect(),
+            is_dry_run: false,
             pruned: Vec::new(),
             counts: HashMap::new(),
         }
@@ -76,6 +81,12 @@ impl Server {
         *self.counts.entry(format!("{verb} {}", target.plural)).or_default() += 1;
         self.access.check(&request.token, verb, &target)?;
         let kind = self.kind(&target).cloned().ok_or_else(unknown)?;
+        if kind.kind == "Pod" && target.subresource == "exec" {
+            // Older servers ask for the verb of the method only, newer ones also for `create`.
+            self.access.check(&request.token, "create", &target)?;
+            self.find(&target)?;
+            return Ok(Answer::Exec(target));
+        }
         let has_subresource =
             target.subresource.is_empty() || (target.subresource == "status" && kind.has_status);
         if !has_subresource {
@@ -205,8 +216,10 @@ impl Server {
         }
         let write = Write { kind, target: &target, key, old: None };
         let by = manager_name(request);
-        let stored = self.write(write, object, &by, None, request)?;
-        Ok(Answer::Object(201, stored))
+        self.is_dry_run = request.query.get("dryRun").is_some_and(|value| value == "All");
+        let stored = self.write(write, object, &by, None, request);
+        self.is_dry_run = false;
+        Ok(Answer::Object(201, stored?))
     }
 
     fn update(
@@ -342,8 +355,10 @@ impl Server {
                 return Err(Refusal::conflict(target, "Precondition failed"));
             }
         }
-        let has_finalizers =
-            object["metadata"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
+        let is_on_node = object["kind"] == "Pod" && object["spec"]["nodeName"].is_string();
+        let has_finalizers = (is_on_node && options["gracePeriodSeconds"] != 0)
+            || object["metadata"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
+        // A pod stays until its node has stopped it.
         if !has_finalizers {
             self.remove(&key(target));
             return Ok(Answer::Object(
@@ -365,7 +380,17 @@ impl Server {
         Ok(Answer::Object(200, object))
     }
 
-    fn remove(&mut self, key: &Key) {
+    /// Changes an object as a component of the cluster does, without rights and checks.
+    pub fn change(&mut self, key: &Key, change: impl FnOnce(&mut Value)) {
+        let Some(mut object) = self.store.get(key).map(|stored| stored.object.clone()) else {
+            return;
+        };
+        change(&mut object);
+        let managers = self.managers(key);
+        self.store.put(key.clone(), object, managers);
+    }
+
+    pub fn remove(&mut self, key: &Key) {
         let Some(object) = self.store.remove(key) else { return };
         let uid = object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
         for owned in self.store.owned_by(&uid) {
@@ -453,10 +478,11 @@ impl Server {
         } else {
             kind.check_built_in(target, &mut object, old.as_ref())?;
         }
-        if old.as_ref() == Some(&object) && managers.is_none() {
+        if self.is_dry_run || (old.as_ref() == Some(&object) && managers.is_none()) {
             return Ok(object);
         }
         let is_finished = !object["metadata"]["deletionTimestamp"].is_null()
+            && kind.kind != "Pod"
             && object["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty);
         if is_finished {
             self.remove(&key);
@@ -571,7 +597,7 @@ fn set_metadata(
     Ok(())
 }
 
-fn key(target: &Target) -> Key {
+pub fn key(target: &Target) -> Key {
     Key {
         resource: target.resource(),
         namespace: target.namespace.clone(),

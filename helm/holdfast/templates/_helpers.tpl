@@ -218,6 +218,23 @@ memory-service:
 {{- end }}
 {{- end -}}
 
+{{- /* What a client of the Kubernetes API finds in its pod: a token, and the cluster's authority. */ -}}
+{{- define "holdfast.accountVolume" -}}
+- name: account
+  projected:
+    defaultMode: 0440
+    sources:
+      - serviceAccountToken: {path: token, expirationSeconds: 3600}
+      - configMap:
+          name: kube-root-ca.crt
+          items:
+            - {key: ca.crt, path: ca.crt}
+      - downwardAPI:
+          items:
+            - path: namespace
+              fieldRef: {fieldPath: metadata.namespace}
+{{- end -}}
+
 {{- define "holdfast.podSecurity" -}}
 runAsNonRoot: true
 runAsUser: {{ . }}

@@ -166,7 +166,7 @@ impl App {
         if let Some(memory) = &memory {
             tools = tools.with_memory(Arc::clone(memory), files);
         }
-        let sandbox = config.runner.sandbox.clone();
+        let sandbox = config.runner.local_sandbox();
         let mcp = Mcp::new(directory.clone(), &config.runner.mcp, sandbox)?;
         let models = Models::demo();
         let id = RunnerId::generate();
@@ -379,6 +379,10 @@ async fn run(
     loops.spawn(tenant_limits::run(Arc::clone(worker), stop.clone()));
     if let Some(shell) = shell.clone() {
         loops.spawn(shell.clone().run_cleanup(stop.clone()));
+        if let Some(pods) = shell.pods() {
+            loops.spawn(pods.clone().run_upkeep(leases.clone()));
+            loops.spawn(maintenance::sweep_pods(Arc::clone(worker), pods, stop.clone()));
+        }
         let stop = stop.clone();
         loops.spawn(async move {
             stop.cancelled().await;
@@ -411,6 +415,9 @@ async fn run(
     if let Some(shell) = shell {
         // Commands that the last steps started.
         shell.stop_all().await;
+        if let Some(pods) = shell.pods() {
+            pods.close().await;
+        }
     }
     worker.mcp.close_all().await;
     leases.cancel();

@@ -8,6 +8,7 @@ use holdfast_kit::{
     config::{Mesh, Secrets, Tls},
     telemetry,
 };
+use holdfast_sandbox::BackendChoice;
 use holdfast_session::CLAIM_LEASE;
 use holdfast_tools::Web;
 use serde::{Deserialize, Serialize};
@@ -127,6 +128,9 @@ pub struct RunnerConfig {
 
     /// Sandbox of commands and its limits.
     pub sandbox: holdfast_sandbox::Config,
+
+    /// Pods of commands.
+    pub pods: holdfast_sandbox_pods::Config,
 
     /// Folders of files that commands work on.
     pub scratch: ScratchConfig,
@@ -272,6 +276,7 @@ impl Default for RunnerConfig {
             archive: PathBuf::new(),
             web: Web::default(),
             sandbox: holdfast_sandbox::Config::default(),
+            pods: holdfast_sandbox_pods::Config::default(),
             scratch: ScratchConfig::default(),
             mcp: McpConfig::default(),
             media: MediaConfig::default(),
@@ -286,6 +291,27 @@ impl Default for RunnerConfig {
 impl RunnerConfig {
     pub(crate) const fn limits(&self) -> Limits {
         Limits { calls: self.tool_calls_per_turn, at_once: self.tool_calls_at_once }
+    }
+
+    /// Whether commands may run in pods.
+    pub(crate) fn has_pods(&self) -> bool {
+        match self.sandbox.backend {
+            BackendChoice::Pods => true,
+            BackendChoice::Auto | BackendChoice::Bubblewrap | BackendChoice::Plain => {
+                !self.pods.namespace.is_empty()
+            }
+            BackendChoice::None => false,
+        }
+    }
+
+    /// Settings of the sandbox on this machine. Where pods can be used, nothing runs without
+    /// isolation.
+    pub(crate) fn local_sandbox(&self) -> holdfast_sandbox::Config {
+        let mut sandbox = self.sandbox.clone();
+        if self.has_pods() && sandbox.backend == BackendChoice::Auto {
+            sandbox.backend = BackendChoice::Bubblewrap;
+        }
+        sandbox
     }
 
     /// Checks combinations of values.
@@ -333,6 +359,9 @@ impl RunnerConfig {
             self.turn_deadline
         );
         self.sandbox.check()?;
+        if self.has_pods() {
+            self.pods.check(self.sandbox.longest)?;
+        }
         ensure!(
             self.scratch.dir.is_absolute(),
             "`runner.scratch.dir` is `{}`: write it from the root on",

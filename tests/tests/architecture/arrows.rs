@@ -24,7 +24,7 @@ const LAYERS: &[&[&str]] = &[
         "holdfast-recall",
         "holdfast-sandbox",
     ],
-    &["holdfast-schedule"],
+    &["holdfast-sandbox-pods", "holdfast-schedule"],
     &["holdfast-directory", "holdfast-session", "holdfast-workspace"],
     &["holdfast-agent", "holdfast-tools"],
     // Skills are shown to agents.
@@ -97,8 +97,8 @@ const VENDORS: &[(&str, &[&str])] = &[
             TESTS,
         ],
     ),
-    ("k8s-openapi", &["operator"]),
-    ("kube", &["operator"]),
+    ("k8s-openapi", &["holdfast-sandbox-pods", "operator"]),
+    ("kube", &["holdfast-sandbox-pods", "operator"]),
     ("kube-cel", &["holdfast-testkit-kube"]),
     ("rmcp", &["holdfast-mcp", TESTS]),
     (
@@ -117,7 +117,10 @@ const VENDORS: &[(&str, &[&str])] = &[
             TESTS,
         ],
     ),
-    ("tokio-tungstenite", &["holdfast-browser", TESTS]),
+    (
+        "tokio-tungstenite",
+        &["holdfast-browser", "holdfast-sandbox-pods", "holdfast-testkit-kube", TESTS],
+    ),
     ("clap", &["holdfast", TESTS]),
 ];
 const TESTS: &str = "holdfast-tests";

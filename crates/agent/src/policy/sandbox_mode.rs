@@ -19,6 +19,8 @@ pub enum SandboxMode {
     Off,
     /// Commands run in a sandbox or not at all.
     Isolated,
+    /// Commands run in a pod of a cluster or not at all.
+    Pod,
     /// No commands, and no tools that write files.
     Restricted,
 }
@@ -30,6 +32,7 @@ impl SandboxMode {
         match self {
             Self::Off => "off",
             Self::Isolated => "isolated",
+            Self::Pod => "pod",
             Self::Restricted => "restricted",
         }
     }

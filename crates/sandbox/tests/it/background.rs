@@ -1,9 +1,6 @@
 //! Background commands of a session.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use holdfast_sandbox::{
     Access, CommandEnd, Error, Limit, Owner, ProcessId, Processes, Signal, State,
@@ -19,7 +16,7 @@ fn owner() -> Owner {
 }
 
 fn processes(world: &World) -> Processes {
-    Processes::new(Arc::clone(&world.sandbox), 3)
+    Processes::new(world.sandbox.clone(), 3)
 }
 
 /// Returns the process' output up to and including this text.

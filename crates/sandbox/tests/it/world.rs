@@ -3,13 +3,13 @@
 use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use holdfast_sandbox::{BackendChoice, Command, Config, Limits, Outcome, Sandbox, open};
+use holdfast_sandbox::{BackendChoice, Command, Config, Limits, LocalSandbox, Outcome, open};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 /// Sandbox with small limits, and a workspace with a secret beside it.
 pub struct World {
-    pub sandbox: Arc<dyn Sandbox>,
+    pub sandbox: Arc<dyn LocalSandbox>,
     dir: TempDir,
 }
 

@@ -11,6 +11,7 @@ use futures::{
     future::{BoxFuture, join_all},
 };
 use holdfast_bus::{Bus, Subject};
+use holdfast_sandbox_pods::{PodSandbox, PodSweep};
 use holdfast_session::{Archive, Event, Gauges, Retention, SweepCounts};
 use holdfast_types::DeliveryState;
 use serde_json::json;
@@ -22,6 +23,9 @@ use crate::{failure_log::FailureLog, jitter::jittered, worker::Worker};
 
 /// Events per read.
 const EVENT_BATCH_SIZE: i64 = 64;
+
+/// Longest interval of sweeps of commands' pods.
+const MAX_POD_SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Delivery states that are reported as metrics.
 const REPORTED_STATES: [DeliveryState; 4] =
@@ -54,6 +58,27 @@ pub(crate) async fn sweep(worker: Arc<Worker>, stop: CancellationToken) {
     }
     if let Err(error) = worker.upkeep.leave().await {
         debug!(%error, "another runner sweeps when the lease of the duty has expired");
+    }
+}
+
+/// Deletes pods of commands that nobody uses, and fills the warm pool, while this process holds the
+/// duty of upkeep.
+pub(crate) async fn sweep_pods(worker: Arc<Worker>, pods: PodSandbox, stop: CancellationToken) {
+    let trouble = FailureLog::new("pods of commands are not swept");
+    let every = MAX_POD_SWEEP_INTERVAL.min(worker.config.pods.lease / 2);
+    while stop.run_until_cancelled(sleep(jittered(every))).await.is_some() {
+        if !worker.upkeep.is_held() {
+            continue;
+        }
+        match pods.sweep().await {
+            Ok(PodSweep { deleted, made }) => {
+                trouble.on_success();
+                if deleted + made > 0 {
+                    info!(deleted, made, "pods of commands were swept");
+                }
+            }
+            Err(error) => trouble.on_failure(&error),
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `folders.rs` | a scratch folder for each command, with the files that its session may see |
+//! | `sandboxes.rs` | the sandbox that the configuration asks for |
 //! | `running_command.rs`, `commit.rs` | running commands; committing their changes |
 //! | `jobs.rs`, `background.rs` | background commands and their end |
 //! | `remote_jobs.rs` | background commands on other runners |
@@ -24,6 +25,7 @@ mod folders;
 mod jobs;
 mod remote_jobs;
 mod running_command;
+mod sandboxes;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -37,6 +39,7 @@ use holdfast_sandbox::{
     Backend, Command, CommandEnd, MOUNT, Network, NetworkPolicy, Owner, ProcessId, Processes,
     ScriptGuard, Signal, State, WorkPath,
 };
+use holdfast_sandbox_pods::PodSandbox;
 use holdfast_session::{CommandsSpent, Sessions};
 use holdfast_tools::{
     Approval, Call, CommandLine, CommandResult, CommandState, Commands, ProcessInput,
@@ -55,6 +58,7 @@ use self::{
     jobs::{BackgroundJob, BackgroundJobs, JobEnd},
     remote_jobs::{ProcessAnswer, ProcessRequest},
     running_command::{CommandTraits, RunningCommand, command_result, end_status},
+    sandboxes::OpenSandbox,
 };
 use crate::{
     agents::skills::Secrets,
@@ -77,6 +81,8 @@ struct ShellState {
     processes: Processes,
     backend: Backend,
     limit_scope: String,
+    /// The pods of commands, if they run in pods.
+    pods: Option<PodSandbox>,
     guard: ScriptGuard,
     settings: holdfast_sandbox::Config,
     idle: Duration,
@@ -118,10 +124,10 @@ impl Shell {
         let patterns = config.sandbox.guard.clone();
         // Compiling the patterns takes as long as trying the sandbox: both run at the same time.
         let guard = tokio::task::spawn_blocking(move || ScriptGuard::new(&patterns));
-        let (guard, sandbox) = tokio::join!(guard, holdfast_sandbox::open(&config.sandbox));
+        let (guard, opened) = tokio::join!(guard, sandboxes::open(config));
         let guard = guard??;
-        let sandbox = match sandbox {
-            Ok(sandbox) => sandbox,
+        let OpenSandbox { sandbox, pods } = match opened {
+            Ok(opened) => opened,
             Err(error @ holdfast_sandbox::Error::CommandsDisabled) => {
                 info!(%error, "agents have no commands");
                 return Ok(Err(error.to_string()));
@@ -137,6 +143,7 @@ impl Shell {
             processes: Processes::new(sandbox, config.sandbox.processes_per_session),
             backend,
             limit_scope,
+            pods,
             guard,
             settings: config.sandbox.clone(),
             idle: config.scratch.idle,
@@ -155,17 +162,25 @@ impl Shell {
         let container = match self.0.backend {
             Backend::Plain => return None,
             Backend::Bubblewrap => "bubblewrap",
+            Backend::Pods => "pod",
         };
         let limits = &self.0.settings.limits;
         let network = match self.0.settings.network {
             NetworkPolicy::Off => "no network",
             NetworkPolicy::Host => "network only on request",
         };
-        let restrictions = format!(
-            "Files of this workspace only; {network}; at most {} MiB of memory and {} processes",
-            limits.memory >> 20,
-            limits.processes,
-        );
+        let memory = limits.memory >> 20;
+        let restrictions = match self.0.backend {
+            Backend::Pods => format!(
+                "Files of this workspace only; {network}; at most {memory} MiB of memory; other \
+                 programs than here, and nothing but files stays between commands"
+            ),
+            Backend::Bubblewrap | Backend::Plain => format!(
+                "Files of this workspace only; {network}; at most {memory} MiB of memory and {} \
+                 processes",
+                limits.processes,
+            ),
+        };
         Some(SandboxDescription { container, restrictions })
     }
 
@@ -234,6 +249,8 @@ impl Shell {
             None => Some(line.timeout.unwrap_or(self.0.settings.longest)),
             Some(_) => line.timeout,
         };
+        let backend = self.0.backend_of(ToolContext::of(call)?);
+        command.needs_pod = backend == Backend::Pods;
         command.network = if line.network { Network::Host } else { Network::Off };
         let counted = self.0.sessions.usage().count_command(call.tenant, call.agent).await;
         if let Err(spent) = counted.map_err(|error| ToolError::Broken(error.into()))? {
@@ -251,14 +268,18 @@ impl Shell {
         let context = ToolContext::of(call)?;
         // The network is outside, too. Which of its files a command reads is not known.
         let outside = context.has_read_outside_text || line.network || sees_outside_text;
-        let asked =
-            command_policy::required_approval(&context.command_policy, self.0.backend, line);
+        let asked = command_policy::required_approval(&context.command_policy, backend, line);
         let traits = CommandTraits::new(outside, asked != Approval::Never);
         Ok(RunningCommand::new(self.clone(), owner, id, by.with_key(&call.key), folder, traits))
     }
 }
 
 impl Shell {
+    /// The pods of commands, if they run in pods.
+    pub(crate) fn pods(&self) -> Option<PodSandbox> {
+        self.0.pods.clone()
+    }
+
     /// Sandbox backend, and the kind of its limits.
     pub(crate) fn sandbox_report(&self) -> String {
         format!("{}, {}", self.0.backend, self.0.limit_scope)
@@ -266,6 +287,14 @@ impl Shell {
 }
 
 impl ShellState {
+    /// Backend of a conversation's commands.
+    fn backend_of(&self, context: &ToolContext) -> Backend {
+        match self.pods {
+            Some(_) if context.command_policy.needs_pod() => Backend::Pods,
+            Some(_) | None => self.backend,
+        }
+    }
+
     /// Secrets for the commands of the agent's skills.
     fn command_secrets(&self, call: &Call) -> Result<Arc<Secrets>, ToolError> {
         Ok(Arc::clone(&ToolContext::of(call)?.secrets))
@@ -307,8 +336,9 @@ impl Commands for Shell {
         if let Some(refusal) = self.0.permanent_refusal(line) {
             return Ok(Approval::Deny(refusal));
         }
-        let policy = &ToolContext::of(call)?.command_policy;
-        match command_policy::required_approval(policy, self.0.backend, line) {
+        let context = ToolContext::of(call)?;
+        let backend = self.0.backend_of(context);
+        match command_policy::required_approval(&context.command_policy, backend, line) {
             Approval::Ask { subject, summary, pattern } => {
                 let runs = self.bind_command(call, line).await?;
                 Ok(command_policy::bind_approval(runs, (subject, summary, pattern)))

@@ -34,6 +34,7 @@ mod media;
 mod outages;
 mod outside_text;
 mod patches;
+mod pods;
 mod policy;
 mod private_addresses;
 mod prompts;

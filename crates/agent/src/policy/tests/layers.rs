@@ -334,7 +334,7 @@ fn a_subagent_spawns_none_even_where_the_list_is_lifted() {
 
 #[test]
 fn the_strictest_mode_of_the_tenant_applies_and_an_agent_can_only_be_stricter() {
-    use SandboxMode::{Isolated, Off, Restricted};
+    use SandboxMode::{Isolated, Off, Pod, Restricted};
     use SessionKind::{Cron, Group, Heartbeat, Main, Subagent, Topic};
     let chat = |kind: &str, mode: &str| json!([{"kind": kind, "sandbox_mode": mode}]);
     let stranger = Subject::new(Main);
@@ -352,6 +352,8 @@ fn the_strictest_mode_of_the_tenant_applies_and_an_agent_can_only_be_stricter() 
         (json!({"sandbox_mode": "restricted"}), json!({}), Subject::new(Subagent), Restricted),
         (json!({"sandbox_mode": "off"}), json!({"sandbox_mode": "restricted"}), main(), Restricted),
         (json!({"sandbox_mode": "isolated"}), json!({"sandbox_mode": "off"}), main(), Isolated),
+        (json!({"sandbox_mode": "pod"}), json!({"sandbox_mode": "isolated"}), main(), Pod),
+        (json!({"sandbox_mode": "pod"}), json!({"sandbox_mode": "restricted"}), main(), Restricted),
         (json!({}), json!({"sandbox_mode": "off"}), dm(), Isolated),
         (json!({}), json!({"chats": chat("dm", "restricted")}), dm(), Restricted),
         (json!({"chats": chat("dm", "off")}), json!({}), dm(), Off),

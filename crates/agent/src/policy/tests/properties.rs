@@ -64,8 +64,8 @@ fn policy() -> impl Strategy<Value = Policy> {
 }
 
 fn mode() -> impl Strategy<Value = SandboxMode> {
-    use SandboxMode::{Isolated, Off, Restricted};
-    proptest::sample::select(vec![Off, Isolated, Restricted])
+    use SandboxMode::{Isolated, Off, Pod, Restricted};
+    proptest::sample::select(vec![Off, Isolated, Pod, Restricted])
 }
 
 fn settings() -> impl Strategy<Value = Settings> {

@@ -5,7 +5,7 @@ use std::{fs, io, os::unix::fs::DirBuilderExt as _, path::PathBuf, sync::Arc, ti
 
 use holdfast_mcp::Error;
 use holdfast_sandbox::{
-    Command, CommandEnd, Network, PipedProcess, Process, Sandbox, State, Stream, open,
+    Command, CommandEnd, LocalSandbox, Network, PipedProcess, Process, State, Stream, open,
 };
 use holdfast_tools::clean;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -32,7 +32,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub(super) struct ServerSandbox {
     config: holdfast_sandbox::Config,
-    sandbox: OnceCell<Arc<dyn Sandbox>>,
+    sandbox: OnceCell<Arc<dyn LocalSandbox>>,
 }
 
 /// A server's process. Dropping it kills the process and all its children.

@@ -177,6 +177,7 @@ pub(super) fn count_end(ended: CommandEnd) {
         CommandEnd::TimedOut => "timeout",
         CommandEnd::Cancelled => "cancelled",
         CommandEnd::Limit(_) => "limit",
+        CommandEnd::Lost(_) => "lost",
     };
     metrics::counter!("holdfast_runner_commands_total", "outcome" => outcome).increment(1);
 }

@@ -33,6 +33,11 @@ impl CommandPolicy {
         Self { elevated, ..self }
     }
 
+    /// Whether the conversation's commands may run in a pod only.
+    pub(super) fn needs_pod(&self) -> bool {
+        self.policy.view(&self.subject).sandbox_mode() == SandboxMode::Pod
+    }
+
     pub(crate) fn decide(&self, tool: &str, input: &Value) -> Decision {
         self.policy.view(&self.subject).decide_call(tool, input)
     }
@@ -64,6 +69,13 @@ pub(super) fn required_approval(
     if backend == Backend::Plain && view.sandbox_mode() != SandboxMode::Off {
         return Approval::Deny(
             "not run: commands of this conversation need a sandbox, and this runner has none \
+             (sandbox_mode)"
+                .to_owned(),
+        );
+    }
+    if backend != Backend::Pods && view.sandbox_mode() == SandboxMode::Pod {
+        return Approval::Deny(
+            "not run: commands of this conversation need a pod, and this runner has none \
              (sandbox_mode)"
                 .to_owned(),
         );
@@ -315,10 +327,17 @@ mod tests {
         };
         let command_policy = command_policy(&isolated);
 
-        let isolated = required_approval(&command_policy, Backend::Bubblewrap, &line("ls"));
-        assert_eq!(isolated, Approval::Never);
+        let ran = required_approval(&command_policy, Backend::Bubblewrap, &line("ls"));
+        assert_eq!(ran, Approval::Never);
         let refused = required_approval(&command_policy, Backend::Plain, &line("ls"));
         assert!(matches!(refused, Approval::Deny(_)), "{refused:?}");
+
+        let in_pod = policy::Settings { sandbox_mode: Some(SandboxMode::Pod), ..isolated };
+        let command_policy = self::command_policy(&in_pod);
+        let refused = required_approval(&command_policy, Backend::Bubblewrap, &line("ls"));
+        assert!(matches!(refused, Approval::Deny(_)), "{refused:?}");
+        let ran = required_approval(&command_policy, Backend::Pods, &line("ls"));
+        assert_eq!(ran, Approval::Never);
     }
 
     #[test]

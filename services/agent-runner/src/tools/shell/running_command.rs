@@ -82,6 +82,11 @@ impl RunningCommand {
                 format!("nothing that it changed was kept: it was over its limit of {limit}");
             return WorkspaceChanges { notes: vec![note], ..WorkspaceChanges::default() };
         }
+        if let CommandEnd::Lost(_) = ended {
+            // The folder may have some of its files. The end itself says that none are kept.
+            folder.clear().await;
+            return WorkspaceChanges::default();
+        }
         let outside = self.traits.is_outside();
         let by = self.by.clone().from_outside(outside);
         commit_changes(&mut folder, &by, !outside).await
@@ -133,6 +138,7 @@ pub(super) fn end_status(ended: CommandEnd) -> CommandState {
         CommandEnd::Signalled(_)
         | CommandEnd::TimedOut
         | CommandEnd::Cancelled
-        | CommandEnd::Limit(_) => CommandState::Ended(ended.to_string()),
+        | CommandEnd::Limit(_)
+        | CommandEnd::Lost(_) => CommandState::Ended(ended.to_string()),
     }
 }

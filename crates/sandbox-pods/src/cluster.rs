@@ -1,0 +1,312 @@
+//! Calls to the API server about the pods of one namespace.
+
+use std::time::Duration;
+
+use holdfast_sandbox::Error as SandboxError;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api, Client,
+    api::{
+        AttachParams, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions,
+        Request,
+    },
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use rand::seq::SliceRandom as _;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::{
+    Config,
+    error::Error,
+    exec::{self, ExecError, ExecOutput},
+    manifest::{
+        CONTAINER, KEEP_UNTIL, MANAGED, TEMPLATE, Template, USE, WARM, keep_until, metadata_in_use,
+    },
+};
+
+/// First minor version of Kubernetes 1 whose `exec` can close standard input.
+const MIN_MINOR_VERSION: u32 = 30;
+
+/// Interval at which a starting pod is looked at.
+const READY_POLL: Duration = Duration::from_millis(250);
+
+/// Time limit of one request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Pods of the warm pool that are tried to get one.
+const MAX_CLAIMS: usize = 8;
+
+/// The namespace of the pods.
+#[derive(Clone)]
+pub(crate) struct Cluster {
+    client: Client,
+    pub(crate) config: Config,
+    pods: Api<Pod>,
+    template: Template,
+}
+
+impl std::fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cluster").field("namespace", &self.config.namespace).finish_non_exhaustive()
+    }
+}
+
+/// A pod that a command may use.
+#[derive(Debug, Clone)]
+pub(crate) struct PodId {
+    pub(crate) name: String,
+    /// Time at which the cluster ends it, at the earliest.
+    pub(crate) ends: Instant,
+}
+
+impl Cluster {
+    /// Finds the cluster, which need not be reachable.
+    pub(crate) async fn connect(config: &Config, template: Template) -> Result<Self, Error> {
+        let found = match config.kubeconfig.as_os_str().is_empty() {
+            true => kube::Config::infer().await.map_err(|error| Error::NoCluster(error.into()))?,
+            false => {
+                let file = Kubeconfig::read_from(&config.kubeconfig);
+                let file = file.map_err(|error| Error::NoCluster(error.into()))?;
+                let options = KubeConfigOptions::default();
+                let found = kube::Config::from_custom_kubeconfig(file, &options).await;
+                found.map_err(|error| Error::NoCluster(error.into()))?
+            }
+        };
+        let client = Client::try_from(found).map_err(|error| Error::NoCluster(error.into()))?;
+        let pods = Api::namespaced(client.clone(), &config.namespace);
+        Ok(Self { client, config: config.clone(), pods, template })
+    }
+
+    /// Asks the cluster whether it would run a pod.
+    pub(crate) async fn probe(&self) -> Result<(), Error> {
+        let version = self.request("read the version", self.client.apiserver_version()).await?;
+        let minor = version.minor.trim_end_matches('+').parse().unwrap_or(0);
+        if version.major == "1" && minor < MIN_MINOR_VERSION {
+            let version = format!("{}.{}", version.major, version.minor);
+            return Err(Error::OldCluster { version });
+        }
+        let pod = self.pod(None)?;
+        let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+        self.request("create pods", self.pods.create(&dry_run, &pod)).await?;
+        self.list(&self.warm_selector()).await.map(drop)
+    }
+
+    /// Takes a pod of the warm pool; `None` if none is ready.
+    ///
+    /// The patch names the version of the pod that was read, so of two runners one gets it.
+    pub(crate) async fn claim(&self, tenant: &str, until: Instant) -> Result<Option<PodId>, Error> {
+        let mut pods = self.list(&self.warm_selector()).await?;
+        pods.retain(is_ready);
+        pods.shuffle(&mut rand::rng());
+        for pod in pods.into_iter().take(MAX_CLAIMS) {
+            let (Some(name), Some(version)) = (&pod.metadata.name, &pod.metadata.resource_version)
+            else {
+                continue;
+            };
+            let id = PodId { name: name.clone(), ends: self.end_of(&pod) };
+            if id.ends < until {
+                continue;
+            }
+            let mut metadata = metadata_in_use(Some(tenant), keep_until(self.config.lease));
+            metadata["resourceVersion"] = version.clone().into();
+            match self.patch(name, metadata).await {
+                Ok(()) => return Ok(Some(id)),
+                Err(error) if error.is_of_pod() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes a pod; it is not ready yet.
+    pub(crate) async fn create(&self, tenant: Option<&str>) -> Result<PodId, Error> {
+        let pod = self.pod(tenant)?;
+        let options = PostParams::default();
+        let made = self.request("create pods", self.pods.create(&options, &pod)).await?;
+        Ok(PodId { name: made.metadata.name.clone().unwrap_or_default(), ends: self.end_of(&made) })
+    }
+
+    /// Waits until a new pod is ready.
+    pub(crate) async fn wait_until_ready(&self, name: &str) -> Result<(), Error> {
+        let mut why = "the cluster did not start it".to_owned();
+        let waiting = async {
+            loop {
+                let pod = self.request("get pods", self.pods.get(name)).await?;
+                if is_ready(&pod) {
+                    return Ok(());
+                }
+                why = waiting_reason(&pod).unwrap_or(why.clone());
+                if is_over(&pod) {
+                    return Err(Error::NotReady { why: why.clone() });
+                }
+                sleep(READY_POLL).await;
+            }
+        };
+        let waited = timeout(self.config.start_timeout, waiting).await;
+        waited.unwrap_or(Err(Error::NotReady { why }))
+    }
+
+    /// Whether a pod runs.
+    pub(crate) async fn is_running(&self, name: &str) -> Result<bool, Error> {
+        match self.request("get pods", self.pods.get(name)).await {
+            Ok(pod) => Ok(is_ready(&pod)),
+            Err(Error::PodGone) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Keeps a pod for another lease.
+    pub(crate) async fn renew(&self, name: &str) -> Result<(), Error> {
+        let until = keep_until(self.config.lease).to_string();
+        self.patch(name, json!({ "annotations": { KEEP_UNTIL: until } })).await
+    }
+
+    async fn patch(&self, name: &str, metadata: Value) -> Result<(), Error> {
+        let patch = Patch::Merge(json!({ "metadata": metadata }));
+        let options = PatchParams::default();
+        let patched = self.pods.patch_metadata(name, &options, &patch);
+        self.request("patch pods", patched).await.map(drop)
+    }
+
+    /// Deletes a pod; with a `version`, only if nobody changed it since.
+    pub(crate) async fn delete(&self, name: &str, version: Option<String>) -> Result<(), Error> {
+        let preconditions =
+            version.map(|version| Preconditions { resource_version: Some(version), uid: None });
+        let options = DeleteParams { preconditions, ..DeleteParams::background() };
+        match self.request("delete pods", self.pods.delete(name, &options)).await {
+            Ok(_) | Err(Error::PodGone) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// All pods of this crate.
+    pub(crate) async fn list_all(&self) -> Result<Vec<Pod>, Error> {
+        self.list(MANAGED).await
+    }
+
+    async fn list(&self, labels: &str) -> Result<Vec<Pod>, Error> {
+        let options = ListParams::default().labels(labels);
+        Ok(self.request("list pods", self.pods.list(&options)).await?.items)
+    }
+
+    /// Whether a pod of the warm pool can be given to a command.
+    pub(crate) fn is_current(&self, pod: &Pod) -> bool {
+        label(pod, TEMPLATE) == Some(&self.template.hash)
+    }
+
+    fn warm_selector(&self) -> String {
+        format!("{MANAGED},{USE}={WARM},{TEMPLATE}={}", self.template.hash)
+    }
+
+    fn pod(&self, tenant: Option<&str>) -> Result<Pod, Error> {
+        let until = keep_until(match tenant {
+            Some(_) => self.config.lease + self.config.start_timeout,
+            None => self.config.lifetime / 2,
+        });
+        self.template.pod(tenant, until).map_err(|error| Error::Refused {
+            what: "create pods",
+            namespace: self.config.namespace.clone(),
+            told: error.to_string(),
+        })
+    }
+
+    /// Time at which the cluster ends a pod, if it started at once.
+    fn end_of(&self, pod: &Pod) -> Instant {
+        let made = pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        let age = made.map_or(Duration::ZERO, |made| {
+            Duration::try_from(Timestamp::now().duration_since(made)).unwrap_or_default()
+        });
+        Instant::now() + self.config.lifetime.saturating_sub(age)
+    }
+
+    /// Runs a program in a pod, and returns its exit code.
+    pub(crate) async fn exec<O: ExecOutput>(
+        &self,
+        name: &str,
+        script: &str,
+        input: (Vec<u8>, tokio::sync::mpsc::Receiver<holdfast_sandbox::Input>),
+        output: &mut O,
+    ) -> Result<Result<i32, ExecError>, Error> {
+        let connection = self.connect_exec(name, script).await?;
+        let (first, more) = input;
+        Ok(exec::transfer(connection.into_stream(), first, more, output).await)
+    }
+
+    /// Starts a script in a pod.
+    pub(crate) async fn connect_exec(
+        &self,
+        name: &str,
+        script: &str,
+    ) -> Result<kube::client::Connection, Error> {
+        let streams = AttachParams {
+            container: Some(CONTAINER.to_owned()),
+            ..AttachParams::default().stdin(true).stdout(true).stderr(true).tty(false)
+        };
+        let request =
+            Request::new(<Pod as kube::Resource>::url_path(&(), Some(&self.config.namespace)));
+        let request = request
+            .exec(name, ["/bin/sh", "-c", script, crate::scripts::NAME], &streams)
+            .map_err(|error| Error::Unreachable(Some(kube::Error::BuildRequest(error))))?;
+        let connection = self.request("exec in pods", self.client.connect(request)).await?;
+        if !connection.supports_stream_close() {
+            return Err(Error::OldCluster { version: "before 1.30".to_owned() });
+        }
+        Ok(connection)
+    }
+
+    async fn request<T>(
+        &self,
+        what: &'static str,
+        request: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, Error> {
+        match timeout(REQUEST_TIMEOUT, request).await {
+            Ok(answer) => {
+                answer.map_err(|error| Error::of_request(error, what, &self.config.namespace))
+            }
+            Err(_elapsed) => Err(Error::Unreachable(None)),
+        }
+    }
+}
+
+impl From<ExecError> for SandboxError {
+    fn from(error: ExecError) -> Self {
+        let problem = format!("the pod of the command cannot be used: {error}");
+        Self::Backend { problem, kind: holdfast_types::Kind::Unavailable }
+    }
+}
+
+pub(crate) fn label<'a>(pod: &'a Pod, name: &str) -> Option<&'a String> {
+    pod.metadata.labels.as_ref()?.get(name)
+}
+
+/// Whether a pod runs, and is not being deleted.
+pub(crate) fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+    let is_ready = conditions
+        .into_iter()
+        .flatten()
+        .any(|condition| condition.type_ == "Ready" && condition.status == "True");
+    is_ready && pod.metadata.deletion_timestamp.is_none()
+}
+
+/// Whether a pod has ended and will not run again.
+pub(crate) fn is_over(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+/// Reason why a pod does not run yet. Only names that the cluster makes: a message may be long.
+fn waiting_reason(pod: &Pod) -> Option<String> {
+    let status = pod.status.as_ref()?;
+    let containers = status.container_statuses.iter().flatten();
+    let waiting = containers
+        .filter_map(|container| container.state.as_ref()?.waiting.as_ref()?.reason.clone())
+        .next();
+    let conditions = status.conditions.iter().flatten();
+    let unscheduled = conditions
+        .filter(|condition| condition.type_ == "PodScheduled" && condition.status == "False")
+        .find_map(|condition| condition.message.clone());
+    waiting.or(unscheduled).or_else(|| status.reason.clone())
+}
