@@ -73,7 +73,7 @@ where
     // Both sides run at the same time: a process that does not read its input may still write.
     tokio::select! {
         ended = receive(stream, &is_heard, output) => ended,
-        broken = send(sink, &is_heard, first, input) => Err(broken),
+        () = send(sink, &is_heard, first, input) => Err(ExecError::Disconnected),
     }
 }
 
@@ -104,24 +104,23 @@ where
     Err(ExecError::Disconnected)
 }
 
-/// Sends the input, then only pings. Returns once the connection is broken.
+/// Sends the input, then only pings. Returns once nothing arrives any more.
+///
+/// A process may end before it has read its input, and its end is still to arrive then.
 async fn send<S>(
     mut sink: SplitSink<S, Message>,
     is_heard: &AtomicBool,
     first: Vec<u8>,
     mut input: mpsc::Receiver<Input>,
-) -> ExecError
-where
+) where
     S: Sink<Message, Error = tungstenite::Error>,
 {
     let mut pings = interval(PING_INTERVAL);
     let (mut is_open, mut silent) = (true, 0);
-    if send_input(&mut sink, &first).await.is_err() {
-        return ExecError::Disconnected;
-    }
+    let mut is_writable = send_input(&mut sink, &first).await.is_ok();
     loop {
         let sent = tokio::select! {
-            more = input.recv(), if is_open => match more {
+            more = input.recv(), if is_open && is_writable => match more {
                 Some(Input { bytes, written }) => {
                     let sent = send_input(&mut sink, &bytes).await;
                     // The caller may have stopped waiting.
@@ -139,14 +138,12 @@ where
             _ = pings.tick() => {
                 silent = if is_heard.swap(false, Ordering::Relaxed) { 0 } else { silent + 1 };
                 if silent > 2 {
-                    return ExecError::Disconnected;
+                    return;
                 }
                 sink.send(Message::Ping(Bytes::new())).await
             }
         };
-        if sent.is_err() {
-            return ExecError::Disconnected;
-        }
+        is_writable &= sent.is_ok();
     }
 }
 

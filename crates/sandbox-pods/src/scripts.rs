@@ -9,8 +9,8 @@ use holdfast_sandbox::{Command, CommandTerms, MOUNT, Signal};
 /// Name of the container's first process, by which a script recognises its pod.
 pub(crate) const NAME: &str = "holdfast-sandbox";
 
-/// First process of the container: it waits, and reaps.
-pub(crate) const WAIT: &str = "while :; do sleep 86400 & wait $!; done";
+/// First process of the container: it waits, and reaps. Its shell would report each killed process.
+pub(crate) const WAIT: &str = "exec 2>/dev/null; while :; do sleep 86400 & wait $!; done";
 
 /// Runs the script on the first line of standard input; the command reads the rest. What is left of
 /// the command ends with it: as long as its output is open, the cluster does not tell the exit code.

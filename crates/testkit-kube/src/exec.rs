@@ -1,6 +1,6 @@
 //! Processes in pods, over WebSockets (`v5.channel.k8s.io`).
 
-use std::{os::unix::process::ExitStatusExt as _, sync::Arc};
+use std::{os::unix::process::ExitStatusExt as _, sync::Arc, time::Duration};
 
 use axum::{
     body::Body,
@@ -15,6 +15,7 @@ use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _},
     process::{Child, ChildStdin},
     sync::mpsc,
+    time::timeout,
 };
 use tokio_tungstenite::{
     WebSocketStream,
@@ -33,6 +34,9 @@ const STDOUT: u8 = 1;
 const STDERR: u8 = 2;
 const STATUS: u8 = 3;
 const CLOSE: u8 = 255;
+
+/// Time for the client to close its side.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 type Socket = WebSocketStream<TokioIo<Upgraded>>;
 
@@ -133,7 +137,7 @@ async fn serve(socket: Socket, pid: u32, program: &[String]) {
     tokio::pin!(ended);
     loop {
         tokio::select! {
-            () = &mut ended => return,
+            () = &mut ended => break,
             message = from_client.next() => match message {
                 Some(Ok(Message::Binary(message))) => feed(&mut stdin, &message).await,
                 Some(Ok(_)) => {}
@@ -141,6 +145,9 @@ async fn serve(socket: Socket, pid: u32, program: &[String]) {
             }
         }
     }
+    // Closing with unread input would reset the connection, and the client would miss the status.
+    let drained = async { while let Some(Ok(_)) = from_client.next().await {} };
+    let _closed = timeout(CLOSE_TIMEOUT, drained).await;
 }
 
 async fn feed(stdin: &mut Option<ChildStdin>, message: &[u8]) {
