@@ -61,7 +61,7 @@ OPERATOR_RIGHTS = {
     "leases": {"create", "get", "update"},
 }
 # Rights of runners in the namespace of the commands' pods. Their tests run with the same file of rules.
-RUNNER_RIGHTS = {"pods": {"create", "delete", "get", "list", "patch"}, "pods/exec": {"create", "get"}}
+RUNNER_RIGHTS = {"pods": {"create", "delete", "get", "list", "patch"}, "pods/exec": {"create", "get"}, "sandboxes": {"create", "delete", "list"}}
 # Variable with that namespace.
 COMMANDS = "HOLDFAST_RUNNER__PODS__NAMESPACE"
 PRE_STOP_SECONDS, MARGIN_SECONDS = 5, 10

@@ -1,33 +1,40 @@
 //! Calls to the API server about the pods of one namespace.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use holdfast_sandbox::Error as SandboxError;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
-    Api, Client,
+    Api, Client, ResourceExt as _,
     api::{
-        AttachParams, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions,
-        Request,
+        ApiResource, AttachParams, DeleteParams, DynamicObject, ListParams, Patch, PatchParams,
+        PostParams, Preconditions, Request,
     },
     config::{KubeConfigOptions, Kubeconfig},
 };
 use rand::seq::SliceRandom as _;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::{
+    sync::OnceCell,
+    time::{Instant, sleep, timeout},
+};
 
 use crate::{
     Config,
     error::Error,
     exec::{self, ExecError, ExecOutput},
     manifest::{
-        CONTAINER, KEEP_UNTIL, MANAGED, TEMPLATE, Template, USE, WARM, keep_until, metadata_in_use,
+        CONTAINER, ENDED, KEEP_UNTIL, MANAGED, TEMPLATE, Template, USE, WARM, keep_until,
+        metadata_in_use,
     },
 };
 
 /// First minor version of Kubernetes 1 whose `exec` can close standard input.
 const MIN_MINOR_VERSION: u32 = 30;
+
+/// Group and version of agent-sandbox, whose controller makes the pod of a `Sandbox`.
+const AGENT_SANDBOX: (&str, &str) = ("agents.x-k8s.io", "v1alpha1");
 
 /// Interval at which a starting pod is looked at.
 const READY_POLL: Duration = Duration::from_millis(250);
@@ -44,6 +51,8 @@ pub(crate) struct Cluster {
     client: Client,
     pub(crate) config: Config,
     pods: Api<Pod>,
+    /// Resources of agent-sandbox, where they are installed. Looked up with the first new pod.
+    sandboxes: Arc<OnceCell<Option<Api<DynamicObject>>>>,
     template: Template,
 }
 
@@ -59,6 +68,8 @@ pub(crate) struct PodId {
     pub(crate) name: String,
     /// Time at which the cluster ends it, at the earliest.
     pub(crate) ends: Instant,
+    /// Whether it belongs to a `Sandbox` of the same name.
+    pub(crate) is_of_sandbox: bool,
 }
 
 impl Cluster {
@@ -76,7 +87,8 @@ impl Cluster {
         };
         let client = Client::try_from(found).map_err(|error| Error::NoCluster(error.into()))?;
         let pods = Api::namespaced(client.clone(), &config.namespace);
-        Ok(Self { client, config: config.clone(), pods, template })
+        let sandboxes = Arc::default();
+        Ok(Self { client, config: config.clone(), pods, sandboxes, template })
     }
 
     /// Asks the cluster whether it would run a pod.
@@ -105,7 +117,7 @@ impl Cluster {
             else {
                 continue;
             };
-            let id = PodId { name: name.clone(), ends: self.end_of(&pod) };
+            let id = self.id_of(&pod);
             if id.ends < until {
                 continue;
             }
@@ -122,18 +134,71 @@ impl Cluster {
 
     /// Makes a pod; it is not ready yet.
     pub(crate) async fn create(&self, tenant: Option<&str>) -> Result<PodId, Error> {
-        let pod = self.pod(tenant)?;
-        let options = PostParams::default();
-        let made = self.request("create pods", self.pods.create(&options, &pod)).await?;
-        Ok(PodId { name: made.metadata.name.clone().unwrap_or_default(), ends: self.end_of(&made) })
+        let (pod, options) = (self.pod(tenant)?, PostParams::default());
+        let Some(sandboxes) = self.sandboxes().await? else {
+            let made = self.request("create pods", self.pods.create(&options, &pod)).await?;
+            return Ok(self.id_of(&made));
+        };
+        let sandbox = self.sandbox_of(&pod)?;
+        let made = self.request("create sandboxes", sandboxes.create(&options, &sandbox)).await?;
+        Ok(PodId { name: made.name_any(), is_of_sandbox: true, ..self.id_of(&pod) })
+    }
+
+    /// The `Sandbox` for a pod.
+    fn sandbox_of(&self, pod: &Pod) -> Result<DynamicObject, Error> {
+        let pod = serde_json::to_value(pod).unwrap_or_default();
+        let (labels, annotations) = (&pod["metadata"]["labels"], &pod["metadata"]["annotations"]);
+        let (group, version) = AGENT_SANDBOX;
+        let sandbox = serde_json::from_value(json!({
+            "apiVersion": format!("{group}/{version}"), "kind": "Sandbox",
+            "metadata": { "name": pod["metadata"]["name"], "labels": labels },
+            "spec": { "podTemplate": {
+                "metadata": { "labels": labels, "annotations": annotations },
+                "spec": pod["spec"],
+            } },
+        }));
+        sandbox.map_err(|error| self.refused(&error))
+    }
+
+    /// Resources of agent-sandbox, if they are installed.
+    async fn sandboxes(&self) -> Result<Option<&Api<DynamicObject>>, Error> {
+        let look_up = || async {
+            let (group, version) = AGENT_SANDBOX;
+            let path = format!("{group}/{version}");
+            let listed = self.client.list_api_group_resources(&path);
+            match self.request("look up kinds", listed).await {
+                Ok(kinds) if kinds.resources.iter().any(|kind| kind.kind == "Sandbox") => {
+                    let resource = ApiResource {
+                        group: group.to_owned(),
+                        version: version.to_owned(),
+                        api_version: path,
+                        kind: "Sandbox".to_owned(),
+                        plural: "sandboxes".to_owned(),
+                    };
+                    let client = self.client.clone();
+                    Ok(Some(Api::namespaced_with(client, &self.config.namespace, &resource)))
+                }
+                Ok(_) | Err(Error::PodGone) => Ok(None),
+                Err(error) => Err(error),
+            }
+        };
+        Ok(self.sandboxes.get_or_try_init(look_up).await?.as_ref())
     }
 
     /// Waits until a new pod is ready.
-    pub(crate) async fn wait_until_ready(&self, name: &str) -> Result<(), Error> {
+    pub(crate) async fn wait_until_ready(&self, id: &PodId) -> Result<(), Error> {
         let mut why = "the cluster did not start it".to_owned();
         let waiting = async {
             loop {
-                let pod = self.request("get pods", self.pods.get(name)).await?;
+                let pod = match self.request("get pods", self.pods.get(&id.name)).await {
+                    Ok(pod) => pod,
+                    // The controller makes it.
+                    Err(Error::PodGone) if id.is_of_sandbox => {
+                        sleep(READY_POLL).await;
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                };
                 if is_ready(&pod) {
                     return Ok(());
                 }
@@ -171,7 +236,16 @@ impl Cluster {
     }
 
     /// Deletes a pod; with a `version`, only if nobody changed it since.
-    pub(crate) async fn delete(&self, name: &str, version: Option<String>) -> Result<(), Error> {
+    pub(crate) async fn delete(&self, id: &PodId, version: Option<String>) -> Result<(), Error> {
+        let name = &id.name;
+        if id.is_of_sandbox {
+            if let Some(version) = version {
+                // The deletion of a `Sandbox` cannot depend on the version of its pod.
+                let metadata = json!({ "resourceVersion": version, "labels": { USE: ENDED } });
+                self.patch(name, metadata).await?;
+            }
+            return self.delete_sandbox(name).await;
+        }
         let preconditions =
             version.map(|version| Preconditions { resource_version: Some(version), uid: None });
         let options = DeleteParams { preconditions, ..DeleteParams::background() };
@@ -179,6 +253,36 @@ impl Cluster {
             Ok(_) | Err(Error::PodGone) => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    async fn delete_sandbox(&self, name: &str) -> Result<(), Error> {
+        let Some(sandboxes) = self.sandboxes().await? else { return Ok(()) };
+        let options = DeleteParams::background();
+        match self.request("delete sandboxes", sandboxes.delete(name, &options)).await {
+            Ok(_) | Err(Error::PodGone) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Deletes each `Sandbox` that has had no pod for longer than its start may take. Returns their
+    /// number.
+    pub(crate) async fn delete_sandboxes_without(
+        &self,
+        pods: &BTreeSet<String>,
+    ) -> Result<usize, Error> {
+        let Some(sandboxes) = self.sandboxes().await? else { return Ok(0) };
+        let options = ListParams::default().labels(MANAGED);
+        let listed = self.request("list sandboxes", sandboxes.list(&options)).await?;
+        let patience = self.config.start_timeout + self.config.lease;
+        let mut deleted = 0;
+        for sandbox in listed.items {
+            let made = sandbox.metadata.creation_timestamp.as_ref().map(|time| time.0);
+            if !pods.contains(&sandbox.name_any()) && age(made) > patience {
+                self.delete_sandbox(&sandbox.name_any()).await?;
+                deleted += 1;
+            }
+        }
+        Ok(deleted)
     }
 
     /// All pods of this crate.
@@ -205,20 +309,21 @@ impl Cluster {
             Some(_) => self.config.lease + self.config.start_timeout,
             None => self.config.lifetime / 2,
         });
-        self.template.pod(tenant, until).map_err(|error| Error::Refused {
-            what: "create pods",
-            namespace: self.config.namespace.clone(),
-            told: error.to_string(),
-        })
+        self.template.pod(tenant, until).map_err(|error| self.refused(&error))
     }
 
-    /// Time at which the cluster ends a pod, if it started at once.
-    fn end_of(&self, pod: &Pod) -> Instant {
+    fn refused(&self, error: &serde_json::Error) -> Error {
+        let namespace = self.config.namespace.clone();
+        Error::Refused { what: "create pods", namespace, told: error.to_string() }
+    }
+
+    pub(crate) fn id_of(&self, pod: &Pod) -> PodId {
         let made = pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        let age = made.map_or(Duration::ZERO, |made| {
-            Duration::try_from(Timestamp::now().duration_since(made)).unwrap_or_default()
-        });
-        Instant::now() + self.config.lifetime.saturating_sub(age)
+        PodId {
+            name: pod.name_any(),
+            ends: Instant::now() + self.config.lifetime.saturating_sub(age(made)),
+            is_of_sandbox: pod.owner_references().iter().any(|owner| owner.kind == "Sandbox"),
+        }
     }
 
     /// Runs a program in a pod, and returns its exit code.
@@ -275,6 +380,12 @@ impl From<ExecError> for SandboxError {
         let problem = format!("the pod of the command cannot be used: {error}");
         Self::Backend { problem, kind: holdfast_types::Kind::Unavailable }
     }
+}
+
+fn age(made: Option<Timestamp>) -> Duration {
+    made.map_or(Duration::ZERO, |made| {
+        Duration::try_from(Timestamp::now().duration_since(made)).unwrap_or_default()
+    })
 }
 
 pub(crate) fn label<'a>(pod: &'a Pod, name: &str) -> Option<&'a String> {

@@ -19,6 +19,8 @@ pub(crate) const TEMPLATE: &str = "holdfast.dev/template";
 pub(crate) const USE: &str = "holdfast.dev/use";
 pub(crate) const WARM: &str = "warm";
 pub(crate) const IN_USE: &str = "command";
+/// Use of a pod that is about to be deleted.
+pub(crate) const ENDED: &str = "ended";
 /// Label of the tenant, as a hash.
 pub(crate) const TENANT: &str = "holdfast.dev/tenant";
 /// Annotation: time until which the pod is kept.

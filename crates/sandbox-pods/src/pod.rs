@@ -49,18 +49,19 @@ pub(crate) struct SandboxPod {
     cluster: Cluster,
     /// Value of the folder whose files the pod has.
     synced: Option<u64>,
+    is_deleted: bool,
     _held: Held,
 }
 
 impl Drop for SandboxPod {
     fn drop(&mut self) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        let (cluster, name) = (self.cluster.clone(), std::mem::take(&mut self.id.name));
-        if name.is_empty() {
+        if std::mem::take(&mut self.is_deleted) {
             return;
         }
+        let (cluster, id) = (self.cluster.clone(), self.id.clone());
         runtime.spawn(async move {
-            if let Err(error) = cluster.delete(&name, None).await {
+            if let Err(error) = cluster.delete(&id, None).await {
                 // Its lease expires, and the sweep deletes it.
                 debug!(error = &error as &dyn std::error::Error, "a pod was not deleted");
             }
@@ -70,13 +71,13 @@ impl Drop for SandboxPod {
 
 impl SandboxPod {
     pub(crate) const fn new(id: PodId, cluster: Cluster, held: Held) -> Self {
-        Self { id, cluster, synced: None, _held: held }
+        Self { id, cluster, synced: None, is_deleted: false, _held: held }
     }
 
     /// Deletes the pod, and waits until the cluster has accepted that.
     pub(crate) async fn delete(mut self) -> Result<(), Error> {
-        let name = std::mem::take(&mut self.id.name);
-        self.cluster.delete(&name, None).await
+        self.is_deleted = true;
+        self.cluster.delete(&self.id, None).await
     }
 
     /// Brings the files of a folder to the pod. Returns their size.

@@ -242,7 +242,7 @@ impl Pods {
             return Ok(hold(id));
         }
         let pod = hold(self.cluster.create(Some(tenant)).await?);
-        self.cluster.wait_until_ready(&pod.id.name).await?;
+        self.cluster.wait_until_ready(&pod.id).await?;
         Ok(pod)
     }
 

@@ -3,6 +3,7 @@
 use holdfast_sandbox::Error as SandboxError;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
 
 use crate::{
     PodSandbox,
@@ -27,7 +28,10 @@ impl PodSandbox {
         let (cluster, now) = (self.cluster(), Timestamp::now());
         let mut swept = PodSweep::default();
         let mut warm = 0;
-        for pod in cluster.list_all().await? {
+        let pods = cluster.list_all().await?;
+        let names = pods.iter().map(Pod::name_any).collect();
+        swept.deleted += cluster.delete_sandboxes_without(&names).await?;
+        for pod in pods {
             if pod.metadata.deletion_timestamp.is_some() {
                 continue;
             }
@@ -37,9 +41,9 @@ impl PodSandbox {
                 warm += u32::from(is_warm);
                 continue;
             }
-            let name = pod.metadata.name.clone().unwrap_or_default();
             // Not if a runner has just claimed or renewed it.
-            match cluster.delete(&name, pod.metadata.resource_version.clone()).await {
+            match cluster.delete(&cluster.id_of(&pod), pod.metadata.resource_version.clone()).await
+            {
                 Ok(()) => swept.deleted += 1,
                 Err(error) if error.is_of_pod() => {}
                 Err(error) => return Err(error.into()),

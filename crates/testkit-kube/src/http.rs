@@ -59,6 +59,9 @@ async fn handle(State(shared): State<Arc<Shared>>, mut incoming: extract::Reques
     if request.path == "/version" {
         return axum::Json(version()).into_response();
     }
+    if let Some(listed) = shared.lock().resources(&request.path) {
+        return axum::Json(listed).into_response();
+    }
     match shared.answer(&request) {
         Ok(Answer::Object(code, object)) => {
             let code = StatusCode::from_u16(code).unwrap_or_default();

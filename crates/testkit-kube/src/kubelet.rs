@@ -21,13 +21,16 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::{ApiServer, Shared, store::Key};
+use crate::{ADMIN, ApiServer, Shared, request::Request, store::Key};
 
 /// Time for a container to start.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Resource of pods in the store.
 const PODS: &str = "/pods";
+
+/// Resource of sandboxes in the store.
+const SANDBOXES: &str = "agents.x-k8s.io/sandboxes";
 
 /// Search path of an image.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -105,6 +108,7 @@ async fn run_pods(shared: Arc<Shared>, folder: PathBuf) {
     let mut seen = HashSet::new();
     loop {
         versions.borrow_and_update();
+        make_pods_of_sandboxes(&shared);
         let pods: BTreeMap<Key, Value> = {
             let server = shared.lock();
             let version = server.store.version();
@@ -125,6 +129,37 @@ async fn run_pods(shared: Arc<Shared>, folder: PathBuf) {
         // A container that ends by itself is noticed a little later.
         let _changed = timeout(Duration::from_millis(200), versions.changed()).await;
         note_ended(&shared);
+    }
+}
+
+/// Makes the pod of each `Sandbox` of agent-sandbox, as its controller does.
+fn make_pods_of_sandboxes(shared: &Shared) {
+    let missing: Vec<(Key, Value)> = {
+        let server = shared.lock();
+        let listed = server.store.list_at(SANDBOXES, None, server.store.version());
+        let has_pod = |key: &Key| {
+            let pod = Key { resource: PODS.to_owned(), ..key.clone() };
+            server.store.get(&pod).is_some()
+        };
+        listed.unwrap_or_default().into_iter().filter(|(key, _)| !has_pod(key)).collect()
+    };
+    for (key, sandbox) in missing {
+        let template = &sandbox["spec"]["podTemplate"];
+        let mut metadata = template["metadata"].clone();
+        metadata["name"] = key.name.clone().into();
+        metadata["ownerReferences"] = json!([{
+            "apiVersion": sandbox["apiVersion"], "kind": "Sandbox", "name": key.name,
+            "uid": sandbox["metadata"]["uid"], "controller": true,
+        }]);
+        let request = Request {
+            method: "POST".to_owned(),
+            path: format!("/api/v1/namespaces/{}/pods", key.namespace),
+            token: ADMIN.to_owned(),
+            body: json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}),
+            ..Request::default()
+        };
+        // A pod that the server refuses is tried again, as the controller does.
+        let _refused = shared.answer(&request);
     }
 }
 

@@ -107,6 +107,25 @@ impl Server {
         }
     }
 
+    /// Kinds of a group and version, for a path `/apis/<group>/<version>`.
+    pub fn resources(&self, path: &str) -> Option<Value> {
+        let (group, version) = path.strip_prefix("/apis/")?.split_once('/')?;
+        let is_asked = |kind: &&Kind| kind.group == group && kind.version == version;
+        let kinds: Vec<Value> = self
+            .kinds
+            .iter()
+            .filter(is_asked)
+            .map(|kind| {
+                json!({"name": kind.plural, "singularName": "", "namespaced": kind.is_namespaced,
+                    "kind": kind.kind, "verbs": []})
+            })
+            .collect();
+        (!kinds.is_empty()).then(|| {
+            json!({"kind": "APIResourceList", "apiVersion": "v1",
+                "groupVersion": format!("{group}/{version}"), "resources": kinds})
+        })
+    }
+
     pub fn kind_named(&self, kind: &str) -> Option<&Kind> {
         self.kinds.iter().find(|known| known.kind == kind)
     }
