@@ -15,6 +15,7 @@ use holdfast_testkit::{
     model::{Gate, Usage},
 };
 use holdfast_types::{Entry, SessionKey};
+use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 
 use crate::world::World;
@@ -40,7 +41,7 @@ impl World {
     }
 
     /// Kinds and details of the tenant's events, without those of its creation and its plan.
-    async fn told(&self) -> anyhow::Result<Vec<(String, Value)>> {
+    async fn tenant_events(&self) -> anyhow::Result<Vec<(String, Value)>> {
         let filter = TenantEventFilter { tenant: Some(self.tenant), after: 0, limit: 100 };
         let events = self.directory.tenant_events().list(filter).await?;
         let events = events.into_iter().map(|event| (event.kind, event.detail));
@@ -140,11 +141,11 @@ async fn the_money_of_a_month_is_spent_across_days_and_users_are_told() -> anyho
         }),
     );
     world
-        .until("a warning is told", async || world.told().await.unwrap().contains(&warned))
+        .until("a warning is told", async || world.tenant_events().await.unwrap().contains(&warned))
         .await?;
     // Once, however often it is looked at.
     tokio::time::sleep(Duration::from_millis(500)).await;
-    assert_eq!(world.told().await?, [warned]);
+    assert_eq!(world.tenant_events().await?, [warned]);
     Ok(())
 }
 
@@ -163,7 +164,7 @@ async fn tokens_of_the_plan_hold_beside_a_larger_budget_of_the_tenant() -> anyho
 
     assert!(refused.text.contains("8000 tokens a day, is spent"), "{}", refused.text);
     let exceeded = async || {
-        let told = world.told().await.unwrap();
+        let told = world.tenant_events().await.unwrap();
         told.iter()
             .any(|(kind, detail)| kind == "quota.exceeded" && detail["limit"] == "tokens_per_day")
     };
@@ -219,7 +220,7 @@ async fn a_tenant_whose_time_is_over_is_suspended_and_told_of() -> anyhow::Resul
         .await?;
 
     let kinds = async || -> anyhow::Result<Vec<String>> {
-        Ok(world.told().await?.into_iter().map(|(kind, _)| kind).collect())
+        Ok(world.tenant_events().await?.into_iter().map(|(kind, _)| kind).collect())
     };
     assert_eq!(kinds().await?, ["config.changed", "tenant.expired"]);
     // Whoever makes it active again is not overruled a moment later.
@@ -233,8 +234,10 @@ async fn a_tenant_whose_time_is_over_is_suspended_and_told_of() -> anyhow::Resul
 async fn events_of_tenants_are_published_in_order_and_wait_while_nats_is_away() -> anyhow::Result<()>
 {
     let world = World::start().await?;
-    let nats = holdfast_testkit::nats::connect(world.nats.url()).await?;
-    let subject = |rest: &str| format!("{}.evt.{rest}", world.nats.prefix());
+    let config = world.config().nats;
+    let (url, prefix) = (config.url.expose_secret().to_owned(), config.prefix);
+    let nats = holdfast_testkit::nats::connect(&url).await?;
+    let subject = |rest: &str| format!("{prefix}.evt.{rest}");
     let tenant = world.tenant.as_uuid().simple().to_string();
     let mut published = nats.subscribe(subject(&format!("{tenant}.>"))).await?;
     nats.flush().await?;
@@ -274,7 +277,7 @@ async fn a_changed_plan_reaches_tenants_that_were_missed() -> anyhow::Result<()>
     world.until("the plan is in effect", async || cap().await == 2).await?;
     world
         .until("it is told", async || {
-            world.told().await.unwrap().iter().any(|(kind, _)| kind == "limits.changed")
+            world.tenant_events().await.unwrap().iter().any(|(kind, _)| kind == "limits.changed")
         })
         .await
 }

@@ -1,7 +1,7 @@
 //! Tenants, their keys, and their deletion.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use holdfast_directory::{Actor, TenantState};
+use holdfast_directory::{Actor, NewPlan, PlanLimits, TenantChanges, TenantState};
 use serde_json::{Value, json};
 
 use crate::world::{World, eventually};
@@ -123,6 +123,47 @@ async fn a_suspended_tenant_is_left_alone_until_it_is_active() {
     world.apply("Tenant", "acme", &json!({"suspended": false}));
     world.until_ready("Agent", "coach").await;
     assert!(world.agent(tenant, "coach").await.is_some());
+    world.check();
+}
+
+#[tokio::test]
+async fn plan_and_suspension_return_to_the_description_when_they_are_changed_by_hand() {
+    let world = World::start().await;
+    let _operator = world.operator().await;
+    let limits = PlanLimits { parallel_runs: Some(3), ..PlanLimits::default() };
+    for name in ["basic", "pro"] {
+        let plan = NewPlan { name: name.into(), description: String::new(), limits };
+        world.directory.plans().put(&plan).await.unwrap();
+    }
+    let tenant = world.tenant("acme").await;
+    world.apply("Tenant", "acme", &json!({"plan": "gold"}));
+    let told = world.until_reason("Tenant", "acme", "NotFound").await;
+    assert!(told.contains("there is no plan `gold`"), "{told}");
+
+    world.apply("Tenant", "acme", &json!({"plan": "basic", "suspended": false}));
+    world.until_ready("Tenant", "acme").await;
+    let now = async || world.directory.tenants().get("acme").await.unwrap();
+    assert_eq!(now().await.plan.as_deref(), Some("basic"));
+    assert_eq!(now().await.limits, limits);
+
+    let plan = Some(Some("pro".to_owned()));
+    let state = Some(TenantState::Suspended);
+    let by_hand = TenantChanges { plan, state, ..TenantChanges::default() };
+    world.directory.tenants().update(tenant, Actor::Operator, by_hand).await.unwrap();
+    let mut returned = false;
+    for _ in 0..400 {
+        let found = now().await;
+        returned = found.plan.as_deref() == Some("basic") && found.state == TenantState::Active;
+        if returned {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    assert!(returned, "{:?}", now().await);
+
+    world.apply("Tenant", "acme", &json!({"plan": ""}));
+    world.until_ready("Tenant", "acme").await;
+    assert_eq!(now().await.plan, None);
     world.check();
 }
 

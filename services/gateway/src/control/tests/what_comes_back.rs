@@ -233,7 +233,7 @@ async fn the_platform_makes_lists_and_changes_tenants() {
     let made = tenants.create_tenant(platform(operator, create)).await.unwrap().into_inner();
     let tenant = made.tenant.unwrap();
     let change = |change: pb::Tenant| {
-        let update = pb::UpdateTenantRequest { tenant: Some(change) };
+        let update = pb::UpdateTenantRequest { tenant: Some(change), ..Default::default() };
         tenants.update_tenant(platform(operator, update))
     };
     let named = || pb::Tenant { name: "acme".into(), ..Default::default() };
@@ -280,7 +280,7 @@ async fn a_tenant_has_its_own_retention_and_its_deletion_cannot_be_undone() {
     let create = pb::CreateTenantRequest { name: "acme".into() };
     let made = tenants.create_tenant(platform(operator, create)).await.unwrap().into_inner();
     let change = |change: pb::Tenant| {
-        let update = pb::UpdateTenantRequest { tenant: Some(change) };
+        let update = pb::UpdateTenantRequest { tenant: Some(change), ..Default::default() };
         tenants.update_tenant(platform(operator, update))
     };
     let named = || pb::Tenant { name: "acme".into(), ..Default::default() };

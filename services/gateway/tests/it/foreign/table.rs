@@ -621,7 +621,7 @@ fn agents() -> Vec<Try> {
         ("Tenants/UpdateTenant", Is::Closed, |_| {
             let (name, state) = ("anna".into(), "suspended".into());
             let tenant = pb::Tenant { name, state, ..Default::default() };
-            bytes(pb::UpdateTenantRequest { tenant: Some(tenant) })
+            bytes(pb::UpdateTenantRequest { tenant: Some(tenant), ..Default::default() })
         }),
         ("Tenants/DeleteTenant", Is::Closed, |_| {
             bytes(pb::DeleteTenantRequest { name: "anna".into() })
