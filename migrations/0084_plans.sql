@@ -87,8 +87,8 @@ end
 $$;
 
 -- A limit of a tenant; null for none.
-create function control.tenant_limit(tenant uuid, name text) returns bigint language sql stable as
-    $$ select (limits ->> name)::bigint from control.tenants where tenant_id = tenant $$;
+create function control.tenant_limit(tenant uuid, wanted text) returns bigint language sql stable as
+    $$ select (limits ->> wanted)::bigint from control.tenants where tenant_id = tenant $$;
 
 -- A suspended tenant has no session admitted and no job due; what waits goes on when it is active.
 create function control.apply_tenant_state() returns trigger language plpgsql as
@@ -200,7 +200,6 @@ begin
     end loop;
 end $$;
 grant insert, update on workspace.storage_days to holdfast_system;
-create policy all_tenants on workspace.trees for select to holdfast_system using (true);
 grant select (tenant_id, agent_id, bytes) on workspace.trees to holdfast_system;
 grant select (scope, tokens, micros) on session.spending to holdfast_system;
 
