@@ -11,8 +11,8 @@ create table control.plans (
 );
 alter table control.plans enable row level security;
 alter table control.plans force row level security;
-create policy all_plans on control.plans for select to holdfast_app, holdfast_system using (true);
-create policy all_plans_write on control.plans to holdfast_system using (true);
+create policy all_plans on control.plans for select to holdfast_app using (true);
+create policy all_plans_of_all on control.plans to holdfast_system using (true);
 grant select on control.plans to holdfast_app, holdfast_system;
 grant insert, update, delete on control.plans to holdfast_system;
 
