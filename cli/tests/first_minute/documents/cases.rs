@@ -56,6 +56,35 @@ pub const EXCEPTIONS: &[(&str, &str, Treatment, &str)] = &[
     ("docs/scheduler.md", "holdfast scheduler", Treatment::PrintsConfig, "a service"),
     ("docs/subagents.md", "holdfast agents runs stop", Treatment::ExitsWith(3), "none runs"),
     ("docs/subagents.md", "holdfast agents runs send", Treatment::ExitsWith(3), "none runs"),
+    ("docs/tenants.md", "holdfast plans", Treatment::ExitsWith(4), "needs a platform key"),
+    ("docs/tenants.md", "holdfast tenants create", Treatment::ExitsWith(4), "needs a platform key"),
+    (
+        "docs/tenants.md",
+        "holdfast tenants set-plan",
+        Treatment::ExitsWith(4),
+        "needs a platform key",
+    ),
+    (
+        "docs/tenants.md",
+        "holdfast tenants usage acme",
+        Treatment::ExitsWith(4),
+        "needs a platform key",
+    ),
+    (
+        "docs/tenants.md",
+        "holdfast tenants suspend",
+        Treatment::ExitsWith(4),
+        "needs a platform key",
+    ),
+    ("docs/tenants.md", "holdfast tenants resume", Treatment::ExitsWith(4), "needs a platform key"),
+    ("docs/tenants.md", "holdfast tenants update", Treatment::ExitsWith(4), "needs a platform key"),
+    ("docs/tenants.md", "holdfast tenants events", Treatment::ExitsWith(4), "needs a platform key"),
+    (
+        "docs/tenants.md",
+        "holdfast usage export --from 2026-01-01 --to 2026-01-31 --format json",
+        Treatment::ExitsWith(4),
+        "needs a platform key",
+    ),
 ];
 
 /// Programs besides `holdfast` whose commands run.

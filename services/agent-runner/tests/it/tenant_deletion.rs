@@ -35,6 +35,8 @@ async fn a_deleted_tenant_leaves_no_row_and_no_word_behind() -> anyhow::Result<(
     let world = World::start().await?;
     let mut config = world.config();
     config.runner.prune = Duration::from_millis(300);
+    config.runner.relay = Duration::from_millis(100);
+    config.runner.tenant_limits = Duration::from_millis(100);
     let _runner = world.runner_with(config, |app| app).await?;
     let sent = world.say("s", &format!("I have {WORD}")).await?;
     world.text(&sent).await?;
@@ -54,6 +56,9 @@ async fn a_deleted_tenant_leaves_no_row_and_no_word_behind() -> anyhow::Result<(
         })
         .await?;
 
+    // Its last event goes when it is published.
+    let events = "select count(*) from control.tenant_events where kind = 'tenant.deleted'";
+    world.until("it is told", async || world.number(events).await.unwrap() == 0).await?;
     assert_eq!(tables_with(&world, &ours).await?, Vec::<String>::new());
     assert_eq!(tables_with(&world, &theirs).await?, kept);
     Ok(())
