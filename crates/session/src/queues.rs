@@ -132,8 +132,11 @@ impl Queues<'_> {
                 select count(*) as count, min(ready_at) as oldest from session.session_lease
                 where state = 'READY' and fair_key is not null and paused is null
                 union all
-                select count(*), min(ready_at) from session.session_lease
-                where state = 'READY' and fair_key is null and paused is null) ready";
+                -- Sessions of suspended tenants wait for no runner.
+                select count(*), min(ready_at) from session.session_lease l
+                where state = 'READY' and fair_key is null and paused is null
+                  and not exists (select from session.tenant_queue q
+                                  where q.tenant_id = l.tenant_id and q.suspended)) ready";
         const DELIVERIES: &str = "
             select 'pending', count(*) from session.deliveries where state = 'pending'
             union all
