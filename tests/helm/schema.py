@@ -21,8 +21,7 @@ TABLES = {
     "runner.web.search.duckduckgo": {"type": "object"},
     "runner.web.search.searxng": {"type": "object"},
     "memory.former": {"type": "object"},
-    "runner.pods.requests": {"type": "object"},
-    "runner.pods.limits": {"type": "object"},
+    "runner.pods.limits.cpu": {"type": "string"},
 }
 # They hold keys; tenants bring their own instead.
 SECRETS = {"runner.web.search.perplexity", "runner.web.search.brave", "runner.web.search.tavily"}

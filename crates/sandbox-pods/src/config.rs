@@ -1,6 +1,6 @@
 //! Options of the table `[runner.pods]`.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use holdfast_sandbox::Error;
 use serde::{Deserialize, Serialize};
@@ -32,11 +32,11 @@ pub struct Config {
     pub runtime_class: String,
 
     /// Resources that a pod requests.
-    pub requests: BTreeMap<String, String>,
+    pub requests: Resources,
 
     /// Resources that a pod is limited to. Without `memory`, it is that of
     /// `runner.sandbox.limits`, and room for `/tmp`.
-    pub limits: BTreeMap<String, String>,
+    pub limits: Resources,
 
     /// Pods that wait for a command, for all tenants together. Each is used by one session only.
     pub warm: u32,
@@ -58,19 +58,28 @@ pub struct Config {
     pub lifetime: Duration,
 }
 
+/// Resources of a pod, as quantities of Kubernetes; an empty one is not set.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Resources {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub cpu: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub memory: String,
+}
+
 impl Default for Config {
     fn default() -> Self {
-        let resources = |pairs: &[(&str, &str)]| {
-            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
-        };
+        let resources =
+            |cpu: &str, memory: &str| Resources { cpu: cpu.to_owned(), memory: memory.to_owned() };
         Self {
             namespace: String::new(),
             kubeconfig: PathBuf::new(),
             image: String::new(),
             image_pull_secrets: Vec::new(),
             runtime_class: String::new(),
-            requests: resources(&[("cpu", "100m"), ("memory", "128Mi")]),
-            limits: resources(&[("cpu", "1")]),
+            requests: resources("100m", "128Mi"),
+            limits: resources("1", ""),
             warm: 0,
             start_timeout: Duration::from_mins(1),
             idle: Duration::from_mins(10),

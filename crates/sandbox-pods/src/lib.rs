@@ -32,6 +32,6 @@ mod scripts;
 mod sweep;
 mod tree;
 
-pub use config::Config;
+pub use config::{Config, Resources};
 pub use sandbox::PodSandbox;
 pub use sweep::PodSweep;

@@ -36,6 +36,9 @@ use crate::{
 /// Time that a pod must have left after the timeout of its command.
 const MARGIN: Duration = Duration::from_mins(5);
 
+/// Time for the cluster to answer at the start, during which the runner serves no probes.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Time for the deletion of all pods when the runner stops.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -103,7 +106,8 @@ impl PodSandbox {
         config.check(sandbox.longest)?;
         let template = Template::new(config, &sandbox.limits);
         let cluster = Cluster::connect(config, template).await?;
-        match cluster.probe().await {
+        let probed = timeout(PROBE_TIMEOUT, cluster.probe()).await;
+        match probed.unwrap_or(Err(Error::Unreachable(None))) {
             Ok(()) => info!(namespace = config.namespace, "commands run in pods"),
             Err(error @ Error::Unreachable(_)) => {
                 let error = &error as &dyn std::error::Error;
