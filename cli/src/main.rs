@@ -94,7 +94,9 @@ async fn run(cli: Cli, screen: &Screen) -> Result<(), Error> {
 async fn serve(service: Service, screen: &Screen) -> Result<(), Error> {
     match service {
         Service::Gateway(args) => service::run::<service::Gateway>(&args, screen).await,
-        Service::AgentRunner(args) => service::run::<service::AgentRunner>(&args, screen).await,
+        Service::AgentRunner(args) => {
+            Box::pin(service::run::<service::AgentRunner>(&args, screen)).await
+        }
         Service::ChannelBridge(args) => service::run::<service::ChannelBridge>(&args, screen).await,
         Service::Scheduler(args) => service::run::<service::Scheduler>(&args, screen).await,
         Service::Memory(args) => service::run::<service::Memory>(&args, screen).await,
