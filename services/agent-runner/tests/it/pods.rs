@@ -440,6 +440,7 @@ async fn a_pod_whose_runner_is_lost_is_swept_and_its_command_is_not_run_again() 
     let mut config = cluster.config(&world);
     config.runner.lease = Duration::from_secs(2);
     config.runner.sweep = Duration::from_millis(100);
+    config.runner.pods.start_timeout = Duration::from_secs(4);
     world.model.queue([exec("echo x > begun; sleep 66.5"), Reply::text("who knows")]);
     let first = world.runner_with(config.clone(), |app| app).await?;
 
@@ -461,7 +462,7 @@ async fn a_pod_whose_runner_is_lost_is_swept_and_its_command_is_not_run_again() 
     assert_eq!(read(&world, "begun").await?, None);
 
     // Longer than a pod's lease, which is renewed meanwhile.
-    let told = run(&world, "sleep 3.2; echo next").await?;
+    let told = run(&world, "sleep 8; echo next").await?;
     assert!(told.starts_with("completed: ") && told.contains("\nnext\n"), "{told}");
     world.until("it is swept", async || !is_running("sleep 66.5")).await?;
     world.until("one pod is left", async || cluster.pods().len() == 1).await?;
