@@ -16,7 +16,7 @@ HOLDFAST = $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/holdfast
 BACKENDS = $(PYTHON) deploy/dev/backends.py
 
 .DEFAULT_GOAL := help
-.PHONY: help up down build embedder test test-clients test-down chaos soak fuzz bench bench-memory lint deny helm-check helm-run helm-upgrade images sbom fmt fmt-check doc
+.PHONY: help up down build embedder test test-clients test-down chaos soak fuzz bench bench-memory lint deny helm-check helm-run helm-upgrade proto-check images sbom fmt fmt-check doc
 
 help: ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1#/p' $(MAKEFILE_LIST) | column -t -s '#'
@@ -128,6 +128,9 @@ sbom: ## write the list of packages that the binary is built from, to .holdfast/
 	@# It writes one for each member of the workspace.
 	@find cli crates proto services tests -name holdfast.cdx.json -delete
 	@echo "wrote .holdfast/holdfast.cdx.json"
+
+proto-check: ## lint the protos, and see that they break no client; ARGS=--write accepts additions
+	@$(PYTHON) tests/proto/check.py --dir .holdfast $(ARGS)
 
 fmt: ## format
 	$(CARGO) fmt --all
