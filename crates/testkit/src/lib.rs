@@ -7,6 +7,7 @@
 //! | [`postgres`], [`nats`], [`redis`] | a database, a subject prefix, a key prefix for each test |
 //! | [`certificates`], [`tls_proxy`] | authorities and certificates; TLS in front of a server without it |
 //! | [`replicated`] | three NATS servers; two Redis servers with Sentinels |
+//! | [`openapi`] | the description of the HTTP API, to compare answers with |
 //! | [`pooler`] | PgBouncer in front of Postgres |
 //! | [`proxy`] | a TCP proxy that cuts, refuses, stalls, and loses answers |
 //! | [`model`] | a scripted model behind the Chat Completions API |
@@ -24,6 +25,7 @@ pub mod inputs;
 pub mod model;
 pub mod nats;
 pub mod oidc;
+pub mod openapi;
 pub mod pooler;
 pub mod postgres;
 pub mod process;

@@ -1,4 +1,5 @@
-//! HTTP routes: the OpenAI-compatible API, the platform as an MCP server, health and metrics.
+//! HTTP routes: the OpenAI-compatible API, the platform as an MCP server, health and metrics, and
+//! their description.
 
 use axum::{
     Router,
@@ -8,6 +9,7 @@ use axum::{
     routing::{any_service, get, post},
 };
 use holdfast_kit::{Readiness, telemetry};
+use http::header::CONTENT_TYPE;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::{
@@ -16,6 +18,9 @@ use crate::{
     edge, mcp,
     openai::{self, OpenAi},
 };
+
+/// Description of the HTTP surface of the installation, in OpenAPI 3.1: what integrators read.
+const DESCRIPTION: &str = include_str!("../openapi.json");
 
 pub fn router(
     api: OpenAi,
@@ -37,6 +42,7 @@ pub fn router(
         .layer(CatchPanicLayer::custom(|_| ApiError::defect().into_response()))
         .route_layer(middleware::from_fn_with_state(doorman, edge::http));
     holdfast_doors::health(readiness, telemetry)
+        .route("/openapi.json", get(async || ([(CONTENT_TYPE, "application/json")], DESCRIPTION)))
         .merge(api)
         .fallback(async |request: Request| {
             ApiError::no_route(request.method().as_str(), request.uri().path())

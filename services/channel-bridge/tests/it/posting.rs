@@ -4,6 +4,7 @@ use holdfast_testkit::telegram::Incoming;
 use serde_json::json;
 use tonic::Status;
 
+use crate::programs::described;
 use crate::world::{TOKEN, World, eventually};
 
 const HOOK: &str = "a-webhook-secret-of-ours";
@@ -51,7 +52,7 @@ async fn whoever_has_not_the_secret_gets_nowhere() {
             request = request.header("X-Telegram-Bot-Api-Secret-Token", secret);
         }
         let answer = request.send().await.unwrap();
-        (answer.status().as_u16(), answer.text().await.unwrap())
+        described("post /telegram/{account}", answer).await
     };
     let ours = account.id.to_string();
     let nobodys = holdfast_types::AccountId::generate().to_string();

@@ -3,6 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use holdfast_testkit::openapi::{Answer, Description};
 use holdfast_types::AccountId;
 use serde_json::{Value, json};
 use sha2::Sha256;
@@ -25,6 +26,17 @@ fn hmac(secret: &str, signed: &str) -> String {
 
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
+}
+
+/// Status and body of an answer that is as the description of the HTTP API says.
+pub async fn described(operation: &str, answer: reqwest::Response) -> (u16, String) {
+    let status = answer.status().as_u16();
+    let media_type = answer.headers().get("content-type").map(|value| value.to_str().unwrap());
+    let media_type = media_type.unwrap_or_default().to_owned();
+    let body = answer.text().await.unwrap();
+    let answer = Answer { operation, status, media_type: &media_type, body: &body };
+    Description::read().unwrap().check_answer(&answer).unwrap();
+    (status, body)
 }
 
 struct Program<'a> {
@@ -59,7 +71,8 @@ impl<'a> Program<'a> {
             request = request.header("idempotency-key", key);
         }
         let answer = request.body(body).send().await.unwrap();
-        (answer.status().as_u16(), answer.json().await.unwrap_or_default())
+        let (status, body) = described("post /webhook/{account}", answer).await;
+        (status, serde_json::from_str(&body).unwrap_or_default())
     }
 }
 

@@ -22,6 +22,7 @@ mod lost_nats;
 mod mcp;
 mod memories;
 mod nodes;
+mod openapi;
 mod operators;
 mod people;
 mod plans;

@@ -1,0 +1,104 @@
+//! Answers of the running gateway have the forms that `/openapi.json` describes.
+
+use std::collections::BTreeSet;
+
+use anyhow::Context as _;
+use holdfast_testkit::openapi::{Answer, Description};
+use reqwest::{RequestBuilder, Response};
+use serde_json::{Value, json};
+
+use crate::world::{World, chunks, events};
+
+/// Compares one answer with the description.
+async fn check(
+    description: &Description,
+    operation: &str,
+    request: RequestBuilder,
+) -> anyhow::Result<u16> {
+    let response = request.send().await?;
+    let status = response.status().as_u16();
+    let media_type = media_type(&response);
+    let body = response.text().await?;
+    let answer = Answer { operation, status, media_type: &media_type, body: &body };
+    description.check_answer(&answer).context(body.clone())?;
+    Ok(status)
+}
+
+fn media_type(response: &Response) -> String {
+    let given = response.headers().get("content-type").map(|value| value.to_str().unwrap());
+    given.unwrap_or_default().split(';').next().unwrap_or_default().to_owned()
+}
+
+#[tokio::test]
+async fn each_operation_answers_as_its_description_says() {
+    let world = World::start().await.unwrap();
+    let served = world.client.get(world.url("/openapi.json")).send().await.unwrap();
+    let description = Description::parse(&served.text().await.unwrap()).unwrap();
+    let (chat, responses) = ("/v1/chat/completions", "/v1/responses");
+    let say = json!({"model": "holdfast", "messages": [{"role": "user", "content": "hi"}]});
+    let input = json!({"model": "holdfast", "input": "hi", "instructions": "Rhyme."});
+    description.check_value("ChatRequest", &say).unwrap();
+    description.check_value("ResponsesRequest", &input).unwrap();
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
+    let mcp =
+        || world.post(&world.anna, "/mcp").header("accept", "application/json, text/event-stream");
+    let without_key = |path: &str| world.client.get(world.url(path));
+    let with_key = |key: &str| {
+        let post = world.post(&world.anna, chat).header("Idempotency-Key", key);
+        post.json(&json!({"model": "holdfast", "messages": [{"role": "user", "content": key}]}))
+    };
+    let reused = with_key("k").json(&say);
+
+    let mut seen = BTreeSet::new();
+    for (operation, request, status) in [
+        ("post /v1/chat/completions", world.post(&world.anna, chat).json(&say), 200),
+        ("post /v1/chat/completions", with_key("k"), 200),
+        ("post /v1/chat/completions", reused, 409),
+        ("post /v1/chat/completions", world.post(&world.anna, chat).body("{"), 400),
+        ("post /v1/chat/completions", world.client.post(world.url(chat)).json(&say), 401),
+        ("post /v1/responses", world.post(&world.anna, responses).json(&input), 200),
+        ("post /v1/responses", world.post(&world.anna, responses).json(&json!({})), 400),
+        ("get /v1/models", world.get(&world.anna, "/v1/models"), 200),
+        ("get /v1/models", without_key("/v1/models"), 401),
+        ("get /v1/models/{model}", world.get(&world.anna, "/v1/models/holdfast"), 200),
+        ("get /v1/models/{model}", world.get(&world.anna, "/v1/models/gpt-5"), 404),
+        ("post /mcp", mcp().json(&list), 200),
+        ("post /mcp", world.client.post(world.url("/mcp")).json(&list), 401),
+        ("post /mcp", world.post(&world.anna, "/mcp").json(&list), 406),
+        ("get /openapi.json", without_key("/openapi.json"), 200),
+        ("get /healthz", without_key("/healthz"), 200),
+        ("get /readyz", without_key("/readyz"), 200),
+        ("get /metrics", without_key("/metrics"), 200),
+        ("get /metrics", without_key("/metrics").header("via", "a proxy"), 404),
+    ] {
+        let answered = check(&description, operation, request).await;
+        assert_eq!(answered.context(operation).unwrap(), status, "{operation}");
+        seen.insert(operation.to_owned());
+    }
+
+    // The rest is the channel bridge's, whose tests compare it.
+    let rest: BTreeSet<_> = description.operations().difference(&seen).cloned().collect();
+    let of_bridge = ["post /telegram/{account}", "post /webhook/{account}"].map(str::to_owned);
+    assert_eq!(rest, BTreeSet::from(of_bridge));
+}
+
+#[tokio::test]
+async fn each_event_of_a_stream_is_as_described() {
+    let world = World::start().await.unwrap();
+    let description = Description::read().unwrap();
+    let chat = json!({"model": "holdfast", "stream": true, "messages": [{"role": "user", "content": "tool please"}], "stream_options": {"include_usage": true}});
+    let respond = json!({"model": "holdfast", "stream": true, "input": "tool please"});
+    let post = |path: &str, body: &Value| world.post(&world.anna, path).json(body).send();
+
+    let chunks = chunks(post("/v1/chat/completions", &chat).await.unwrap()).await.unwrap();
+    let events = events(post("/v1/responses", &respond).await.unwrap()).await.unwrap();
+
+    assert!(chunks.len() > 3 && events.len() > 8, "{chunks:?} {events:?}");
+    for chunk in &chunks {
+        description.check_value("ChatChunk", chunk).unwrap();
+    }
+    for event in &events {
+        let event = serde_json::from_str(event).unwrap();
+        description.check_value("ResponseEvent", &event).unwrap();
+    }
+}
