@@ -4,12 +4,20 @@ use std::future::Future;
 
 use anyhow::Context as _;
 use clap::Args;
-use holdfast_kit::{config, shutdown, telemetry, tls};
+use holdfast_kit::{
+    config::{
+        self,
+        reload::{self, Current},
+    },
+    shutdown, telemetry, tls,
+};
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::io::AsyncReadExt as _;
 use tokio_util::sync::CancellationToken;
 
 use crate::{error::Error, screen::Screen};
+
+const UNUSABLE: &str = "the configuration is not usable";
 
 #[derive(Debug, Args)]
 pub struct ServiceArgs {
@@ -37,8 +45,8 @@ pub struct OperatorArgs {
 }
 
 /// A service that the binary can run.
-pub trait Service {
-    type Config: DeserializeOwned + Serialize + Send;
+pub trait Service: 'static {
+    type Config: DeserializeOwned + Serialize + Clone + Send + Sync + 'static;
     /// Name of the subcommand, also used in telemetry.
     const NAME: &'static str;
     /// The service's own table of settings.
@@ -47,9 +55,18 @@ pub trait Service {
     fn telemetry(config: &Self::Config) -> &telemetry::Config;
     fn tls(config: &Self::Config) -> &config::Tls;
 
+    /// Checks settings that are read again while the service runs.
+    ///
+    /// # Errors
+    ///
+    /// Names the setting to change.
+    fn check(config: &Self::Config) -> anyhow::Result<()> {
+        Self::telemetry(config).check()
+    }
+
     /// Connects and serves until `stop` is cancelled.
     fn serve(
-        config: Self::Config,
+        config: Current<Self::Config>,
         stop: CancellationToken,
     ) -> impl Future<Output = anyhow::Result<()>> + Send;
 }
@@ -74,7 +91,12 @@ impl Service for Gateway {
         &config.tls
     }
 
-    async fn serve(config: Self::Config, stop: CancellationToken) -> anyhow::Result<()> {
+    fn check(config: &Self::Config) -> anyhow::Result<()> {
+        config.telemetry.check()?;
+        config.check()
+    }
+
+    async fn serve(config: Current<Self::Config>, stop: CancellationToken) -> anyhow::Result<()> {
         Box::pin(gateway::App::connect(config)).await?.run(stop).await
     }
 }
@@ -92,8 +114,11 @@ impl Service for AgentRunner {
         &config.tls
     }
 
-    async fn serve(config: Self::Config, stop: CancellationToken) -> anyhow::Result<()> {
-        Box::pin(agent_runner::App::connect(config)).await?.run(stop).await
+    async fn serve(config: Current<Self::Config>, stop: CancellationToken) -> anyhow::Result<()> {
+        Box::pin(agent_runner::App::connect(Self::Config::clone(&config.get())))
+            .await?
+            .run(stop)
+            .await
     }
 }
 
@@ -110,8 +135,11 @@ impl Service for ChannelBridge {
         &config.tls
     }
 
-    async fn serve(config: Self::Config, stop: CancellationToken) -> anyhow::Result<()> {
-        Box::pin(channel_bridge::App::connect(config)).await?.run(stop).await
+    async fn serve(config: Current<Self::Config>, stop: CancellationToken) -> anyhow::Result<()> {
+        Box::pin(channel_bridge::App::connect(Self::Config::clone(&config.get())))
+            .await?
+            .run(stop)
+            .await
     }
 }
 
@@ -128,8 +156,8 @@ impl Service for Scheduler {
         &config.tls
     }
 
-    async fn serve(config: Self::Config, stop: CancellationToken) -> anyhow::Result<()> {
-        Box::pin(scheduler::App::connect(config)).await?.run(stop).await
+    async fn serve(config: Current<Self::Config>, stop: CancellationToken) -> anyhow::Result<()> {
+        Box::pin(scheduler::App::connect(Self::Config::clone(&config.get()))).await?.run(stop).await
     }
 }
 
@@ -147,8 +175,8 @@ impl Service for Memory {
         &config.tls
     }
 
-    async fn serve(config: Self::Config, stop: CancellationToken) -> anyhow::Result<()> {
-        Box::pin(memory::App::connect(config)).await?.run(stop).await
+    async fn serve(config: Current<Self::Config>, stop: CancellationToken) -> anyhow::Result<()> {
+        Box::pin(memory::App::connect(Self::Config::clone(&config.get()))).await?.run(stop).await
     }
 }
 
@@ -165,8 +193,8 @@ impl Service for Operator {
         &config.tls
     }
 
-    async fn serve(config: Self::Config, stop: CancellationToken) -> anyhow::Result<()> {
-        Box::pin(operator::App::connect(config)).await?.run(stop).await
+    async fn serve(config: Current<Self::Config>, stop: CancellationToken) -> anyhow::Result<()> {
+        Box::pin(operator::App::connect(Self::Config::clone(&config.get()))).await?.run(stop).await
     }
 }
 
@@ -187,11 +215,14 @@ pub fn print_crds(screen: &Screen) -> Result<(), Error> {
 ///
 /// If its settings are invalid, or it fails.
 pub async fn run<S: Service>(args: &ServiceArgs, screen: &Screen) -> Result<(), Error> {
-    let config: S::Config = config::load(S::TABLE).context("the configuration is not usable")?;
     if args.print_config {
+        let config: S::Config = config::load(S::TABLE).context(UNUSABLE)?;
         return screen.print(&format!("{}\n", config::print(&config)));
     }
     tls::install_crypto();
+    let apply = |config: &S::Config| S::telemetry(config).apply_log_filter();
+    let settings = reload::watch(S::TABLE, S::check, apply).context(UNUSABLE)?;
+    let config = settings.get();
     let _flushed_on_drop = telemetry::init(S::NAME, S::telemetry(&config))?;
     let stop = shutdown::on_signal()?;
     if args.with_parent {
@@ -201,7 +232,7 @@ pub async fn run<S: Service>(args: &ServiceArgs, screen: &Screen) -> Result<(), 
     let ended = CancellationToken::new();
     let _ended_on_drop = ended.clone().drop_guard();
     holdfast_doors::serve_metrics(S::telemetry(&config), S::tls(&config), ended).await?;
-    Ok(S::serve(config, stop).await?)
+    Ok(S::serve(settings, stop).await?)
 }
 
 /// Stops when stdin is closed, for example because the parent process died.

@@ -197,6 +197,12 @@ impl Node {
         Ok(())
     }
 
+    /// Asks it to read its settings again.
+    pub async fn hang_up(&self) -> anyhow::Result<()> {
+        let process = self.process.lock().await;
+        process.as_ref().with_context(|| format!("{} is down", self.spec.name))?.hang_up()
+    }
+
     /// Asks it to stop, waits until it has, and leaves it so. Says how long it took.
     pub async fn stop(&self, limit: Duration) -> anyhow::Result<Duration> {
         let mut process = self.process.lock().await;

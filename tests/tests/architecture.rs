@@ -14,6 +14,7 @@ mod architecture {
     pub mod logs;
     pub mod metrics;
     pub mod names;
+    pub mod reload;
     pub mod routes;
     pub mod sources;
     pub mod structure;

@@ -103,8 +103,8 @@ async fn in_process(part: ServiceInstance, stop: CancellationToken) -> anyhow::R
 }
 
 async fn run<S: Service>(part: ServiceInstance, stop: CancellationToken) -> anyhow::Result<()> {
-    let config = config::load_from(S::TABLE, part.vars)?;
-    Box::pin(S::serve(config, stop)).await
+    let config: S::Config = config::load_from(S::TABLE, part.vars)?;
+    Box::pin(S::serve(config.into(), stop)).await
 }
 
 /// Writes `state.json` and prints the welcome text once everything is ready.

@@ -13,13 +13,13 @@ use std::{
 /// Budget of bytes, calls or the like. Requests beyond it are refused, not queued.
 #[derive(Debug)]
 pub struct Budget<K> {
-    max_total: u64,
-    max_per_owner: u64,
     used: Mutex<UsedAmounts<K>>,
 }
 
 #[derive(Debug)]
 struct UsedAmounts<K> {
+    max_total: u64,
+    max_per_owner: u64,
     total: u64,
     by_owner: HashMap<K, u64>,
 }
@@ -42,8 +42,9 @@ pub struct BudgetShare<K: Hash + Eq> {
 
 impl<K: Hash + Eq + Clone> Budget<K> {
     pub fn new(max_total: u64, max_per_owner: u64) -> Arc<Self> {
-        let used = Mutex::new(UsedAmounts { total: 0, by_owner: HashMap::new() });
-        Arc::new(Self { max_total, max_per_owner, used })
+        let by_owner = HashMap::new();
+        let used = UsedAmounts { max_total, max_per_owner, total: 0, by_owner };
+        Arc::new(Self { used: Mutex::new(used) })
     }
 
     /// Returns an empty share for an owner.
@@ -56,6 +57,13 @@ impl<K> Budget<K> {
     /// Amount that all owners together use.
     pub fn used(&self) -> u64 {
         self.lock().total
+    }
+
+    /// Changes the limits. What is used beyond them stays until it is given back.
+    pub fn set_limits(&self, max_total: u64, max_per_owner: u64) {
+        let mut used = self.lock();
+        used.max_total = max_total;
+        used.max_per_owner = max_per_owner;
     }
 
     fn lock(&self) -> MutexGuard<'_, UsedAmounts<K>> {
@@ -77,11 +85,11 @@ impl<K: Hash + Eq + Clone> BudgetShare<K> {
     pub fn grow_to(&self, amount: u64, max_of_owner: u64) -> Result<(), BudgetSpent> {
         let mut used = self.budget.lock();
         let total = used.total.saturating_add(amount);
-        if total > self.budget.max_total {
+        if total > used.max_total {
             return Err(BudgetSpent::Total);
         }
         let of_owner = used.by_owner.get(&self.owner).copied().unwrap_or(0).saturating_add(amount);
-        if of_owner > self.budget.max_per_owner.min(max_of_owner) {
+        if of_owner > used.max_per_owner.min(max_of_owner) {
             return Err(BudgetSpent::Owner);
         }
         used.total = total;

@@ -19,11 +19,12 @@
 //! not a setting: the command line has some of its own, and Kubernetes adds one for each port of
 //! each `Service`. One that looks like a misspelt setting is rejected nevertheless.
 
+pub mod reload;
 mod shared;
 mod spelling;
 mod variables;
 
-use std::{fs, path::Path};
+use std::{collections::BTreeMap, fs, path::Path};
 
 use figment::{
     Figment, Metadata, Profile, Provider,
@@ -116,9 +117,13 @@ pub enum ConfigError {
 ///
 /// If a setting is unknown or its value cannot be used.
 pub fn load<T: DeserializeOwned>(section: &str) -> Result<T, ConfigError> {
-    let vars = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    load_from(section, vars)
+    load_from(section, variables())
+}
+
+/// The variables of the process that are texts.
+fn variables() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
 /// Reads the settings like [`load`], but from the given variables instead of the environment.
@@ -130,6 +135,15 @@ pub fn load_from<T: DeserializeOwned>(
     section: &str,
     vars: impl IntoIterator<Item = (String, String)>,
 ) -> Result<T, ConfigError> {
+    let (figment, settings) = given::<T>(section, vars)?;
+    extract(figment, settings)
+}
+
+/// Reads what the file and the variables set, of the tables that the struct has.
+fn given<T: DeserializeOwned>(
+    section: &str,
+    vars: impl IntoIterator<Item = (String, String)>,
+) -> Result<(Figment, Vec<Setting>), ConfigError> {
     let mut vars: Vec<(String, String)> = vars.into_iter().collect();
     // Sorted, so that the same mistakes always give the same error, in whatever order the system
     // lists the variables.
@@ -165,7 +179,29 @@ pub fn load_from<T: DeserializeOwned>(
     if !known.contains(&section) {
         return Err(ConfigError::NoTable(section.to_owned()));
     }
-    extract(figment, settings)
+    Ok((figment, settings))
+}
+
+/// Returns the settings that are given, by their dotted names. Lists are one value.
+fn values(figment: &Figment) -> BTreeMap<String, Value> {
+    let mut values = BTreeMap::new();
+    let mut open: Vec<(String, Value)> = match figment.extract::<Dict>() {
+        Ok(tables) => tables.into_iter().collect(),
+        Err(_) => Vec::new(),
+    };
+    while let Some((name, value)) = open.pop() {
+        match value {
+            Value::Dict(_, fields) => {
+                open.extend(
+                    fields.into_iter().map(|(key, value)| (format!("{name}.{key}"), value)),
+                );
+            }
+            value => {
+                values.insert(name, value);
+            }
+        }
+    }
+    values
 }
 
 /// Returns the effective settings as JSON, for operators.

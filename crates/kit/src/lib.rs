@@ -2,7 +2,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`config`] | settings: defaults, a TOML file, the environment |
+//! | [`config`] | settings: defaults, a file, the environment; settings that are read again |
 //! | [`telemetry`], [`trace`], [`metrics`] | logs and spans; trace context of messages; Prometheus metrics |
 //! | [`Tasks`], [`shutdown`] | long-running tasks that end together; SIGTERM |
 //! | [`Readiness`] | whether this process accepts work |
@@ -27,6 +27,7 @@ mod tasks;
 pub mod telemetry;
 pub mod tls;
 pub mod trace;
+mod watched;
 
 pub use address::is_public;
 pub use backoff::Backoff;

@@ -7,6 +7,7 @@ use std::{
     io::{self, IsTerminal as _},
     net::SocketAddr,
     path::PathBuf,
+    sync::OnceLock,
     time::Duration,
 };
 
@@ -20,7 +21,7 @@ use opentelemetry_sdk::{
 use serde::{Deserialize, Serialize};
 use tonic::transport::Endpoint;
 use tracing_subscriber::{
-    EnvFilter, Layer, Registry, layer::SubscriberExt as _, util::SubscriberInitExt as _,
+    EnvFilter, Layer, Registry, layer::SubscriberExt as _, reload, util::SubscriberInitExt as _,
 };
 
 use crate::{config, metrics, tls::Tls, trace};
@@ -149,11 +150,7 @@ fn start(
     config: &Config,
     traced: Option<(&'static str, SdkTracerProvider)>,
 ) -> anyhow::Result<Guard> {
-    let filter = EnvFilter::try_new(&config.log).with_context(|| {
-        format!("`telemetry.log` is `{}`: write a level such as `info`", config.log)
-    })?;
-    // `rmcp` logs the protocol's contents, that is users' messages, at every level.
-    let filter = filter.add_directive("rmcp=off".parse()?);
+    let (filter, log_filter) = reload::Layer::new(filter(config)?);
     let spans = traced.as_ref().map(|(service, provider)| {
         // Exporters log too. A span about the export of spans would never end.
         let not_itself =
@@ -167,6 +164,8 @@ fn start(
         .with(spans)
         .try_init()
         .map_err(|_| anyhow!("telemetry was started before in this process"))?;
+    // Telemetry is started once.
+    let _ = LOG_FILTER.set(log_filter);
 
     metrics::install()?;
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
@@ -176,6 +175,37 @@ fn start(
         trace::enable();
     }
     Ok(Guard { provider: traced.map(|(_, provider)| provider) })
+}
+
+/// Filter of the log of this process.
+static LOG_FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
+
+impl Config {
+    /// Checks the log filter.
+    ///
+    /// # Errors
+    ///
+    /// If it is none.
+    pub fn check(&self) -> anyhow::Result<()> {
+        filter(self).map(drop)
+    }
+
+    /// Changes what is logged, from now on, to `telemetry.log` of these settings.
+    pub fn apply_log_filter(&self) {
+        if let (Some(handle), Ok(filter)) = (LOG_FILTER.get(), filter(self))
+            && let Err(error) = handle.reload(filter)
+        {
+            tracing::error!(%error, "the log filter cannot be changed");
+        }
+    }
+}
+
+fn filter(config: &Config) -> anyhow::Result<EnvFilter> {
+    let filter = EnvFilter::try_new(&config.log).with_context(|| {
+        format!("`telemetry.log` is `{}`: write a level such as `info`", config.log)
+    })?;
+    // `rmcp` logs the protocol's contents, that is users' messages, at every level.
+    Ok(filter.add_directive("rmcp=off".parse()?))
 }
 
 fn lines(format: Format) -> Box<dyn Layer<Registry> + Send + Sync> {

@@ -2,7 +2,6 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `tls/watched.rs` | values that are parsed from files, and again when the files change |
 //! | `tls/certificates.rs` | the certificate of this process, and the authorities that it trusts |
 //! | `tls/connector.rs` | connections to `http://` and `https://` addresses |
 //! | `tls/problem.rs` | reasons for failed handshakes, in words |
@@ -13,12 +12,10 @@
 mod certificates;
 mod connector;
 mod problem;
-mod watched;
 
 use std::{
     net::{IpAddr, SocketAddr},
     sync::{Arc, OnceLock, Weak},
-    time::Duration,
 };
 
 use anyhow::{Context as _, bail, ensure};
@@ -29,19 +26,16 @@ use rustls::{
     server::{NoServerSessionStorage, ResolvesServerCert},
 };
 
-use self::{
-    certificates::{Authorities, CurrentAuthorities, CurrentIdentity, Identity},
-    watched::Watched,
+use self::certificates::{Authorities, CurrentAuthorities, CurrentIdentity, Identity};
+use crate::{
+    config::{self, variable},
+    watched::{POLL_INTERVAL, Watched},
 };
-use crate::config::{self, variable};
 
 pub use self::{
     connector::Connector,
     problem::{TlsProblem, explain},
 };
-
-/// Interval at which files are looked at. A new certificate is used after at most this time.
-const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Makes ring the crypto provider of all TLS connections. Call it first in `main`; further calls
 /// are harmless.

@@ -99,6 +99,11 @@ impl Process {
         self.signal("TERM")
     }
 
+    /// Asks it to read its settings again, with SIGHUP.
+    pub fn hang_up(&self) -> anyhow::Result<()> {
+        self.signal("HUP")
+    }
+
     /// Stops it in its tracks, with SIGSTOP, as a long garbage collection or a suspended machine.
     pub fn pause(&self) -> anyhow::Result<()> {
         self.signal("STOP")

@@ -6,7 +6,7 @@ use anyhow::{Context as _, ensure};
 use holdfast_bus::Bus;
 use holdfast_directory::Directory;
 use holdfast_grpc::{ClientCertificateLayer, Signer};
-use holdfast_kit::{Check, Readiness, Tasks, net, tls::Tls};
+use holdfast_kit::{Check, Readiness, Tasks, config::reload::Current, net, tls::Tls};
 use holdfast_lock::Locks;
 use holdfast_pg::Pools;
 use holdfast_schedule::store::{Calendar, Jobs};
@@ -43,7 +43,7 @@ const STREAM_END_MARGIN: Duration = Duration::from_secs(1);
 /// The gateway with its ports bound, not yet serving.
 #[derive(Debug)]
 pub struct App {
-    config: Config,
+    settings: Current<Config>,
     http: TcpListener,
     grpc: TcpListener,
     pools: Pools,
@@ -61,7 +61,9 @@ impl App {
     /// # Errors
     ///
     /// If a port is taken or a setting cannot be used.
-    pub async fn connect(config: Config) -> anyhow::Result<Self> {
+    pub async fn connect(settings: impl Into<Current<Config>>) -> anyhow::Result<Self> {
+        let settings = settings.into();
+        let config = settings.get();
         config.check()?;
         ensure!(
             !config.secrets.pepper.expose_secret().is_empty(),
@@ -76,7 +78,7 @@ impl App {
         let directory = Directory::new(pools.clone(), &config.secrets)?;
         let signer = signer(&config)?;
         let tls = Tls::load(&config.tls)?;
-        Ok(Self { config, http, grpc, pools, bus, locks, directory, signer, tls })
+        Ok(Self { settings, http, grpc, pools, bus, locks, directory, signer, tls })
     }
 
     pub fn http_address(&self) -> anyhow::Result<SocketAddr> {
@@ -94,9 +96,10 @@ impl App {
     /// The first error of any of its tasks.
     pub async fn run(self, stop: CancellationToken) -> anyhow::Result<()> {
         info!(http = %self.http_address()?, grpc = %self.grpc_address()?, "serving");
-        let Self { config, http, grpc, pools, bus, locks, directory, signer, tls } = self;
-        let settings = &config.gateway;
-        let grace = settings.shutdown_grace;
+        let Self { settings, http, grpc, pools, bus, locks, directory, signer, tls } = self;
+        // Of the start: what is read here needs a restart to change.
+        let config = settings.get();
+        let (gateway, grace) = (&config.gateway, config.gateway.shutdown_grace);
 
         let readiness = Readiness::new();
         let database = readiness.check("database");
@@ -117,28 +120,29 @@ impl App {
             node_command_key: holdfast_grpc::node_public_key(&config.mesh)?.into(),
         };
         let tokens = TokenVerifier::new(&config.oidc)?;
-        let doorman = Authenticator::new(directory.clone(), locks, signer, tokens, settings);
-        let ingest = Ingest::new(directory, sessions.clone(), bus.clone(), settings.text_limit)
+        let doorman =
+            Authenticator::new(directory.clone(), locks, signer, tokens, settings.clone());
+        let ingest = Ingest::new(directory, sessions.clone(), bus.clone(), gateway.text_limit)
             .with_files(state.workspaces.clone());
         let follower = Follower::new(sessions, bus.clone(), cut.clone());
 
         let messages = Messages::new(ingest.clone(), follower.clone());
         let services =
-            grpc::routes(messages, ChannelIngest::new(ingest.clone()), settings.body_limit);
-        let services = control::add_services(services, &state, settings.body_limit);
+            grpc::routes(messages, ChannelIngest::new(ingest.clone()), gateway.body_limit);
+        let services = control::add_services(services, &state, gateway.body_limit);
         let jobs = Jobs::new(pools.clone(), Arc::new(Calendar::default()));
         let schedules = Schedules {
             state: state.clone(),
             jobs: jobs.with_limits(config.schedules.limits()),
             rules: config.schedules.clone(),
         };
-        let services = schedules::add_service(services, schedules, settings.body_limit);
-        let services = nodes::add_service(services, &state, &stop, settings.body_limit);
+        let services = schedules::add_service(services, schedules, gateway.body_limit);
+        let services = nodes::add_service(services, &state, &stop, gateway.body_limit);
         let grpc_router =
-            grpc::router(services, doorman.clone(), &readiness, settings.has_reflection())?
+            grpc::router(services, doorman.clone(), &readiness, gateway.has_reflection())?
                 .layer(ClientCertificateLayer::new(tls.requires_client_certificates()));
         let mesh = (ingest.clone(), follower.clone());
-        let mesh = mcp::service(mesh, (doorman.clone(), state), settings, cut.clone());
+        let mesh = mcp::service(mesh, (doorman.clone(), state), &settings, cut.clone());
         let api = OpenAi::new(ingest, follower, settings);
         let http_router = http::router(api, mesh, doorman, readiness.clone(), &config.telemetry);
 

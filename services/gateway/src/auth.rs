@@ -22,12 +22,13 @@ use holdfast_directory::{
 use holdfast_grpc::{
     CONTEXT_HEADER, CallTarget, Caller, InvalidContext, Principal, Scope, Scopes, Signer,
 };
+use holdfast_kit::config::reload::Current;
 use holdfast_lock::{Limit, Locks, Verdict};
 use holdfast_types::TenantId;
 use http::{HeaderMap, header::AUTHORIZATION};
 
 use crate::{
-    Error,
+    Config, Error,
     bodies::BodyBudget,
     calls::{CallLimiter, OpenCall},
     config,
@@ -47,7 +48,7 @@ pub struct Authenticator {
     locks: Locks,
     signer: Option<Signer>,
     tokens: TokenVerifier,
-    window: Duration,
+    settings: Current<Config>,
     calls: Arc<CallLimiter>,
     bodies: BodyBudget,
 }
@@ -60,11 +61,10 @@ impl Authenticator {
         locks: Locks,
         signer: Option<Signer>,
         tokens: TokenVerifier,
-        config: &config::Gateway,
+        settings: Current<Config>,
     ) -> Self {
-        let calls = Arc::new(CallLimiter::new(config.calls, config.calls_per_tenant));
-        let (window, bodies) = (config.rate_window, BodyBudget::new(config));
-        Self { directory, locks, signer, tokens, window, calls, bodies }
+        let (calls, bodies) = (Arc::new(CallLimiter::new()), BodyBudget::new(settings.clone()));
+        Self { directory, locks, signer, tokens, settings, calls, bodies }
     }
 
     pub(crate) const fn directory(&self) -> &Directory {
@@ -98,7 +98,7 @@ impl Authenticator {
             let limits = CallLimits { rate: known.rate, concurrent: known.concurrent_calls };
             (caller(known), limits)
         };
-        let call = self.open_call(caller.tenant, limits).await?;
+        let call = self.admit_call(caller.tenant, limits).await?;
         Ok((caller, call))
     }
 
@@ -138,7 +138,7 @@ impl Authenticator {
                     return Err(InvalidContext::WrongService.into());
                 }
                 let scopes = Scopes::EMPTY.with(Scope::Service);
-                let call = self.calls.open(tenant, None)?;
+                let call = self.open_call(tenant, None)?;
                 Ok((Caller { tenant, principal: Principal::Service, scopes, name }, call))
             }
             _ => match bearer(headers) {
@@ -151,17 +151,22 @@ impl Authenticator {
     async fn admit_node(&self, token: &str) -> Result<(Caller, OpenCall), Error> {
         let known = self.directory.nodes().authenticate(token).await?;
         let limits = CallLimits { rate: known.rate, concurrent: known.concurrent_calls };
-        let call = self.open_call(known.tenant, limits).await?;
+        let call = self.admit_call(known.tenant, limits).await?;
         let scopes = Scopes::EMPTY.with(Scope::Node);
         let principal = Principal::Node;
         Ok((Caller { tenant: known.tenant, principal, scopes, name: known.name }, call))
     }
 
+    fn open_call(&self, tenant: TenantId, of_plan: Option<u32>) -> Result<OpenCall, Error> {
+        let config::Gateway { calls, calls_per_tenant, .. } = self.settings.get().gateway;
+        self.calls.open(tenant, (calls, calls_per_tenant), of_plan)
+    }
+
     /// Counts a call against the tenant's rate, and opens it. A limit that is nearly or fully used up
     /// is noticed in the background.
-    async fn open_call(&self, tenant: TenantId, limits: CallLimits) -> Result<OpenCall, Error> {
+    async fn admit_call(&self, tenant: TenantId, limits: CallLimits) -> Result<OpenCall, Error> {
         let CallLimits { rate, concurrent } = limits;
-        let bucket = limit(rate, self.window);
+        let bucket = limit(rate, self.settings.get().gateway.rate_window);
         let key = format!("{}:calls", tenant.as_uuid().simple());
         let (verdict, left) = match self.locks.allow(&key, bucket, 1).await {
             Verdict::Allow { remaining } => (Ok(()), remaining),
@@ -175,7 +180,7 @@ impl Authenticator {
         };
         self.notice(tenant, LimitName::CallsPerMinute, (used_of_minute, rate.into()));
         verdict?;
-        let call = self.calls.open(tenant, concurrent);
+        let call = self.open_call(tenant, concurrent);
         if let (Some(limit), Err(Error::TooManyCalls { .. })) = (concurrent, &call) {
             self.notice(tenant, LimitName::ConcurrentCalls, (limit.into(), limit.into()));
         }

@@ -17,13 +17,13 @@ use std::{
 
 use axum::body::Body;
 use bytes::{Buf as _, Bytes};
-use holdfast_kit::{Budget, BudgetShare, BudgetSpent};
+use holdfast_kit::{Budget, BudgetShare, BudgetSpent, config::reload::Current};
 use holdfast_types::{Fault, Kind, TenantId};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
-use crate::config;
+use crate::{Config, config};
 
 /// Rest of a body that is received although nobody reads it, in bytes.
 const MAX_DRAINED_BYTES: usize = 128 * 1024 * 1024;
@@ -69,8 +69,7 @@ impl Fault for BodyRefusal {
 #[derive(Debug, Clone)]
 pub struct BodyBudget {
     budget: Arc<Budget<TenantId>>,
-    per_tenant: u64,
-    timeout: Duration,
+    settings: Current<Config>,
 }
 
 /// Behaviour of a body that depends on the protocol.
@@ -89,17 +88,18 @@ pub struct BodyCharge(
 );
 
 impl BodyBudget {
-    pub fn new(config: &config::Gateway) -> Self {
-        let (total, per_tenant) = (config.body_bytes, config.body_bytes_per_tenant);
-        let (budget, timeout) = (Budget::new(total, per_tenant), config.body_timeout);
-        Self { budget, per_tenant, timeout }
+    pub fn new(settings: Current<Config>) -> Self {
+        Self { budget: Budget::new(0, 0), settings }
     }
 
     /// Returns a body that is charged to its tenant.
     pub fn charge(&self, tenant: TenantId, body: Body, form: BodyForm) -> (Body, BodyCharge) {
+        let config::Gateway { body_bytes, body_bytes_per_tenant, body_timeout, .. } =
+            self.settings.get().gateway;
+        self.budget.set_limits(body_bytes, body_bytes_per_tenant);
         let share = Arc::new(self.budget.share(tenant));
         let charge = BodyCharge(Arc::clone(&share));
-        let earliest = Instant::now() + self.timeout;
+        let earliest = Instant::now() + body_timeout;
         let deadline = Box::pin(sleep_until(earliest));
         let (budget, received) = (self.clone(), 0);
         let body = ChargedBody { body, share, received, earliest, deadline, budget, form };
@@ -126,7 +126,7 @@ impl Drop for ChargedBody {
         }
         let body = std::mem::take(&mut self.body);
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(timeout(self.budget.timeout, drain(body)));
+            runtime.spawn(timeout(self.budget.settings.get().gateway.body_timeout, drain(body)));
         }
     }
 }
@@ -171,9 +171,9 @@ impl hyper::body::Body for ChargedBody {
             if let Err(spent) = self.share.grow(bytes) {
                 let refusal = match spent {
                     BudgetSpent::Total => BodyRefusal::TotalBytes,
-                    BudgetSpent::Owner => {
-                        BodyRefusal::TenantBytes { limit: self.budget.per_tenant }
-                    }
+                    BudgetSpent::Owner => BodyRefusal::TenantBytes {
+                        limit: self.budget.settings.get().gateway.body_bytes_per_tenant,
+                    },
                 };
                 return Poll::Ready(Some(Err((self.form.to_error)(refusal))));
             }
@@ -202,12 +202,13 @@ mod tests {
         BodyForm { to_error: |refusal| axum::Error::new(refusal), is_drained: false };
 
     fn budget() -> BodyBudget {
-        BodyBudget::new(&config::Gateway {
+        let gateway = config::Gateway {
             body_bytes: 30,
             body_bytes_per_tenant: 20,
             body_timeout: Duration::from_millis(100),
             ..config::Gateway::default()
-        })
+        };
+        BodyBudget::new(Config { gateway, ..Config::default() }.into())
     }
 
     fn refusal(read: Result<Bytes, axum::Error>) -> Option<BodyRefusal> {

@@ -12,7 +12,6 @@ use crate::Error;
 
 #[derive(Debug)]
 pub struct CallLimiter {
-    max_per_tenant: u32,
     open: Arc<Budget<TenantId>>,
 }
 
@@ -24,18 +23,24 @@ pub struct OpenCall {
 }
 
 impl CallLimiter {
-    /// Limits in total, and for one tenant.
-    pub fn new(most: u32, most_of_one: u32) -> Self {
-        Self { max_per_tenant: most_of_one, open: Budget::new(most.into(), most_of_one.into()) }
+    pub fn new() -> Self {
+        Self { open: Budget::new(0, 0) }
     }
 
-    /// Opens a call for a tenant, whose plan may allow it fewer than others.
+    /// Opens a call for a tenant, within limits in total and for one tenant, which may change. Its
+    /// plan may allow it fewer than others.
     ///
     /// # Errors
     ///
     /// [`Error::Full`] or [`Error::TooManyCalls`], depending on the limit that is reached.
-    pub fn open(&self, tenant: TenantId, of_plan: Option<u32>) -> Result<OpenCall, Error> {
-        let limit = of_plan.map_or(self.max_per_tenant, |most| most.min(self.max_per_tenant));
+    pub fn open(
+        &self,
+        tenant: TenantId,
+        (most, most_of_one): (u32, u32),
+        of_plan: Option<u32>,
+    ) -> Result<OpenCall, Error> {
+        self.open.set_limits(most.into(), most_of_one.into());
+        let limit = of_plan.map_or(most_of_one, |most| most.min(most_of_one));
         let share = self.open.share(tenant);
         share.grow_to(1, limit.into()).map_err(|spent| match spent {
             BudgetSpent::Total => Error::Full,
@@ -64,16 +69,18 @@ mod tests {
 
     #[test]
     fn one_tenant_cannot_take_the_place_of_all() {
-        let calls = CallLimiter::new(3, 2);
+        let calls = CallLimiter::new();
         let (noisy, quiet) = (TenantId::generate(), TenantId::generate());
 
-        let held = [calls.open(noisy, None).unwrap(), calls.open(noisy, Some(9)).unwrap()];
+        let open = |tenant, of_plan| calls.open(tenant, (3, 2), of_plan);
+        let held = [open(noisy, None).unwrap(), open(noisy, Some(9)).unwrap()];
 
-        assert!(matches!(calls.open(noisy, Some(9)), Err(Error::TooManyCalls { limit: 2 })));
-        let other = calls.open(quiet, None).unwrap();
-        assert!(matches!(calls.open(quiet, Some(1)), Err(Error::Full)));
-        drop(held);
-        assert!(matches!(calls.open(quiet, Some(1)), Err(Error::TooManyCalls { limit: 1 })));
+        assert!(matches!(open(noisy, Some(9)), Err(Error::TooManyCalls { limit: 2 })));
+        let other = open(quiet, None).unwrap();
+        assert!(matches!(open(quiet, Some(1)), Err(Error::Full)));
+        let raised = calls.open(quiet, (4, 2), None).unwrap();
+        drop((held, raised));
+        assert!(matches!(open(quiet, Some(1)), Err(Error::TooManyCalls { limit: 1 })));
         drop(other);
         assert_eq!(calls.open.used(), 0);
     }

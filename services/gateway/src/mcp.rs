@@ -12,7 +12,7 @@
 
 mod tools;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use axum::{
     Json,
@@ -22,6 +22,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use holdfast_grpc::Caller;
+use holdfast_kit::config::reload::Current;
 use holdfast_mcp::{
     CallContext, HttpSettings, OfferedTool, ServerDescription, ToolProvider, ToolResult,
 };
@@ -42,7 +43,7 @@ use self::tools::{
     WriteFileArgs,
 };
 use crate::{
-    Error,
+    Config, Error,
     api_error::ApiError,
     audit,
     auth::Authenticator,
@@ -69,35 +70,33 @@ pub struct PlatformTools {
     follower: Follower,
     doorman: Authenticator,
     state: control::State,
-    answer_timeout: Duration,
+    settings: Current<Config>,
 }
 
-/// Limits of a request's body: size in bytes, and time to arrive.
-#[derive(Debug, Clone, Copy)]
-pub struct BodyLimits {
-    max_bytes: usize,
-    timeout: Duration,
-}
+/// Settings with the limits of a request's body.
+#[derive(Debug, Clone)]
+pub struct BodyLimits(Current<Config>);
 
 /// Creates the MCP service, and the limits of request bodies.
 pub fn service(
     (ingest, follower): (Ingest, Follower),
     (doorman, state): (Authenticator, control::State),
-    config: &config::Gateway,
+    settings: &Current<Config>,
     stop: CancellationToken,
 ) -> (Service, BodyLimits) {
-    let answer_timeout = config.answer_timeout;
-    let mesh = PlatformTools { ingest, follower, doorman, state, answer_timeout };
-    let origins = config.mcp_origins.clone();
-    let door = HttpSettings { origins, body_limit: config.body_limit, stop };
-    let bounds = BodyLimits { max_bytes: config.body_limit, timeout: config.body_timeout };
+    let config = settings.get();
+    let config::Gateway { mcp_origins, body_limit, .. } = &config.gateway;
+    let door = HttpSettings { origins: mcp_origins.clone(), body_limit: *body_limit, stop };
+    let bounds = BodyLimits(settings.clone());
+    let settings = settings.clone();
+    let mesh = PlatformTools { ingest, follower, doorman, state, settings };
     (holdfast_mcp::http_service(Arc::new(mesh), door), bounds)
 }
 
 /// Middleware that reads the whole body of a request, within its limits, before the service waits
 /// for it.
 pub async fn read_whole_body(
-    State(bounds): State<BodyLimits>,
+    State(BodyLimits(settings)): State<BodyLimits>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -107,7 +106,7 @@ pub async fn read_whole_body(
         .and_then(|kind| kind.to_str().ok())
         .is_some_and(|kind| kind.starts_with("application/json"));
     let (parts, body) = request.into_parts();
-    let BodyLimits { max_bytes: limit, timeout: patience } = bounds;
+    let config::Gateway { body_limit: limit, body_timeout: patience, .. } = settings.get().gateway;
     match tokio::time::timeout(patience, to_bytes(body, limit)).await {
         Ok(Ok(body)) => {
             let request = Request::from_parts(parts, Body::from(body.clone()));
@@ -215,8 +214,9 @@ impl PlatformTools {
             Ok(follow) => follow,
             Err(error) => return ToolResult::failed(holdfast_grpc::status(&error).message()),
         };
+        let patience = self.settings.get().gateway.answer_timeout;
         let answered = tokio::select! {
-            answered = tokio::time::timeout(self.answer_timeout, finish_with_progress(follow, context)) => answered,
+            answered = tokio::time::timeout(patience, finish_with_progress(follow, context)) => answered,
             // The turn goes on, and its answer is stored.
             () = context.cancelled.cancelled() => return ToolResult::failed("it was cancelled"),
         };
@@ -229,7 +229,7 @@ impl PlatformTools {
             Err(_) => ToolResult::failed(format!(
                 "there is no answer after {} s; the turn goes on: call `ask` again with the same \
                  message and `request_id`",
-                self.answer_timeout.as_secs()
+                patience.as_secs()
             )),
         }
     }

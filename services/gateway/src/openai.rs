@@ -26,13 +26,15 @@ mod responses;
 mod sent_text;
 mod sse;
 
-use std::time::Duration;
+use std::sync::Arc;
+
+use holdfast_kit::config::reload::Current;
 
 pub use chat::chat;
 pub use models::{model, models};
 pub use responses::respond;
 
-use crate::{config, follow::Follower, ingest::Ingest};
+use crate::{Config, follow::Follower, ingest::Ingest};
 
 /// Minimum size limit of a request, in bytes: pictures of 20 MiB, as over gRPC, in base64, and text.
 const MIN_BODY_LIMIT_BYTES: usize = 28 * 1024 * 1024;
@@ -42,22 +44,16 @@ const MIN_BODY_LIMIT_BYTES: usize = 28 * 1024 * 1024;
 pub struct OpenAi {
     ingest: Ingest,
     follower: Follower,
-    body_limit: usize,
-    body_timeout: Duration,
-    answer_timeout: Duration,
-    heartbeat: Duration,
+    settings: Current<Config>,
 }
 
 impl OpenAi {
     #[must_use]
-    pub fn new(ingest: Ingest, follower: Follower, config: &config::Gateway) -> Self {
-        Self {
-            ingest,
-            follower,
-            body_limit: config.body_limit.max(MIN_BODY_LIMIT_BYTES),
-            body_timeout: config.body_timeout,
-            answer_timeout: config.answer_timeout,
-            heartbeat: config.heartbeat,
-        }
+    pub const fn new(ingest: Ingest, follower: Follower, settings: Current<Config>) -> Self {
+        Self { ingest, follower, settings }
+    }
+
+    fn settings(&self) -> Arc<Config> {
+        self.settings.get()
     }
 }

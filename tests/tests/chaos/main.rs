@@ -19,6 +19,7 @@ mod remembers;
 mod report;
 mod restore;
 mod scaling;
+mod settings;
 mod soak;
 mod storm;
 mod talk;

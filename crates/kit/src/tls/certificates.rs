@@ -18,10 +18,8 @@ use rustls::{
     sign::CertifiedKey,
 };
 
-use super::{
-    TlsProblem, provider,
-    watched::{Content, Watched},
-};
+use super::{TlsProblem, provider};
+use crate::watched::{Content, Watched};
 
 /// Certificate of this process, with its private key.
 pub(super) struct Identity(Arc<CertifiedKey>);

@@ -1,24 +1,21 @@
 //! Bodies of requests.
 
-use std::time::Duration;
-
 use axum::extract::Request;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 
-use crate::{Error, api_error::ApiError, bodies::BodyRefusal};
+use super::{MIN_BODY_LIMIT_BYTES, OpenAi};
+use crate::{Error, api_error::ApiError, bodies::BodyRefusal, config};
 
 /// Reads a request's body as JSON.
 ///
 /// # Errors
 ///
 /// If the body is too large for its limit or the tenant's budget, too slow, not UTF-8, not JSON, or not of the type `T`.
-pub async fn read_json<T: DeserializeOwned>(
-    request: Request,
-    limit: usize,
-    patience: Duration,
-) -> Result<T, ApiError> {
+pub async fn read_json<T: DeserializeOwned>(api: &OpenAi, request: Request) -> Result<T, ApiError> {
+    let config::Gateway { body_limit, body_timeout: patience, .. } = api.settings().gateway;
+    let limit = body_limit.max(MIN_BODY_LIMIT_BYTES);
     let body = Limited::new(request.into_body(), limit).collect();
     let body: Bytes = match tokio::time::timeout(patience, body).await {
         Ok(Ok(body)) => body.to_bytes(),

@@ -58,7 +58,7 @@ pub async fn chat(
     request: Request,
 ) -> Result<Response, ApiError> {
     let key = idempotency_key_of(request.headers())?;
-    let wanted: ChatRequest = read_json(request, api.body_limit, api.body_timeout).await?;
+    let wanted: ChatRequest = read_json(&api, request).await?;
     let stream = wanted.stream.unwrap_or_default();
     let options = wanted.stream_options.as_ref().and_then(|options| options.include_usage);
     let ask = wanted.check()?;
@@ -73,9 +73,10 @@ pub async fn chat(
             head: ChunkHead::new(message, model),
             usage: options.unwrap_or_default(),
         };
-        return Ok((tags, stream_response(follow, voice, api.heartbeat)).into_response());
+        return Ok((tags, stream_response(follow, voice, api.settings().gateway.heartbeat))
+            .into_response());
     }
-    let finished = follow.finish(api.answer_timeout).await?;
+    let finished = follow.finish(api.settings().gateway.answer_timeout).await?;
     match ApiError::of_result(&finished) {
         Some(refusal) => Ok((tags, refusal).into_response()),
         None => {

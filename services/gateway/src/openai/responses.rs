@@ -61,7 +61,7 @@ pub async fn respond(
     request: Request,
 ) -> Result<Response, ApiError> {
     let key = idempotency_key_of(request.headers())?;
-    let wanted: ResponsesRequest = read_json(request, api.body_limit, api.body_timeout).await?;
+    let wanted: ResponsesRequest = read_json(&api, request).await?;
     let stream = wanted.stream.unwrap_or_default();
     let instructions = wanted.instructions.clone();
     let ask = wanted.check()?;
@@ -72,10 +72,13 @@ pub async fn respond(
     let tags = id_headers(&follow);
     let frame = ResponseHead { message: follow.message(), model, instructions, previous, user };
     if stream {
-        return Ok((tags, stream_response(follow, ResponseStream::new(frame), api.heartbeat))
+        return Ok((
+            tags,
+            stream_response(follow, ResponseStream::new(frame), api.settings().gateway.heartbeat),
+        )
             .into_response());
     }
-    let finished = follow.finish(api.answer_timeout).await?;
+    let finished = follow.finish(api.settings().gateway.answer_timeout).await?;
     if let Some(refusal) = ApiError::of_result(&finished) {
         return Ok((tags, refusal).into_response());
     }

@@ -8,23 +8,27 @@ use std::{
     fmt, fs,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError, RwLock},
+    time::Duration,
 };
 
 use anyhow::Context as _;
 use tracing::{error, info};
 
+/// Interval at which files are looked at: what they hold is used after at most this time.
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_secs(2);
+
 /// A file and its content.
-pub(super) struct Content {
+pub(crate) struct Content {
     pub path: PathBuf,
     pub bytes: Vec<u8>,
 }
 
-type Parse<T> = fn(&[Content]) -> anyhow::Result<T>;
+type Parse<T> = dyn Fn(&[Content]) -> anyhow::Result<T> + Send + Sync;
 
 /// Newest usable value of some files.
-pub(super) struct Watched<T> {
+pub(crate) struct Watched<T> {
     paths: Vec<PathBuf>,
-    parse: Parse<T>,
+    parse: Box<Parse<T>>,
     current: RwLock<Arc<T>>,
     state: Mutex<State>,
 }
@@ -47,12 +51,15 @@ impl<T> fmt::Debug for Watched<T> {
 }
 
 impl<T> Watched<T> {
-    pub fn load(paths: Vec<PathBuf>, parse: Parse<T>) -> anyhow::Result<Arc<Self>> {
+    pub fn load(
+        paths: Vec<PathBuf>,
+        parse: impl Fn(&[Content]) -> anyhow::Result<T> + Send + Sync + 'static,
+    ) -> anyhow::Result<Arc<Self>> {
         let contents = read(&paths)?;
         let current = RwLock::new(Arc::new(parse(&contents)?));
         let bytes = contents.into_iter().map(|content| content.bytes).collect();
         let state = Mutex::new(State { bytes, problem: None });
-        Ok(Arc::new(Self { paths, parse, current, state }))
+        Ok(Arc::new(Self { paths, parse: Box::new(parse), current, state }))
     }
 
     pub fn current(&self) -> Arc<T> {
