@@ -26,7 +26,12 @@ MESH_NAMES = {"gateway": "gateway", "memory": "memory-service"}
 # Settings that name files of certificates.
 TLS_FILES = {"tls.certificate", "tls.private_key", "tls.authorities", "nats.authorities", "redis.authorities", "ca"}
 BACKENDS = {"database": "postgres", "nats": "nats", "redis": "redis"}
-BACKEND_PORTS = {5432: "postgres", 4222: "nats", 6379: "redis"}
+BACKEND_PORTS = {5432: "postgres", 4222: "nats", 6379: "redis", 26379: "sentinel"}
+# Set where Redis has Sentinels.
+SENTINELS = "HOLDFAST_REDIS__SENTINELS_FILE"
+
+# What a service reads from Secrets only where the values say so.
+OPTIONAL_SECRETS = {"memory.embedding.api_key", "redis.sentinels"}
 
 # What is read by pods that are no services. Keys of Secrets, by component.
 OTHER_SECRETS = {
@@ -305,7 +310,7 @@ def secrets_are_mounted_where_they_are_read(documents, sources):
                 yield f"`{name}` mounts the keys {sorted(keys)} and reads {sorted(OTHER_SECRETS[name])} (OTHER_SECRETS in tests/helm/policies.py)"
             continue
         by_file = {setting_name(variable): path for variable, path in variables.items() if re.fullmatch("HOLDFAST_.*_FILE", variable)}
-        given = {setting for setting in by_file if ".previous_" not in setting and setting != "memory.embedding.api_key"}
+        given = {setting for setting in by_file if ".previous_" not in setting and setting not in OPTIONAL_SECRETS}
         if given != sources.secrets(name):
             yield f"`{name}` is given the secrets {sorted(given)}; its sources read {sorted(sources.secrets(name))}"
         for setting in by_file:
@@ -385,12 +390,15 @@ def edges_are_connections(documents, sources):
         if set(policy["spec"]["policyTypes"]) != {"Ingress", "Egress"}:
             yield f"the policy of `{name}` is not about both directions"
         found = dict(egress_edges(policy, ports))
+        variables = environment(pod["containers"][0])
         in_code = sources.edges(name, config) if name in SERVICES else OTHER_EDGES[name]
-        if COMMANDS in environment(pod["containers"][0]):
+        if COMMANDS in variables:
             in_code = in_code | {"api"}
+        if "redis" in in_code and any(SENTINELS in environment(pod["containers"][0]) for _, _, pod, _ in pods(documents)):
+            in_code = in_code | {"sentinel"}
         if set(found) != in_code:
             yield f"`{name}` may reach {sorted(found)}; its sources connect to {sorted(in_code)}"
-        by_url = connections_by_url(environment(pod["containers"][0]))
+        by_url = connections_by_url(variables)
         if name in SERVICES and {target for target, _ in by_url} != in_code - {"internet", "otlp", "api"}:
             yield f"`{name}` is given the addresses of {sorted(target for target, _ in by_url)}; its sources connect to {sorted(in_code)}"
         for target, numbers in found.items():
@@ -422,6 +430,8 @@ def connections_by_url(variables):
         table = re.fullmatch(r"HOLDFAST_(DATABASE|NATS|REDIS)__URL_FILE", variable)
         if table:
             found.add((BACKENDS[table[1].lower()], 0))
+        if variable == SENTINELS:
+            found.add(("sentinel", 0))
         called = re.fullmatch(r"HOLDFAST_MESH__([A-Z]+)_URL", variable)
         if called:
             target = MESH_NAMES[called[1].lower()]
@@ -799,6 +809,8 @@ BREAKS = [
     (commands_reach_nothing, "everything", lambda d: policy(d, "commands")["egress"].append({})),
     (edges_are_connections, "everything", lambda d: policy(d, "operator")["egress"].pop(1)),
     (edges_are_connections, "production", lambda d: policy(d, "scheduler")["egress"].pop(1)),
+    (edges_are_connections, "everything", lambda d: policy(d, "scheduler")["egress"].pop(3)),
+    (edges_are_connections, "everything", lambda d: deployment(d, "scheduler")["containers"][0].update(env=[v for v in deployment(d, "scheduler")["containers"][0]["env"] if v["name"] != SENTINELS])),
     (edges_are_connections, "trial", lambda d: d.remove(next(p for p in of_kind(d, "NetworkPolicy") if component(p) == "default"))),
     (edges_are_connections, "trial", lambda d: next(v for v in deployment(d, "agent-runner")["containers"][0]["env"] if v["name"].endswith("MEMORY_URL")).update(value="http://holdfast-gateway:18790")),
     (calls_are_encrypted_or_plain_text_is_permitted, "trial", lambda d: set_variable(deployment(d, "gateway"), "HOLDFAST_TLS__CERTIFICATE", "/x")),

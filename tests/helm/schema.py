@@ -8,7 +8,7 @@ import re
 
 # What the chart or the image sets, what is mounted from Secrets, and what needs a volume.
 OWNED = re.compile(
-    r"(database|nats|redis)\.url|tls\..*|(nats|redis)\.authorities|nats\.(nkey|credentials)|telemetry\.otlp_authorities|database\.admin_url|redis\.replicas"
+    r"(database|nats|redis)\.url|tls\..*|(nats|redis)\.authorities|nats\.(nkey|credentials)|telemetry\.otlp_authorities|database\.admin_url|redis\.(replicas|sentinels)"
     r"|mesh\.(?!clock_tolerance|accept_version_1).*|secrets\..*"
     r"|.*\.(listen|shutdown_grace)|operator\.(key|gateway_url|namespace|lease|lease_namespace)|gateway\.(http|grpc)|telemetry\.service_instance"
     r"|runner\.scratch\.dir|runner\.archive|runner\.sandbox\.(hosted|backend)|runner\.pods\.(namespace|kubeconfig)|memory\.embedding\.(api_key|dir)|telemetry\.format"
@@ -121,9 +121,9 @@ def autoscaling(**more):
     return closed({"enabled": BOOL, "minReplicas": count, "maxReplicas": count, "cpu": percent, **more})
 
 
-def backend():
+def backend(**more):
     return closed(
-        {"port": PORT, "peers": OBJECTS, "image": TEXT, "storage": SIZE, "resources": RESOURCES, **PLACEMENT}
+        {"port": PORT, "peers": OBJECTS, "image": TEXT, "storage": SIZE, "resources": RESOURCES, **PLACEMENT, **more}
     )
 
 
@@ -163,7 +163,7 @@ def values_schema(manual):
                         "storageClass": NAME,
                         "postgres": backend(),
                         "nats": backend(),
-                        "redis": backend(),
+                        "redis": backend(sentinel=closed({"enabled": BOOL, "port": PORT})),
                     }
                 ),
                 "migration": closed({"enabled": BOOL, "resources": RESOURCES}),

@@ -178,6 +178,12 @@ memory-service:
 {{- range .service.buses -}}
 {{- $files = append $files (dict "variable" (printf "HOLDFAST_%s__URL" (upper .)) "secret" $backends "key" (printf "%s-url" .)) -}}
 {{- end -}}
+{{- if and (has "redis" .service.buses) $root.Values.backends.redis.sentinel.enabled -}}
+{{- if $root.Values.backends.bundled -}}
+{{- fail "backends.redis.sentinel.enabled: the bundled Redis has no Sentinels; set backends.bundled=false and name your backends (docs/install.md)" -}}
+{{- end -}}
+{{- $files = append $files (dict "variable" "HOLDFAST_REDIS__SENTINELS" "secret" $backends "key" "redis-sentinels") -}}
+{{- end -}}
 {{- range $variable, $key := .service.keys -}}
 {{- $files = append $files (dict "variable" $variable "secret" $keys "key" $key) -}}
 {{- if has $key $root.Values.keys.previous -}}
