@@ -125,7 +125,7 @@ fn view(plan: &Plan) -> Value {
     shown["name"] = plan.name.clone().into();
     shown["description"] = plan.description.clone().into();
     shown["tenants"] = plan.tenants.into();
-    shown["updated_at"] = time(plan.updated_at.as_ref()).into();
+    shown["updated_at"] = time(plan.updated_at.as_ref());
     shown
 }
 
