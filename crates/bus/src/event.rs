@@ -72,15 +72,19 @@ impl Bus {
             return Err(Error::TooLarge { size: payload.len(), limit: MAX_EVENT_BYTES });
         }
         match self.try_publish_event(subject, id, payload.clone()).await {
-            Err(PublishFailure::NoStream) => {}
-            Err(PublishFailure::Failed(error)) => return Err(error),
+            // Where somebody else listens to the subject, NATS does not say that no stream does.
+            Err(PublishFailure::NoStream | PublishFailure::NoAnswer(_)) if self.is_connected() => {}
+            Err(PublishFailure::NoStream) => return Err(Error::Unavailable(None)),
+            Err(PublishFailure::NoAnswer(error) | PublishFailure::Failed(error)) => {
+                return Err(error);
+            }
             Ok(()) => return Ok(()),
         }
         self.ensure_streams().await?;
         info!("the stream of events was made");
         self.try_publish_event(subject, id, payload).await.map_err(|error| match error {
             PublishFailure::NoStream => Error::Unavailable(None),
-            PublishFailure::Failed(error) => error,
+            PublishFailure::NoAnswer(error) | PublishFailure::Failed(error) => error,
         })
     }
 
@@ -103,7 +107,10 @@ impl Bus {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(error)) => Err(match error.kind() {
                 PublishErrorKind::StreamNotFound => PublishFailure::NoStream,
-                PublishErrorKind::TimedOut | PublishErrorKind::BrokenPipe => {
+                PublishErrorKind::TimedOut => {
+                    PublishFailure::NoAnswer(Error::Unavailable(Some(error.into())))
+                }
+                PublishErrorKind::BrokenPipe => {
                     PublishFailure::Failed(Error::Unavailable(Some(error.into())))
                 }
                 PublishErrorKind::WrongLastMessageId
@@ -112,7 +119,7 @@ impl Bus {
                 | PublishErrorKind::MaxPayloadExceeded
                 | PublishErrorKind::Other => PublishFailure::Failed(Error::Refused(error.into())),
             }),
-            Err(_) => Err(PublishFailure::Failed(Error::Unavailable(None))),
+            Err(_) => Err(PublishFailure::NoAnswer(Error::Unavailable(None))),
         }
     }
 
@@ -142,5 +149,6 @@ impl Bus {
 /// Failure of the first attempt to publish an event.
 enum PublishFailure {
     NoStream,
+    NoAnswer(Error),
     Failed(Error),
 }

@@ -60,6 +60,7 @@ struct Export {
     /// Last day (UTC), which is included
     #[arg(long)]
     to: Date,
+    /// Format of the rows
     #[arg(long, value_enum, default_value = "csv")]
     format: ExportFormat,
     /// Export this tenant, by name or id; another than one's own needs the scope `platform`

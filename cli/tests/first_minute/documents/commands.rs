@@ -47,12 +47,14 @@ impl Document {
         document
     }
 
-    /// Reads the help of a command: lines that begin with `holdfast` are examples.
+    /// Reads the help of a command: lines that begin with `holdfast` are examples, but for a further
+    /// line of its usage.
     pub fn of_help(name: &str, text: &str) -> Self {
         let mut document = Self { name: name.to_owned(), ..Self::default() };
         let mut example = Vec::new();
         for line in text.lines() {
-            if line.trim_start().starts_with("holdfast ") || !example.is_empty() {
+            let begins = line.trim_start().starts_with("holdfast ") && !line.ends_with("<COMMAND>");
+            if begins || !example.is_empty() {
                 example.push(line.to_owned());
                 if !line.ends_with('\\') {
                     document.add_commands(1, &std::mem::take(&mut example));

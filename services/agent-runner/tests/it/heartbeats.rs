@@ -179,9 +179,9 @@ impl World {
     /// A world whose agent has something to look at, and whose owner has spoken on a channel.
     async fn beating(task: &str) -> anyhow::Result<(Self, Running, Ticking)> {
         let world = Self::start().await?;
-        let runner = world.runner().await?;
+        let runner = Box::pin(world.runner()).await?;
         world.owner_speaks("42").await?;
-        let ticking = world.scheduler().await?;
+        let ticking = Box::pin(world.scheduler()).await?;
         world.set(|_| {}).await?;
         world.heartbeat_file(world.agent.id, task).await?;
         world.beats().await?;

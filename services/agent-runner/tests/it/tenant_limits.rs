@@ -114,8 +114,8 @@ async fn the_money_of_a_month_is_spent_across_days_and_users_are_told() -> anyho
     world.directory.models().put(world.tenant, Actor::Operator, &model, &card).await?;
     let usage = Usage { prompt: 10_000, cached: 0, completion: 1_000 };
     world.model.answer(move |_| Reply::text("well").usage(usage));
-    // An answer costs 20,000 millionths.
-    let limits = PlanLimits { micros_per_month: Some(70_000), ..PlanLimits::default() };
+    // An answer costs 20,000 millionths. What is left after three is too little for a short one.
+    let limits = PlanLimits { micros_per_month: Some(61_000), ..PlanLimits::default() };
     world.plan(limits).await?;
     let _runner = world.runner_with(watchful(&world), |app| app).await?;
     for session in ["a", "b"] {
@@ -133,11 +133,11 @@ async fn the_money_of_a_month_is_spent_across_days_and_users_are_told() -> anyho
     let refused = world.answer(&world.say("d", "hello").await?).await?;
 
     assert_eq!(refused.outcome, Some(TurnOutcome::Failed), "{refused:?}");
-    assert!(refused.text.contains("$0.07 a month, is spent"), "{}", refused.text);
+    assert!(refused.text.contains("$0.061 a month, is spent"), "{}", refused.text);
     let warned = (
         "quota.warning".to_owned(),
         json!({
-            "limit": "micros_per_month", "used": 60_000, "allowed": 70_000,
+            "limit": "micros_per_month", "used": 60_000, "allowed": 61_000,
         }),
     );
     world

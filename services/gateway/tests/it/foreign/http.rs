@@ -20,6 +20,7 @@ fn routes() -> Vec<(&'static str, Try)> {
         ("/healthz", Try::Shown(|world, who| world.get(who, "/healthz"))),
         ("/readyz", Try::Shown(|world, who| world.get(who, "/readyz"))),
         ("/metrics", Try::Shown(|world, who| world.get(who, "/metrics"))),
+        ("/openapi.json", Try::Shown(|world, who| world.get(who, "/openapi.json"))),
         // Before Ben writes in a session of the same name.
         ("/mcp", Try::Shown(|world, who| tool(world, who, "list_agents", &json!({})))),
         ("/mcp", Try::Shown(|world, who| tool(world, who, "list_sessions", &json!({})))),
