@@ -35,7 +35,6 @@ mod key;
 mod mcp;
 mod node;
 mod person;
-mod plan;
 mod policy;
 mod product;
 mod provider;
@@ -44,7 +43,6 @@ mod seal;
 mod skill_env;
 mod store;
 mod tenant;
-mod tenant_event;
 mod token;
 mod url_syntax;
 mod verbs;
@@ -62,7 +60,6 @@ pub use key::{Key, KeyPrincipal, NewKey, SCOPES};
 pub use mcp::{McpServer, McpTransport, NewMcpServer, OpenMcpServer};
 pub use node::{AuthenticatedNode, NewNode, Node, NodeConnection, NodeReport};
 pub use person::{Person, PersonPrincipal, SignIn};
-pub use plan::{LimitLevel, LimitName, NewPlan, Plan, PlanLimits};
 pub use policy::{KnownTool, Policies, StoredPolicy};
 pub use product::{Product, ProductCommand};
 pub use provider::catalogue::{KnownModel, TenantCatalogue};
@@ -81,8 +78,9 @@ pub use routing::pattern::Pattern;
 pub use routing::{Binding, Identity, NewBinding, NewModelRoute, NewRule, Routing, RoutingRule};
 pub(crate) use seal::{DataKey, Purpose, Seal};
 pub use skill_env::{SkillVariable, SkillVariableValue};
+pub use tenant::event::{TenantEvent, TenantEventFilter};
+pub use tenant::plan::{LimitLevel, LimitName, NewPlan, Plan, PlanLimits};
 pub use tenant::{Tenant, TenantChanges, TenantState};
-pub use tenant_event::{TenantEvent, TenantEventFilter};
 pub use verbs::{
     Accounts, Agents, Audit, Budgets, Chains, Connections, Credentials, Keys, McpServers, Models,
     NodeConnectionState, Nodes, People, Plans, PolicyDocuments, Providers, Routes, SkillEnv,

@@ -1,5 +1,8 @@
 //! Tenants of the installation.
 
+pub(crate) mod event;
+pub(crate) mod plan;
+
 use holdfast_types::TenantId;
 use jiff::Timestamp;
 

@@ -1,9 +1,11 @@
 //! A pod in use: files in, command, files out.
 
 use std::{
+    collections::BTreeSet,
     io,
     ops::ControlFlow,
     path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -22,7 +24,6 @@ use crate::{
     cluster::{Cluster, PodId},
     error::Error,
     exec::{self, ExecError, ExecOutput},
-    sandbox::Held,
     scripts,
     tree::{self, ChannelReader, ChannelWriter, TreeSize, Unpacked},
 };
@@ -42,6 +43,29 @@ const MAX_PARTS: usize = 16;
 /// Bytes of standard error that explain a failure.
 const MAX_SAID: usize = 2000;
 
+/// Names of the pods of this runner.
+pub(crate) type UsedPods = Arc<Mutex<BTreeSet<String>>>;
+
+/// Entry of a pod in [`UsedPods`], removed on drop.
+#[derive(Debug)]
+pub(crate) struct UsedPod {
+    pods: UsedPods,
+    name: String,
+}
+
+impl UsedPod {
+    pub(crate) fn new(pods: &UsedPods, name: &str) -> Self {
+        pods.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
+        Self { pods: Arc::clone(pods), name: name.to_owned() }
+    }
+}
+
+impl Drop for UsedPod {
+    fn drop(&mut self) {
+        self.pods.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.name);
+    }
+}
+
 /// A pod that one folder uses. Dropping it deletes the pod.
 #[derive(Debug)]
 pub(crate) struct SandboxPod {
@@ -50,7 +74,7 @@ pub(crate) struct SandboxPod {
     /// Value of the folder whose files the pod has.
     synced: Option<u64>,
     is_deleted: bool,
-    _held: Held,
+    _held: UsedPod,
 }
 
 impl Drop for SandboxPod {
@@ -70,7 +94,7 @@ impl Drop for SandboxPod {
 }
 
 impl SandboxPod {
-    pub(crate) const fn new(id: PodId, cluster: Cluster, held: Held) -> Self {
+    pub(crate) const fn new(id: PodId, cluster: Cluster, held: UsedPod) -> Self {
         Self { id, cluster, synced: None, is_deleted: false, _held: held }
     }
 
@@ -90,7 +114,7 @@ impl SandboxPod {
         let (sender, input) = mpsc::channel(MAX_PARTS);
         let from = dir.to_owned();
         let packing = blocking(move || tree::pack(&from, ChannelWriter(sender)));
-        let mut said = Said::default();
+        let mut said = ErrorOutput::default();
         let unpacking =
             self.cluster.exec(&self.id.name, scripts::UNPACK, (Vec::new(), input), &mut said);
         let unpacked = timeout(FILES_TIMEOUT, unpacking).await;
@@ -131,7 +155,7 @@ impl SandboxPod {
             let unpacked = tree::unpack(&to, reader, ceiling)?;
             Ok((unpacked, tree::measure(&to)?.1))
         });
-        let mut output = Packed { sender, said: Said::default() };
+        let mut output = Packed { sender, said: ErrorOutput::default() };
         let (_, no_input) = mpsc::channel(1);
         let packing =
             self.cluster.exec(&self.id.name, scripts::PACK, (Vec::new(), no_input), &mut output);
@@ -163,7 +187,7 @@ impl SandboxPod {
 
     async fn signal(&self, signal: Signal) {
         let (_, no_input) = mpsc::channel(1);
-        let (script, mut said) = (scripts::signal(signal), Said::default());
+        let (script, mut said) = (scripts::signal(signal), ErrorOutput::default());
         let sent = self.cluster.exec(&self.id.name, script, (Vec::new(), no_input), &mut said);
         match timeout(SIGNAL_TIMEOUT, sent).await {
             Ok(Ok(Ok(_))) => {}
@@ -286,9 +310,9 @@ impl ExecOutput for Rings {
 
 /// Beginning of what a script says on standard error.
 #[derive(Debug, Default)]
-struct Said(Vec<u8>);
+struct ErrorOutput(Vec<u8>);
 
-impl Said {
+impl ErrorOutput {
     /// Its last line.
     fn line(&self) -> String {
         let text = String::from_utf8_lossy(&self.0);
@@ -297,7 +321,7 @@ impl Said {
     }
 }
 
-impl ExecOutput for Said {
+impl ExecOutput for ErrorOutput {
     async fn write(&mut self, stream: Stream, bytes: Bytes) -> ControlFlow<()> {
         if stream == Stream::Err {
             let room = MAX_SAID.saturating_sub(self.0.len()).min(bytes.len());
@@ -310,7 +334,7 @@ impl ExecOutput for Said {
 /// Tar stream of a pod.
 struct Packed {
     sender: mpsc::Sender<Bytes>,
-    said: Said,
+    said: ErrorOutput,
 }
 
 impl ExecOutput for Packed {

@@ -28,7 +28,7 @@ use crate::{
     cluster::Cluster,
     error::Error,
     manifest::{Template, tenant_label},
-    pod::{RunningCommand, SandboxPod},
+    pod::{RunningCommand, SandboxPod, UsedPod, UsedPods},
     scripts,
     tree::TreeSize,
 };
@@ -42,29 +42,6 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time for the deletion of all pods when the runner stops.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Names of the pods of this runner.
-pub(crate) type HeldPods = Arc<Mutex<BTreeSet<String>>>;
-
-/// Entry of a pod in [`HeldPods`], removed on drop.
-#[derive(Debug)]
-pub(crate) struct Held {
-    pods: HeldPods,
-    name: String,
-}
-
-impl Held {
-    fn new(pods: &HeldPods, name: &str) -> Self {
-        lock(pods).insert(name.to_owned());
-        Self { pods: Arc::clone(pods), name: name.to_owned() }
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        lock(&self.pods).remove(&self.name);
-    }
-}
-
 /// Sandbox that runs commands in pods. Clones share the pods.
 #[derive(Debug, Clone)]
 pub struct PodSandbox(Arc<Pods>);
@@ -75,7 +52,7 @@ struct Pods {
     sandbox: holdfast_sandbox::Config,
     /// Pods in which nothing runs, by folder.
     idle: Mutex<HashMap<PathBuf, IdlePod>>,
-    held: HeldPods,
+    held: UsedPods,
 }
 
 #[derive(Debug)]
@@ -115,7 +92,7 @@ impl PodSandbox {
             }
             Err(error) => return Err(error.into()),
         }
-        let (idle, held) = (Mutex::default(), HeldPods::default());
+        let (idle, held) = (Mutex::default(), UsedPods::default());
         Ok(Self(Arc::new(Pods { cluster, sandbox: sandbox.clone(), idle, held })))
     }
 
@@ -237,7 +214,7 @@ impl Pods {
     /// A pod of the warm pool, or a new one.
     async fn acquire(&self, tenant: &str, until: Instant) -> Result<SandboxPod, Error> {
         let hold = |id: crate::cluster::PodId| {
-            let held = Held::new(&self.held, &id.name);
+            let held = UsedPod::new(&self.held, &id.name);
             SandboxPod::new(id, self.cluster.clone(), held)
         };
         if self.cluster.config.warm > 0

@@ -20,7 +20,6 @@ mod models;
 mod operations;
 mod packages;
 mod people;
-mod plans;
 mod policies;
 mod providers;
 mod routing;
@@ -29,7 +28,6 @@ pub mod sessions;
 mod skills;
 mod subagents;
 mod tenants;
-mod usage;
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -131,8 +129,8 @@ pub fn add_services(routes: Routes, state: &State, body_limit: usize) -> Routes 
         .add_service(service!(PackagesServer, packages::Packages))
         .add_service(service!(OperationsServer, operations::Handler))
         .add_service(service!(PeopleServer, people::People))
-        .add_service(service!(PlansServer, plans::Plans))
-        .add_service(service!(UsageReportsServer, usage::UsageReports))
+        .add_service(service!(PlansServer, tenants::plans::Plans))
+        .add_service(service!(UsageReportsServer, tenants::usage::UsageReports))
         .add_service(service!(AuditServer, people::audit_log::Audit))
 }
 

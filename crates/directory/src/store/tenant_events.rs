@@ -5,7 +5,7 @@ use serde_json::Value;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use crate::{TenantEvent, TenantEventFilter, tenant_event::TenantEventKind};
+use crate::{TenantEvent, TenantEventFilter, tenant::event::TenantEventKind};
 
 #[derive(sqlx::FromRow)]
 struct Row {

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::{
     Directory, Error, LimitLevel, LimitName, NewPlan, Plan, PlanLimits, store,
-    tenant_event::TenantEventKind,
+    tenant::event::TenantEventKind,
 };
 
 /// Tenants per read whose limits are brought up to date.

@@ -11,7 +11,7 @@ use serde_json::json;
 use sqlx::AssertSqlSafe;
 
 use super::tenants::Tenants;
-use crate::{Actor, Error, store, tenant_event::TenantEventKind};
+use crate::{Actor, Error, store, tenant::event::TenantEventKind};
 
 /// Maximum number of rows that one transaction deletes.
 const ROWS_PER_BATCH: i64 = 2_000;

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::keys;
 use crate::{
     Actor, Directory, Error, LimitName, NewAgent, NewKey, Tenant, TenantChanges, TenantState,
-    key::FIRST_KEY_SCOPES, store, tenant::check_name, tenant_event::TenantEventKind,
+    key::FIRST_KEY_SCOPES, store, tenant::check_name, tenant::event::TenantEventKind,
 };
 
 /// Tenants whose data keys are sealed anew between two reports of progress.

@@ -1,5 +1,8 @@
 //! The service `Tenants`, for operators.
 
+pub mod plans;
+pub mod usage;
+
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use holdfast_directory::{
     AGENT_CACHE_TTL, LimitName, NewKey, Product, ProductCommand, Tenant, TenantChanges, TenantState,
@@ -181,7 +184,7 @@ impl Tenants {
             product: Some(product_of(tenant.product)),
             retention: Some(retention_of(retention)),
             plan: tenant.plan.unwrap_or_default(),
-            limits: Some(super::plans::limits_of(tenant.limits)),
+            limits: Some(plans::limits_of(tenant.limits)),
             own_limits: tenant.own_limits,
             expires_at: tenant.expires_at.map(timestamp),
         })

@@ -3,7 +3,8 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, tenant::check_name};
+use super::check_name;
+use crate::Error;
 
 const MAX_DESCRIPTION_CHARS: usize = 500;
 

@@ -8,7 +8,7 @@ use holdfast_proto::gateway::v1::{
 };
 use tonic::{Request, Response, Status};
 
-use super::{State, required, timestamp};
+use super::super::{State, required, timestamp};
 use crate::{Error, audit};
 
 /// Implements `holdfast.gateway.v1.Plans`.

@@ -14,7 +14,7 @@ use holdfast_types::AgentId;
 use jiff::civil::Date;
 use tonic::{Request, Response, Status};
 
-use super::{State, invalid, page_size, timestamp};
+use super::super::{State, invalid, page_size, timestamp};
 use crate::{
     Error,
     permissions::{Permission, require},
