@@ -8,6 +8,8 @@ mod channels;
 mod observations;
 mod operations;
 
+pub use channels::sign;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

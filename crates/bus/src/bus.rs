@@ -1,6 +1,7 @@
 //! NATS connection.
 
 use std::{
+    collections::HashSet,
     fmt,
     sync::{
         Arc, Mutex, PoisonError,
@@ -17,7 +18,10 @@ use secrecy::ExposeSecret as _;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, info, warn};
 
-use crate::{Config, Error, Subject, Subscription, login};
+use crate::{
+    Config, Error, Subject, Subscription, login,
+    rights::{self, DeniedRight},
+};
 
 /// Maximum wait for an answer of NATS or JetStream.
 pub(crate) const NATS_TIMEOUT: Duration = Duration::from_secs(2);
@@ -34,12 +38,16 @@ pub struct Bus {
 /// State of the connection, from the events of the client.
 #[derive(Debug, Default)]
 struct Health {
+    /// Prefix of the installation's subjects.
+    prefix: String,
     /// The loss of the connection was logged.
     known_down: AtomicBool,
     /// Events after which a subscriber may lack messages.
     losses: AtomicU64,
     /// Reason of the last attempt to connect that was refused, as it was logged.
     refusal: Mutex<Option<String>>,
+    /// Rights that were denied on this connection and logged.
+    denied: Mutex<HashSet<DeniedRight>>,
 }
 
 impl fmt::Debug for Bus {
@@ -73,7 +81,7 @@ impl Bus {
         let servers = config.url.expose_secret().split(',').map(|url| url.trim().parse());
         let servers: Vec<ServerAddr> = servers.collect::<Result<_, _>>().map_err(url)?;
 
-        let health = Arc::new(Health::default());
+        let health = Arc::new(Health { prefix: config.prefix.clone(), ..Health::default() });
         let client = login::options(config, &servers)?
             .name(name)
             .retry_on_initial_connect()
@@ -106,6 +114,8 @@ impl Bus {
 
         let mut jetstream = jetstream::new(client.clone());
         jetstream.set_timeout(NATS_TIMEOUT);
+        let service = (config.clone(), name.to_owned());
+        tokio::spawn(rights::try_all(client.clone(), jetstream.clone(), service));
         Ok(Self { client, jetstream, config: Arc::new(config.clone()), health })
     }
 
@@ -217,6 +227,7 @@ impl Health {
         match event {
             Event::Connected => {
                 *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                self.denied.lock().unwrap_or_else(PoisonError::into_inner).clear();
                 if self.known_down.swap(false, Ordering::Relaxed) {
                     info!("nats is back");
                 }
@@ -234,6 +245,9 @@ impl Health {
             Event::LameDuckMode | Event::Draining | Event::Closed => debug!(%event, "nats"),
             Event::ServerError(error) => {
                 let text = error.to_string();
+                if let Some(right) = DeniedRight::parse(&text, &self.prefix) {
+                    return self.log_denied(right);
+                }
                 let advice = login::advice(&text).unwrap_or_default();
                 warn!(error = text, advice, "nats reports an error");
             }
@@ -243,6 +257,15 @@ impl Health {
 }
 
 impl Health {
+    /// Logs a denied right once per kind of subjects and connection.
+    fn log_denied(&self, right: DeniedRight) {
+        let kind = DeniedRight { subject: String::new(), ..right.clone() };
+        if self.denied.lock().unwrap_or_else(PoisonError::into_inner).insert(kind) {
+            let (operation, subject, advice) = (right.operation, &right.subject, right.advice());
+            warn!(operation, subject, advice, "nats denies a right, messages are lost");
+        }
+    }
+
     /// Logs once why NATS refuses connections, if a person has to change something.
     fn log_reason(&self, error: Option<String>) {
         let Some((advice, error)) = error.and_then(|text| Some((login::advice(&text)?, text)))

@@ -18,6 +18,12 @@ pub struct Config {
     /// it, all connections need TLS. Without it, those of the machine are used.
     pub authorities: Option<PathBuf>,
 
+    /// File with the certificate that is shown to servers that ask for one, in PEM.
+    pub certificate: Option<PathBuf>,
+
+    /// File with the private key of `certificate`.
+    pub private_key: Option<PathBuf>,
+
     /// Seed of an NKey to log in with, instead of what `url` has: `SU…`.
     #[serde(serialize_with = "config::masked")]
     pub nkey: SecretString,
@@ -54,11 +60,23 @@ pub struct Config {
     pub events_replicas: usize,
 }
 
+impl Config {
+    /// Name of the stream of events.
+    pub(crate) fn stream(&self) -> String {
+        match self.prefix.as_str() {
+            "" => "EVENTS".to_owned(),
+            prefix => format!("{prefix}_EVENTS"),
+        }
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {
             url: "nats://127.0.0.1:4222".into(),
             authorities: None,
+            certificate: None,
+            private_key: None,
             nkey: "".into(),
             credentials: "".into(),
             prefix: String::new(),

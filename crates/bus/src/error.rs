@@ -14,8 +14,10 @@ pub enum Error {
         /// Valid form of the value.
         what: &'static str,
     },
-    #[error("`nats.authorities` is `{}`, which cannot be read", .path.display())]
-    Authorities {
+    #[error("`nats.{setting}` is `{}`, which cannot be read", .path.display())]
+    File {
+        /// Name of the setting within `[nats]`.
+        setting: &'static str,
         path: PathBuf,
         #[source]
         source: std::io::Error,
@@ -38,7 +40,7 @@ pub enum Error {
 impl Fault for Error {
     fn kind(&self) -> Kind {
         match self {
-            Self::Config { .. } | Self::Authorities { .. } | Self::TooLarge { .. } => Kind::Invalid,
+            Self::Config { .. } | Self::File { .. } | Self::TooLarge { .. } => Kind::Invalid,
             Self::Unavailable(_) => Kind::Unavailable,
             Self::Refused(_) => Kind::Internal,
         }

@@ -124,12 +124,12 @@ impl Bus {
     }
 
     fn stream_config(&self) -> StreamConfig {
-        let (name, subjects) = match self.config.prefix.as_str() {
-            "" => ("EVENTS".to_owned(), "evt.>".to_owned()),
-            prefix => (format!("{prefix}_EVENTS"), format!("{prefix}.evt.>")),
+        let subjects = match self.config.prefix.as_str() {
+            "" => "evt.>".to_owned(),
+            prefix => format!("{prefix}.evt.>"),
         };
         StreamConfig {
-            name,
+            name: self.config.stream(),
             subjects: vec![subjects],
             description: Some("what others may like to know".to_owned()),
             storage: StorageType::File,

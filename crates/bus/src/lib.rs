@@ -24,6 +24,7 @@ mod login;
 mod node;
 mod probe;
 mod question;
+mod rights;
 mod runner_report;
 mod subject;
 mod subscription;

@@ -1,5 +1,7 @@
 //! Login and TLS of connections to NATS.
 
+use std::path::Path;
+
 use async_nats::{ConnectOptions, ServerAddr};
 use holdfast_kit::tls::TlsProblem;
 use secrecy::ExposeSecret as _;
@@ -33,11 +35,31 @@ pub(crate) fn options(config: &Config, servers: &[ServerAddr]) -> Result<Connect
             return Err(Error::Config { setting: "credentials", what });
         }
     };
+    // The client reads the files at each connection, so new ones need no restart.
+    let options = match (&config.certificate, &config.private_key) {
+        (Some(certificate), Some(key)) => {
+            readable("certificate", certificate)?;
+            readable("private_key", key)?;
+            options.add_client_certificate(certificate.clone(), key.clone()).require_tls(true)
+        }
+        (None, None) => options,
+        (Some(_), None) => {
+            let what = "name the file with the key of `nats.certificate`";
+            return Err(Error::Config { setting: "private_key", what });
+        }
+        (None, Some(_)) => {
+            let what = "name the file with the certificate of `nats.private_key`";
+            return Err(Error::Config { setting: "certificate", what });
+        }
+    };
     let Some(authorities) = &config.authorities else { return Ok(options) };
-    // The client reads the file at each connection, so a new one needs no restart.
-    std::fs::metadata(authorities)
-        .map_err(|source| Error::Authorities { path: authorities.clone(), source })?;
+    readable("authorities", authorities)?;
     Ok(options.add_root_certificates(authorities.clone()).require_tls(true))
+}
+
+fn readable(setting: &'static str, path: &Path) -> Result<(), Error> {
+    let unreadable = |source| Error::File { setting, path: path.to_owned(), source };
+    std::fs::File::open(path).map(drop).map_err(unreadable)
 }
 
 /// What to do about an error that a person must remove; `None` for others.
@@ -50,13 +72,19 @@ pub(crate) fn advice(error: &str) -> Option<String> {
                 .to_owned(),
         );
     }
-    if lower.contains("permissions violation") {
-        return Some("give the login this right in the configuration of NATS".to_owned());
-    }
     if lower.contains("tls error") && lower.contains("no such file") {
-        return Some("`nats.authorities` cannot be read".to_owned());
+        return Some(
+            "a file of `nats.authorities`, `nats.certificate` or `nats.private_key` cannot be read"
+                .to_owned(),
+        );
     }
-    TlsProblem::in_text(error).map(|problem| problem.with_remedy("`nats.authorities`"))
+    TlsProblem::in_text(error).map(|problem| match problem {
+        TlsProblem::Refused(_) => format!(
+            "{problem}; name a certificate that it trusts by `nats.certificate` and \
+             `nats.private_key`"
+        ),
+        problem => problem.with_remedy("`nats.authorities`"),
+    })
 }
 
 /// Credentials in the address of a server.

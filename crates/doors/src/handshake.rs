@@ -55,7 +55,7 @@ pub(crate) async fn accept(
         }
     };
     let stream = timeout(limit, handshake).await.ok().flatten()?;
-    let client = stream.get_ref().1.peer_certificates().map(|_shown| VerifiedClient);
+    let client = stream.get_ref().1.peer_certificates().map(VerifiedClient::of);
     Some((stream, client))
 }
 

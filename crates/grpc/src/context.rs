@@ -112,6 +112,11 @@ impl Fault for InvalidContext {
     }
 }
 
+/// Returns the service in whose name a context is, before it is verified.
+pub(crate) fn claimed_service(context: &str) -> Option<&str> {
+    context.split('.').nth(2)
+}
+
 /// Call that a context is made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallTarget<'a> {

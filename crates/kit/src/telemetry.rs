@@ -3,6 +3,8 @@
 //! Logs go to stderr. Spans are exported by OTLP if an endpoint is set. Neither may contain a
 //! prompt, a message's text, a secret or a token: record sizes and ids instead.
 
+mod otlp;
+
 use std::{
     io::{self, IsTerminal as _},
     net::SocketAddr,
@@ -13,7 +15,9 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 use opentelemetry::{KeyValue, trace::TracerProvider as _};
-use opentelemetry_otlp::{SpanExporter as OtlpExporter, WithTonicConfig as _};
+use opentelemetry_otlp::{
+    SpanExporter as OtlpExporter, WithExportConfig as _, WithTonicConfig as _,
+};
 use opentelemetry_sdk::{
     Resource,
     trace::{SdkTracerProvider, SpanExporter},
@@ -24,10 +28,8 @@ use tracing_subscriber::{
     EnvFilter, Layer, Registry, layer::SubscriberExt as _, reload, util::SubscriberInitExt as _,
 };
 
-use crate::{config, metrics, tls::Tls, trace};
-
-/// Maximum duration of one request to a collector.
-const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
+use self::otlp::Otlp;
+use crate::{metrics, tls::Tls, trace};
 
 /// Telemetry settings: the table `[telemetry]`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -96,25 +98,25 @@ impl Drop for Guard {
 }
 
 /// Starts logs, metrics and, if an endpoint is set, spans. Call it once per process, inside a
-/// runtime.
+/// runtime. What the settings leave open is taken from OpenTelemetry's variables.
 ///
 /// # Errors
 ///
-/// If a setting is invalid, or telemetry is already started.
+/// If a setting or variable is invalid, or telemetry is already started.
 pub fn init(service: &'static str, config: &Config) -> anyhow::Result<Guard> {
-    let Some(endpoint) = &config.otlp_endpoint else {
-        return start(config, None);
-    };
-    let failed = || format!("cannot send spans to `telemetry.otlp_endpoint` `{endpoint}`");
-    let authorities = config.otlp_authorities.clone();
-    let tls = Tls::load(&config::Tls { authorities, ..config::Tls::default() });
-    let connector = tls.with_context(failed)?.connector().named("`telemetry.otlp_authorities`");
-    let channel = Endpoint::from_shared(endpoint.clone())
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let Some(otlp) = Otlp::choose(config, variable)? else { return start(config, None) };
+    let failed = || format!("cannot send spans to `{}` (`{}`)", otlp.endpoint, otlp.origin);
+    let tls = Tls::load(&otlp.tls).with_context(failed)?;
+    let connector = tls.connector().named("`telemetry.otlp_authorities`");
+    let channel = Endpoint::from_shared(otlp.endpoint.clone())
         .with_context(failed)?
-        .timeout(EXPORT_TIMEOUT)
+        .timeout(otlp.timeout)
         .connect_with_connector_lazy(connector);
-    let exporter = OtlpExporter::builder().with_tonic().with_channel(channel).build();
-    let exporter = exporter.with_context(failed)?;
+    // It adds the headers of `OTEL_EXPORTER_OTLP_HEADERS`.
+    let exporter =
+        OtlpExporter::builder().with_tonic().with_channel(channel).with_timeout(otlp.timeout);
+    let exporter = exporter.build().with_context(failed)?;
     let provider = provider(service, config).with_batch_exporter(exporter).build();
     start(config, Some((service, provider)))
 }
@@ -138,7 +140,11 @@ fn provider(
     service: &'static str,
     config: &Config,
 ) -> opentelemetry_sdk::trace::TracerProviderBuilder {
-    let mut resource = Resource::builder().with_service_name(service);
+    // It has what `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` say.
+    let mut resource = Resource::builder();
+    if !otlp::names_service(|name| std::env::var(name).ok()) {
+        resource = resource.with_service_name(service);
+    }
     if !config.service_instance.is_empty() {
         let instance = config.service_instance.clone();
         resource = resource.with_attribute(KeyValue::new("service.instance.id", instance));

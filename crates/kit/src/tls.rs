@@ -5,6 +5,7 @@
 //! | `tls/certificates.rs` | the certificate of this process, and the authorities that it trusts |
 //! | `tls/connector.rs` | connections to `http://` and `https://` addresses |
 //! | `tls/problem.rs` | reasons for failed handshakes, in words |
+//! | `tls/verified_client.rs` | names in the certificate of a caller |
 //!
 //! A server asks callers for a certificate and does not require it in the handshake, since probes
 //! have none. It marks requests of callers that showed one with [`VerifiedClient`].
@@ -12,6 +13,7 @@
 mod certificates;
 mod connector;
 mod problem;
+mod verified_client;
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -35,6 +37,7 @@ use crate::{
 pub use self::{
     connector::Connector,
     problem::{TlsProblem, explain},
+    verified_client::{CallerCertificates, VerifiedClient},
 };
 
 /// Makes ring the crypto provider of all TLS connections. Call it first in `main`; further calls
@@ -75,10 +78,6 @@ pub fn https() -> Result<ClientConfig, rustls::Error> {
     Ok(CLIENT_CONFIG.get_or_init(|| config).clone())
 }
 
-/// Extension of requests whose caller showed a certificate of a trusted authority.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct VerifiedClient;
-
 /// Certificate and trusted authorities of a process. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct Tls(Arc<Files>);
@@ -88,6 +87,7 @@ struct Files {
     identity: Option<Arc<Watched<Identity>>>,
     authorities: Option<Arc<Watched<Authorities>>>,
     allow_plain: bool,
+    allow_any_name: bool,
 }
 
 impl Tls {
@@ -119,7 +119,8 @@ impl Tls {
             let watched = (identity.as_ref().map(Arc::downgrade), authorities.as_ref());
             tokio::spawn(watch(watched.0, watched.1.map(Arc::downgrade)));
         }
-        Ok(Self(Arc::new(Files { identity, authorities, allow_plain: config.allow_plain })))
+        let (allow_plain, allow_any_name) = (config.allow_plain, config.allow_any_name);
+        Ok(Self(Arc::new(Files { identity, authorities, allow_plain, allow_any_name })))
     }
 
     /// Configuration of a server for everybody; `None` if it speaks plain text.
@@ -133,10 +134,14 @@ impl Tls {
         self.server_with(self.0.authorities.as_ref())
     }
 
-    /// Whether services must show a certificate to a [`mesh_server`](Self::mesh_server).
+    /// Which certificates services must show to a [`mesh_server`](Self::mesh_server).
     #[must_use]
-    pub fn requires_client_certificates(&self) -> bool {
-        self.0.identity.is_some() && self.0.authorities.is_some()
+    pub fn caller_certificates(&self) -> CallerCertificates {
+        match self.0.identity.is_some() && self.0.authorities.is_some() {
+            true if self.0.allow_any_name => CallerCertificates::AnyName,
+            true => CallerCertificates::ServiceName,
+            false => CallerCertificates::NotRequired,
+        }
     }
 
     fn server_with(
@@ -255,8 +260,12 @@ async fn watch(
             return;
         }
         let problem = tokio::task::spawn_blocking(move || {
-            identity.iter().for_each(|identity| identity.refresh());
-            authorities.iter().for_each(|authorities| authorities.refresh());
+            identity.iter().for_each(|identity| {
+                identity.refresh();
+            });
+            authorities.iter().for_each(|authorities| {
+                authorities.refresh();
+            });
             let (identity, authorities) = (identity?, authorities?);
             let problem = authorities.current().verify_identity(&identity.current())?;
             Some((problem, identity.names()))

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use holdfast_kit::tls;
+use holdfast_kit::tls::TlsProblem;
 use holdfast_types::{Fault, Kind};
 use redis::ErrorKind;
 
@@ -11,12 +11,17 @@ use redis::ErrorKind;
 pub enum Error {
     #[error("`redis.url` cannot be used: write `redis://host:6379`, or `rediss://` for TLS")]
     Url(#[source] anyhow::Error),
-    #[error("`redis.authorities` is `{}`, which cannot be read", .path.display())]
-    Authorities {
+    #[error("`redis.{setting}` is `{}`, which cannot be read", .path.display())]
+    File {
+        setting: &'static str,
         path: PathBuf,
         #[source]
         source: std::io::Error,
     },
+    #[error(
+        "`redis.certificate` and `redis.private_key` belong together: name both files, or none"
+    )]
+    HalfOfCertificate,
     #[error("redis did not answer within {0:?}")]
     TimedOut(Duration),
     /// Redis failed a moment ago and is not asked again yet.
@@ -42,14 +47,20 @@ impl Error {
                 "give the user the rights `+@all ~*`, or those that the error names".to_owned(),
             );
         }
-        tls::explain(error, "`redis.authorities`")
+        TlsProblem::find(error).map(|problem| match problem {
+            TlsProblem::Refused(_) => format!(
+                "{problem}; name a certificate that it trusts by `redis.certificate` and \
+                 `redis.private_key`"
+            ),
+            problem => problem.with_remedy("`redis.authorities`"),
+        })
     }
 }
 
 impl Fault for Error {
     fn kind(&self) -> Kind {
         match self {
-            Self::Url(_) | Self::Authorities { .. } => Kind::Invalid,
+            Self::Url(_) | Self::File { .. } | Self::HalfOfCertificate => Kind::Invalid,
             Self::TimedOut(_) | Self::Resting | Self::Failed(_) => Kind::Unavailable,
         }
     }

@@ -11,8 +11,8 @@ use std::{
 };
 
 use ::redis::{
-    Client, ConnectionInfo, FromRedisValue, IntoConnectionInfo as _, RedisResult, ScriptInvocation,
-    TlsCertificates,
+    Client, ClientTlsConfig, ConnectionInfo, FromRedisValue, IntoConnectionInfo as _, RedisResult,
+    ScriptInvocation, TlsCertificates,
     aio::{ConnectionManager, ConnectionManagerConfig},
     io::tcp::TcpSettings,
 };
@@ -54,6 +54,13 @@ pub struct Config {
     /// `rediss://`. Without it, those of the machine are used. It is read at the start.
     pub authorities: Option<PathBuf>,
 
+    /// File with the certificate that is shown to a server that asks for one, in PEM, for
+    /// `rediss://`. It is read at the start, like the key.
+    pub certificate: Option<PathBuf>,
+
+    /// File with the private key of `certificate`.
+    pub private_key: Option<PathBuf>,
+
     /// Prefix of all keys, for installations or tests that share a Redis.
     pub prefix: String,
 
@@ -70,6 +77,8 @@ impl Default for Config {
             sentinels: SecretString::default(),
             sentinel_group: "mymaster".to_owned(),
             authorities: None,
+            certificate: None,
+            private_key: None,
             prefix: String::new(),
             replicas: 1,
         }
@@ -138,14 +147,7 @@ impl Locks {
             // attempts.
             .set_number_of_retries(0);
         let is_tls = config.url.expose_secret().starts_with("rediss://");
-        let certificates = match &config.authorities {
-            Some(path) if is_tls => {
-                let pem = fs::read(path)
-                    .map_err(|source| Error::Authorities { path: path.clone(), source })?;
-                Some(TlsCertificates { client_tls: None, root_cert: Some(pem) })
-            }
-            _ => None,
-        };
+        let certificates = if is_tls { certificates(config)? } else { None };
         let sentinels = sentinels(config.sentinels.expose_secret()).map_err(url)?;
         let server = if sentinels.is_empty() {
             let client = match certificates {
@@ -199,6 +201,25 @@ impl Locks {
         self.health.failed(&error);
         Err(error)
     }
+}
+
+/// Reads the files of the settings; `None` if there are none.
+fn certificates(config: &Config) -> Result<Option<TlsCertificates>, Error> {
+    let read = |setting, path: &PathBuf| {
+        fs::read(path).map_err(|source| Error::File { setting, path: path.clone(), source })
+    };
+    let root_cert =
+        config.authorities.as_ref().map(|path| read("authorities", path)).transpose()?;
+    let client_tls = match (&config.certificate, &config.private_key) {
+        (Some(certificate), Some(key)) => Some(ClientTlsConfig {
+            client_cert: read("certificate", certificate)?,
+            client_key: read("private_key", key)?,
+        }),
+        (None, None) => None,
+        _ => return Err(Error::HalfOfCertificate),
+    };
+    let is_empty = root_cert.is_none() && client_tls.is_none();
+    Ok((!is_empty).then_some(TlsCertificates { client_tls, root_cert }))
 }
 
 fn sentinels(list: &str) -> RedisResult<Vec<ConnectionInfo>> {

@@ -1,6 +1,6 @@
 //! Classification of Postgres errors.
 
-use holdfast_kit::tls;
+use holdfast_kit::tls::TlsProblem;
 use holdfast_types::Kind;
 
 /// Returns the kind of a database error that says nothing about the request.
@@ -49,7 +49,15 @@ pub fn advice(error: &sqlx::Error) -> Option<String> {
         sqlx::Error::Tls(source) if source.to_string().contains("does not support TLS") => {
             "turn TLS on in Postgres (`ssl = on`), or choose another `sslmode` in `database.url`"
         }
-        error => return tls::explain(error, "`sslrootcert` in `database.url`"),
+        error => {
+            return TlsProblem::find(error).map(|problem| match problem {
+                TlsProblem::Refused(_) => format!(
+                    "{problem}; name a certificate that it trusts by `sslcert` and `sslkey` in \
+                     `database.url`"
+                ),
+                problem => problem.with_remedy("`sslrootcert` in `database.url`"),
+            });
+        }
     };
     Some(told.to_owned())
 }

@@ -6,6 +6,7 @@
 //! | [`backends`] | which Postgres, NATS and Redis to use; private ones for tests that crash them |
 //! | [`postgres`], [`nats`], [`redis`] | a database, a subject prefix, a key prefix for each test |
 //! | [`certificates`], [`tls_proxy`] | authorities and certificates; TLS in front of a server without it |
+//! | [`collector`] | a collector of traces |
 //! | [`replicated`] | three NATS servers; two Redis servers with Sentinels |
 //! | [`openapi`] | the description of the HTTP API, to compare answers with |
 //! | [`pooler`] | PgBouncer in front of Postgres |
@@ -19,6 +20,7 @@
 
 pub mod backends;
 pub mod certificates;
+pub mod collector;
 pub mod faults;
 mod http;
 pub mod inputs;
@@ -39,6 +41,7 @@ pub mod webhook;
 
 pub use backends::{Backends, OwnBackends};
 pub use certificates::{Authority, Certificate, CertificateFiles};
+pub use collector::Collector;
 pub use faults::{Fault, Faults};
 pub use model::{FakeModel, Reply, Request};
 pub use oidc::{FakeIssuer, SigningKey};

@@ -4,14 +4,16 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
-use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::{RootCertStore, ServerConfig};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
-use crate::certificates::Certificate;
+use crate::certificates::{Authority, Certificate};
 
 /// What a client of Postgres sends first if it wants TLS.
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
@@ -39,12 +41,22 @@ impl TlsProxy {
         certificate: &Certificate,
         begin: TlsStart,
     ) -> anyhow::Result<Self> {
+        Self::start_for(upstream, certificate, begin, None).await
+    }
+
+    /// As [`start`](Self::start), for clients that show a certificate of an authority.
+    async fn start_for(
+        upstream: SocketAddr,
+        certificate: &Certificate,
+        begin: TlsStart,
+        clients: Option<&Authority>,
+    ) -> anyhow::Result<Self> {
         let chain = CertificateDer::pem_slice_iter(certificate.certificate.as_bytes());
         let key = PrivateKeyDer::from_pem_slice(certificate.private_key.as_bytes())?;
         let config =
             ServerConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
                 .with_safe_default_protocol_versions()?
-                .with_no_client_auth()
+                .with_client_cert_verifier(verifier(clients)?)
                 .with_single_cert(chain.collect::<Result<_, _>>()?, key)?;
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let listener = TcpListener::bind("127.0.0.1:0").await?;
@@ -70,6 +82,17 @@ impl TlsProxy {
         Self::start(crate::Proxy::server_of(url).await?, certificate, begin).await
     }
 
+    /// As [`in_front_of`](Self::in_front_of), for clients that show a certificate of this authority.
+    pub async fn for_clients_of(
+        authority: &Authority,
+        url: &str,
+        certificate: &Certificate,
+        begin: TlsStart,
+    ) -> anyhow::Result<Self> {
+        let upstream = crate::Proxy::server_of(url).await?;
+        Self::start_for(upstream, certificate, begin, Some(authority)).await
+    }
+
     #[must_use]
     pub const fn port(&self) -> u16 {
         self.port
@@ -80,6 +103,14 @@ impl Drop for TlsProxy {
     fn drop(&mut self) {
         self.task.abort();
     }
+}
+
+fn verifier(clients: Option<&Authority>) -> anyhow::Result<Arc<dyn ClientCertVerifier>> {
+    let Some(authority) = clients else { return Ok(WebPkiClientVerifier::no_client_auth()) };
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(authority.pem().as_bytes())?)?;
+    let provider = rustls::crypto::ring::default_provider().into();
+    Ok(WebPkiClientVerifier::builder_with_provider(roots.into(), provider).build()?)
 }
 
 async fn carry(

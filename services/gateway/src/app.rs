@@ -140,7 +140,7 @@ impl App {
         let services = nodes::add_service(services, &state, &stop, gateway.body_limit);
         let grpc_router =
             grpc::router(services, doorman.clone(), &readiness, gateway.has_reflection())?
-                .layer(ClientCertificateLayer::new(tls.requires_client_certificates()));
+                .layer(ClientCertificateLayer::new(tls.caller_certificates()));
         let mesh = (ingest.clone(), follower.clone());
         let mesh = mcp::service(mesh, (doorman.clone(), state), &settings, cut.clone());
         let api = OpenAi::new(ingest, follower, settings);

@@ -94,7 +94,7 @@ impl App {
             half_life_days: memory.half_life_days,
         };
         let router = grpc::router(door, signer, &readiness, &config.telemetry)
-            .layer(ClientCertificateLayer::new(tls.requires_client_certificates()));
+            .layer(ClientCertificateLayer::new(tls.caller_certificates()));
         let eraser = Eraser::new(pools.clone(), views.clone());
         let worker = Worker::new(pools.clone(), embedders, views, waiting, memory.index_above);
 

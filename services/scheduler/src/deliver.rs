@@ -181,13 +181,15 @@ impl Deliver {
             .iter()
             // A deleted job's firings are deleted with it.
             .filter_map(|firing| Some((firing, jobs.get(&firing.id.job)?)))
-            .map(|(firing, job)| async move { (firing, fire::prepare(ctx, firing, job).await) })
+            .map(
+                |(firing, job)| async move { (firing, job, fire::prepare(ctx, firing, job).await) },
+            )
             .collect();
         let mut fates = stream::iter(fates).buffered(MAX_CONCURRENT_PREPARATIONS);
-        while let Some((firing, fate)) = fates.next().await {
+        while let Some((firing, job, fate)) = fates.next().await {
             match fate {
                 FiringOutcome::Message(errand) => {
-                    let (opening, ends, mode) = opening(firing, *errand);
+                    let (opening, ends, mode) = opening(firing, job, *errand);
                     openings.push(opening);
                     errands.push((firing, ends, mode));
                 }
@@ -311,11 +313,17 @@ fn postpone_all(firings: &[Firing], after: Duration) -> Vec<PostponedFiring> {
     firings.iter().map(|firing| PostponedFiring { firing: *firing, after }).collect()
 }
 
-/// Converts a firing's message to the inbox's form.
+/// Converts a firing's message to the inbox's form. It continues the trace in which its job was made
+/// if the job has no further slot; recurring jobs would make traces without an end.
 fn opening(
     firing: &Firing,
+    job: &Job,
     errand: FiringMessage,
 ) -> (MessageWithSettings, EndCondition, QueueMode) {
+    let span = info_span!("firing", job.id = %job.id);
+    if let (None, Some(parent)) = (job.next_slot, &job.trace) {
+        trace::continue_from(&span, parent);
+    }
     let message = NewMessage {
         key: errand.key,
         agent: errand.agent,
@@ -326,7 +334,7 @@ fn opening(
         target: errand.target,
         mode: errand.mode,
         debounce: Duration::ZERO,
-        trace: trace::current(),
+        trace: span.in_scope(trace::current),
     };
     (MessageWithSettings { message, settings: errand.settings }, errand.end_condition, errand.mode)
 }

@@ -123,7 +123,8 @@ pub(super) fn conversation_of(chat: i64) -> Option<(u16, u32)> {
     Some((u16::try_from(number / 1000).ok()?, u32::try_from(number % 1000).ok()?))
 }
 
-fn sign(secret: &str, now: &str, key: &str, body: &str) -> anyhow::Result<String> {
+/// Signs a message to the bridge's webhook.
+pub fn sign(secret: &str, now: &str, key: &str, body: &str) -> anyhow::Result<String> {
     let mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes())?;
     let mac = mac.chain_update(format!("{now}\n{key}\n{body}")).finalize().into_bytes();
     let hex: String = mac.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -14,8 +14,9 @@ use tokio::time::sleep;
 /// Time after which all processes use a file that was changed.
 pub const RELOAD_TIME: Duration = Duration::from_secs(5);
 
-/// Names under which services are reached.
-const NAMES: [&str; 2] = ["127.0.0.1", "localhost"];
+/// Names under which services are reached, and those of the services that call others.
+const NAMES: [&str; 5] =
+    ["127.0.0.1", "localhost", "gateway", "test-agent-runner", "channel-bridge.test.svc"];
 
 /// Files of an authority and of the certificate that all services of the mesh share.
 #[derive(Debug)]
@@ -74,7 +75,7 @@ impl Certificates {
             certificate: Some(files.certificate.clone()),
             private_key: Some(files.private_key.clone()),
             authorities: Some(self.authorities()),
-            allow_plain: false,
+            ..config::Tls::default()
         })
     }
 

@@ -65,6 +65,8 @@ const VENDORS: &[(&str, &[&str])] = &[
             "holdfast-proto",
             "memory",
             "operator",
+            // The collector of tests.
+            "holdfast-testkit",
             TESTS,
         ],
     ),

@@ -14,6 +14,7 @@ mod idle;
 mod jetstream;
 mod learns;
 mod needs_pgbouncer;
+
 mod partition;
 mod remembers;
 mod report;
@@ -26,6 +27,7 @@ mod talk;
 mod time;
 mod tls;
 mod tls_backends;
+mod traces;
 mod versions;
 mod wakes;
 mod weather;

@@ -162,7 +162,7 @@ async fn a_service_without_a_valid_certificate_of_the_authority_is_refused() -> 
     let _turn = turnstile::lock_shared().await?;
     let mesh = mesh().await?;
     let certificates = mesh.certificates.as_ref().context("no certificates")?;
-    let names = ["127.0.0.1"];
+    let names = ["127.0.0.1", "gateway"];
     let files = |certificate: Certificate| certificate.write(certificates.folder(), "caller");
     let tenant = mesh.tenants[0].id;
     let status = async |tls: Tls| {
@@ -177,7 +177,13 @@ async fn a_service_without_a_valid_certificate_of_the_authority_is_refused() -> 
     ensure!(status(certificates.service(&expired)?).await.is_err(), "an expired one");
     let stranger = files(Authority::new()?.issue(&names)?)?;
     ensure!(status(certificates.service(&stranger)?).await.is_err(), "one of another authority");
+    let runner = files(certificates.authority().issue(&["127.0.0.1", "test-agent-runner"])?)?;
+    let refused = format!("{:?}", status(certificates.service(&runner)?).await.unwrap_err());
+    let expected = "the certificate is not of the service `gateway`, its names are \
+                    `test-agent-runner`";
+    ensure!(refused.contains(expected), "{refused}");
     let log = mesh.memories[0].output().await;
+    ensure!(log.contains("its certificate has not the name of this service"), "{log}");
     ensure!(
         log.contains("a caller is refused: give it a certificate of `tls.authorities`"),
         "the operator is not told: {log}"

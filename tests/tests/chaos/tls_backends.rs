@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use holdfast_testkit::{Authority, Backends, Certificate, Process, Reply, TlsProxy, TlsStart};
 use holdfast_tests::mesh::{Mesh, MeshConfig};
+use holdfast_tests::node::Node;
 use holdfast_tests::person::{GrpcClient, until};
 use holdfast_tests::turnstile;
 use tempfile::TempDir;
@@ -88,7 +89,16 @@ impl World {
     /// Starts the gateway with these settings and makes calls until it has written `expected`, which
     /// it must not repeat at once.
     async fn is_told(&self, settings: Settings, expected: &str) -> anyhow::Result<()> {
-        let gateway = &self.mesh.gateways[0];
+        self.is_told_by(&self.mesh.gateways[0], settings, expected).await
+    }
+
+    /// As [`Self::is_told`], by another process.
+    async fn is_told_by(
+        &self,
+        gateway: &Node,
+        settings: Settings,
+        expected: &str,
+    ) -> anyhow::Result<()> {
         let settings: Vec<_> =
             settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
         gateway.start_with(&settings).await?;
@@ -135,11 +145,21 @@ struct Nats {
 
 impl Nats {
     async fn start(folder: &Path, name: &str, certificate: &Certificate) -> anyhow::Result<Self> {
+        Self::start_for(folder, name, certificate, "").await
+    }
+
+    /// `clients` are further settings of TLS.
+    async fn start_for(
+        folder: &Path,
+        name: &str,
+        certificate: &Certificate,
+        clients: &str,
+    ) -> anyhow::Result<Self> {
         let files = certificate.write(folder, name)?;
         let (at, config) = (free_address()?, folder.join(format!("{name}.conf")));
         let text = format!(
             "listen: {at}\njetstream {{ store_dir: {:?} }}\n\
-             tls {{ cert_file: {:?}, key_file: {:?} }}\n\
+             tls {{ cert_file: {:?}, key_file: {:?}, {clients} }}\n\
              authorization {{ users: [\n\
              {{ nkey: {NKEY} }}, {{ user: full, password: secret }},\n\
              {{ user: limited, password: secret, permissions: {{ publish: {{ deny: \">\" }}, \
@@ -198,6 +218,70 @@ async fn a_gateway_reaches_all_backends_and_a_collector_over_tls() -> anyhow::Re
         ensure!(!output.contains(line), "{output}");
     }
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_shows_its_certificate_to_backends_that_ask_for_one() -> anyhow::Result<()> {
+    let _turn = turnstile::lock_shared().await?;
+    let world = World::new().await?;
+    let (good, clients) = (world.good()?, Authority::new()?);
+    let own = clients.issue(&["gateway"])?.write(world.folder.path(), "own")?;
+    let (certificate, key) =
+        (own.certificate.display().to_string(), own.private_key.display().to_string());
+    let ca_file = world.folder.path().join("clients.pem");
+    std::fs::write(&ca_file, clients.pem())?;
+    let verify = format!("ca_file: {ca_file:?}, verify: true");
+
+    let asked = TlsProxy::for_clients_of;
+    let url = world.mesh.url();
+    let postgres = asked(&clients, &url, &good, TlsStart::Postgres).await?;
+    let redis = asked(&clients, world.mesh.redis.url(), &good, TlsStart::AtOnce).await?;
+    let nats = Nats::start_for(world.folder.path(), "asks", &good, &verify).await?;
+    let of_postgres = world.postgres_settings(&postgres, &world.trusted);
+    let of_redis = world.redis_settings(&redis, &world.trusted);
+    let of_nats = nats.settings("full:secret@", &world.trusted);
+
+    let (_, url) = of_postgres[0].clone();
+    let url = format!("{url}&sslcert={certificate}&sslkey={key}");
+    let mut settings = vec![
+        ("HOLDFAST_DATABASE__URL", url),
+        ("HOLDFAST_REDIS__CERTIFICATE", certificate.clone()),
+        ("HOLDFAST_REDIS__PRIVATE_KEY", key.clone()),
+        ("HOLDFAST_NATS__CERTIFICATE", certificate),
+        ("HOLDFAST_NATS__PRIVATE_KEY", key),
+    ];
+    settings.extend(of_redis.iter().chain(&of_nats).cloned());
+    let settings: Vec<_> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let (gateway, runner) = (&world.mesh.gateways[0], &world.mesh.runners[0]);
+    gateway.start_with(&settings).await?;
+    runner.start().await?;
+    gateway.ready(START_TIMEOUT).await?;
+    let answer = GrpcClient::of(&world.mesh, 0)?.ask("", "hello").await?;
+    ensure!(answer == "it is encrypted", "{answer}");
+    sleep(REPEAT_TIME).await;
+    let output = gateway.output().await;
+    for line in ["nats is gone", "nats refuses", "redis fails"] {
+        ensure!(!output.contains(line), "{output}");
+    }
+    gateway.end().await?;
+
+    world.is_told(of_postgres, "by `sslcert` and `sslkey` in `database.url`").await?;
+    world.is_told(of_redis, "by `redis.certificate` and `redis.private_key`").await?;
+    world.is_told(of_nats, "by `nats.certificate` and `nats.private_key`").await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_right_that_nats_denies_is_told_at_the_start_with_what_to_grant() -> anyhow::Result<()> {
+    let _turn = turnstile::lock_shared().await?;
+    let world = World::new().await?;
+    let nats = Nats::start(world.folder.path(), "limits", &world.good()?).await?;
+    let settings = || nats.settings("limited:secret@", &world.trusted);
+    let runner = &world.mesh.runners[0];
+
+    let grant = |what: &str| format!("{what} in the permissions of this service's user in NATS");
+    world.is_told(settings(), &grant("wake.>` to `publish`")).await?;
+    world.is_told_by(runner, settings(), &grant("add `$JS.API.>` to `publish`")).await?;
+    world.is_told_by(runner, settings(), &grant("wake.>` to `subscribe`")).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -105,6 +105,10 @@ pub struct Tls {
     /// of these authorities. Without it, called services are verified by the machine's authorities.
     pub authorities: Option<PathBuf>,
 
+    /// Whether the certificate of a calling service may have any name. Otherwise one of its names must
+    /// be the service's: `agent-runner`, or `…-agent-runner`, followed by nothing or by a domain.
+    pub allow_any_name: bool,
+
     /// Whether listeners without a certificate may have addresses that other machines can reach,
     /// and other services may be called there by `http://`.
     pub allow_plain: bool,

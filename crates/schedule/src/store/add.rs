@@ -200,8 +200,10 @@ async fn insert(
     const SQL: &str = "
         insert into schedule.jobs
             (tenant_id, job_id, external_id, kind, agent_id, owner, name, description, spec, payload,
-             session_target, wake_mode, isolation, overlap, delete_after_run, slot_at, due_at, state)
-        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)";
+             session_target, wake_mode, isolation, overlap, delete_after_run, slot_at, due_at, state,
+             trace)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18,
+                $19)";
 
     let tenant = tx.tenant();
     holdfast_pg::query(SQL)
@@ -223,6 +225,7 @@ async fn insert(
         .bind(next.map(|next| jiff_sqlx::Timestamp::from(next.slot)))
         .bind(next.map(|next| jiff_sqlx::Timestamp::from(next.due)))
         .bind(if new.enabled { JobState::Active } else { JobState::Paused }.as_str())
+        .bind(holdfast_kit::trace::current())
         .execute(tx.conn())
         .await?;
     Ok(())

@@ -381,6 +381,7 @@ mod tests {
             errors: 2,
             last: None,
             version: 1,
+            trace: None,
             created_at: now(),
             updated_at: now(),
         })

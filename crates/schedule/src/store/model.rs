@@ -155,6 +155,8 @@ pub struct Job {
     pub last: Option<LastRun>,
     /// Grows with each change that a caller makes.
     pub version: i64,
+    /// Trace of the call that made the job, as a `traceparent`.
+    pub trace: Option<String>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }

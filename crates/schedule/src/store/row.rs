@@ -20,7 +20,7 @@ macro_rules! job {
                     spec, payload, session_target, wake_mode, isolation, overlap, delete_after_run,
                     state, slot_at, due_at, running_slot, running_until,
                     running_until > clock_timestamp() as running, errors, last_at, last_status,
-                    last_class, last_ms, version, created_at, updated_at
+                    last_class, last_ms, version, trace, created_at, updated_at
              from schedule.jobs where tenant_id = $1 and ",
             $which
         )
@@ -58,6 +58,7 @@ pub(crate) struct JobRow {
     last_class: Option<String>,
     last_ms: Option<i64>,
     version: i64,
+    trace: Option<String>,
     created_at: jiff_sqlx::Timestamp,
     updated_at: jiff_sqlx::Timestamp,
 }
@@ -105,6 +106,7 @@ impl TryFrom<JobRow> for Job {
             errors: row.errors,
             last,
             version: row.version,
+            trace: row.trace,
             created_at: row.created_at.to_jiff(),
             updated_at: row.updated_at.to_jiff(),
         })
