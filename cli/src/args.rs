@@ -57,7 +57,10 @@ pub enum Command {
     Secrets(rotation::Secrets),
     /// Wait so many seconds: for hooks of pods, whose image has no `sleep`
     #[command(hide = true)]
-    Wait { seconds: u64 },
+    Wait {
+        /// How many
+        seconds: u64,
+    },
 }
 
 /// What runs until it is told to stop.
