@@ -260,9 +260,9 @@ alter table schedule.jobs force row level security;
 alter table session.tenant_queue force row level security;
 alter table control.tenants force row level security;
 
--- Also returns how many calls the tenant may have open. A function's result cannot be changed.
-drop function control.find_key(uuid);
-create function control.find_key(wanted uuid)
+-- As find_key and find_node, with how many calls the tenant may have open. The version before calls
+-- those while it runs beside this one, and its prepared statements fail if their result changes.
+create function control.find_key_with_limits(wanted uuid)
     returns table (
         tenant_id uuid, name text, digest bytea, scopes text[], rate integer,
         live boolean, tenant_state text, concurrent_calls bigint
@@ -275,10 +275,9 @@ $$
     from control.keys k join control.tenants t using (tenant_id)
     where k.key_id = wanted
 $$;
-revoke all on function control.find_key(uuid) from public;
-grant execute on function control.find_key(uuid) to holdfast_system;
-drop function control.find_node(uuid);
-create function control.find_node(wanted uuid)
+revoke all on function control.find_key_with_limits(uuid) from public;
+grant execute on function control.find_key_with_limits(uuid) to holdfast_system;
+create function control.find_node_with_limits(wanted uuid)
     returns table (
         tenant_id uuid, name text, digest bytea, rate integer, live boolean, tenant_state text,
         concurrent_calls bigint
@@ -290,5 +289,5 @@ $$
     from control.nodes n join control.tenants t using (tenant_id)
     where n.node_id = wanted
 $$;
-revoke all on function control.find_node(uuid) from public;
-grant execute on function control.find_node(uuid) to holdfast_system;
+revoke all on function control.find_node_with_limits(uuid) from public;
+grant execute on function control.find_node_with_limits(uuid) to holdfast_system;

@@ -53,7 +53,7 @@ impl KeyLookup {
 pub(crate) async fn find(tx: &mut SystemTx, key: KeyId) -> sqlx::Result<Option<KeyLookup>> {
     const SQL: &str = "select tenant_id, name, digest, scopes, rate, live, tenant_state, \
                               concurrent_calls \
-                       from control.find_key($1)";
+                       from control.find_key_with_limits($1)";
     holdfast_pg::query_as(SQL).bind(key.as_uuid()).fetch_optional(tx.conn()).await
 }
 

@@ -60,7 +60,7 @@ impl NodeLookup {
 
 pub(crate) async fn find(tx: &mut SystemTx, node: NodeId) -> sqlx::Result<Option<NodeLookup>> {
     const SQL: &str = "select tenant_id, name, digest, rate, live, tenant_state, concurrent_calls \
-         from control.find_node($1)";
+         from control.find_node_with_limits($1)";
     holdfast_pg::query_as(SQL).bind(node.as_uuid()).fetch_optional(tx.conn()).await
 }
 
