@@ -224,14 +224,15 @@ create policy all_tenants on control.tenant_events to holdfast_system using (tru
 grant select, insert on control.tenant_events to holdfast_app;
 grant select, update, delete on control.tenant_events to holdfast_system;
 
--- Each change of settings that the audit records is an event too. The tenant's own are written by the
+-- Each change of settings that the audit records is an event too, without its subject, which may be
+-- a person. The tenant's own are written by the
 -- operations on tenants.
 create function control.announce_change() returns trigger language plpgsql as
 $$
 begin
     insert into control.tenant_events (tenant, name, kind, detail)
     select new.tenant_id, t.name, 'config.changed', jsonb_build_object(
-        'action', new.action, 'subject', new.subject, 'method', new.method, 'request_id', new.request_id)
+        'action', new.action, 'method', new.method, 'request_id', new.request_id)
     from control.tenants t where t.tenant_id = new.tenant_id;
     return null;
 end
