@@ -30,8 +30,7 @@ pub const LARGE_TYPES: &[(&str, &str)] = &[
 /// Modules that use each other.
 pub const CYCLES: &[(&str, &str)] = &[];
 
-/// Public code that the product does not call: seams for tests, and code to wire or to delete
-/// (docs/progress.md).
+/// Public code that the product does not call: seams for tests, and code to wire or to delete.
 pub const FOR_TESTS: &[(&str, &str)] = &[
     ("crates/pg/src/migrate.rs: fingerprint", "names the prepared databases of tests"),
     ("crates/kit/src/telemetry.rs: init_with_exporter", "tests read the exported spans with it"),
