@@ -58,7 +58,7 @@ pub enum Command {
     /// Wait so many seconds: for hooks of pods, whose image has no `sleep`
     #[command(hide = true)]
     Wait {
-        /// How many
+        /// Seconds to wait
         seconds: u64,
     },
 }

@@ -10,7 +10,7 @@ use crate::Config;
 
 /// First parts of the subjects to which a service publishes, by the name of its connection. Events
 /// are not among them: NATS would keep one that is tried.
-const PUBLISHED: [(&str, &[&str]); 3] = [
+const SUBJECT_FAMILIES: [(&str, &[&str]); 3] = [
     ("holdfast-gateway", &["wake", "ctl", "node", "ask"]),
     ("holdfast-runner", &["wake", "ctl", "node", "job", "dlt"]),
     ("holdfast-scheduler", &["wake", "ctl"]),
@@ -25,7 +25,7 @@ pub(crate) async fn try_all(
     jetstream: jetstream::Context,
     (config, name): (Config, String),
 ) {
-    let families = PUBLISHED.iter().find(|(service, _)| *service == name);
+    let families = SUBJECT_FAMILIES.iter().find(|(service, _)| *service == name);
     for family in families.map_or(&[][..], |(_, families)| families) {
         // Nobody listens to this one.
         let subject = under(&config.prefix, &format!("{family}.try"));

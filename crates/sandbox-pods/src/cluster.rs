@@ -25,7 +25,7 @@ use crate::{
     error::Error,
     exec::{self, ExecError, ExecOutput},
     manifest::{
-        CONTAINER, ENDED, KEEP_UNTIL, MANAGED, TEMPLATE, Template, USE, WARM, keep_until,
+        CONTAINER, ENDED_USE, KEEP_UNTIL, MANAGER_LABEL, TEMPLATE, Template, USE, WARM, keep_until,
         metadata_in_use,
     },
 };
@@ -241,7 +241,7 @@ impl Cluster {
         if id.is_of_sandbox {
             if let Some(version) = version {
                 // The deletion of a `Sandbox` cannot depend on the version of its pod.
-                let metadata = json!({ "resourceVersion": version, "labels": { USE: ENDED } });
+                let metadata = json!({ "resourceVersion": version, "labels": { USE: ENDED_USE } });
                 self.patch(name, metadata).await?;
             }
             return self.delete_sandbox(name).await;
@@ -271,7 +271,7 @@ impl Cluster {
         pods: &BTreeSet<String>,
     ) -> Result<usize, Error> {
         let Some(sandboxes) = self.sandboxes().await? else { return Ok(0) };
-        let options = ListParams::default().labels(MANAGED);
+        let options = ListParams::default().labels(MANAGER_LABEL);
         let listed = self.request("list sandboxes", sandboxes.list(&options)).await?;
         let patience = self.config.start_timeout + self.config.lease;
         let mut deleted = 0;
@@ -287,7 +287,7 @@ impl Cluster {
 
     /// All pods of this crate.
     pub(crate) async fn list_all(&self) -> Result<Vec<Pod>, Error> {
-        self.list(MANAGED).await
+        self.list(MANAGER_LABEL).await
     }
 
     async fn list(&self, labels: &str) -> Result<Vec<Pod>, Error> {
@@ -301,7 +301,7 @@ impl Cluster {
     }
 
     fn warm_selector(&self) -> String {
-        format!("{MANAGED},{USE}={WARM},{TEMPLATE}={}", self.template.hash)
+        format!("{MANAGER_LABEL},{USE}={WARM},{TEMPLATE}={}", self.template.hash)
     }
 
     fn pod(&self, tenant: Option<&str>) -> Result<Pod, Error> {

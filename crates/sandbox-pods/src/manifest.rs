@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 use crate::{Config, scripts};
 
 /// Label of all pods of this crate.
-pub(crate) const MANAGED: &str = "app.kubernetes.io/managed-by=holdfast-runner";
+pub(crate) const MANAGER_LABEL: &str = "app.kubernetes.io/managed-by=holdfast-runner";
 /// Label of the pod's settings. Pods of other settings are not used for new commands.
 pub(crate) const TEMPLATE: &str = "holdfast.dev/template";
 /// Label of the pod's use: [`WARM`] or [`IN_USE`].
@@ -20,7 +20,7 @@ pub(crate) const USE: &str = "holdfast.dev/use";
 pub(crate) const WARM: &str = "warm";
 pub(crate) const IN_USE: &str = "command";
 /// Use of a pod that is about to be deleted.
-pub(crate) const ENDED: &str = "ended";
+pub(crate) const ENDED_USE: &str = "ended";
 /// Label of the tenant, as a hash.
 pub(crate) const TENANT: &str = "holdfast.dev/tenant";
 /// Annotation: time until which the pod is kept.
@@ -106,7 +106,7 @@ impl Template {
         let mut metadata = metadata_in_use(tenant, until);
         metadata["name"] = name.into();
         metadata["labels"]["app.kubernetes.io/name"] = "holdfast-command".into();
-        if let Some((label, value)) = MANAGED.split_once('=') {
+        if let Some((label, value)) = MANAGER_LABEL.split_once('=') {
             metadata["labels"][label] = value.into();
         }
         metadata["labels"][TEMPLATE] = self.hash.clone().into();

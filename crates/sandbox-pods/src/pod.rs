@@ -25,7 +25,7 @@ use crate::{
     error::Error,
     exec::{self, ExecError, ExecOutput},
     scripts,
-    tree::{self, ChannelReader, ChannelWriter, TreeSize, Unpacked},
+    tree::{self, ChannelReader, ChannelWriter, TreeSize, UnpackOutcome},
 };
 
 /// Time for files to reach a pod, or to come back.
@@ -140,7 +140,7 @@ impl SandboxPod {
 
     /// Starts the command's shell, which waits for its first line.
     pub(crate) async fn start(&mut self) -> Result<kube::client::Connection, Error> {
-        // Whatever runs from now on may change the files.
+        // A command that runs from now on may change the files.
         self.synced = None;
         self.cluster.connect_exec(&self.id.name, scripts::RUN).await
     }
@@ -155,18 +155,18 @@ impl SandboxPod {
             let unpacked = tree::unpack(&to, reader, ceiling)?;
             Ok((unpacked, tree::measure(&to)?.1))
         });
-        let mut output = Packed { sender, said: ErrorOutput::default() };
+        let mut output = ArchiveOutput { sender, said: ErrorOutput::default() };
         let (_, no_input) = mpsc::channel(1);
         let packing =
             self.cluster.exec(&self.id.name, scripts::PACK, (Vec::new(), no_input), &mut output);
         let packed = timeout(FILES_TIMEOUT, packing).await;
-        let Packed { sender, said } = output;
+        let ArchiveOutput { sender, said } = output;
         drop(sender);
         let unpacked = unpacking.await;
         match (packed, unpacked) {
-            (_, Ok((Unpacked::Over(limit), _))) => Some(CommandEnd::Limit(limit)),
+            (_, Ok((UnpackOutcome::Over(limit), _))) => Some(CommandEnd::Limit(limit)),
             (Ok(Ok(Ok(0))), Ok((unpacked, stamp))) => {
-                self.synced = (unpacked == Unpacked::Same).then_some(stamp);
+                self.synced = (unpacked == UnpackOutcome::Same).then_some(stamp);
                 None
             }
             (packed, unpacked) => {
@@ -332,12 +332,12 @@ impl ExecOutput for ErrorOutput {
 }
 
 /// Tar stream of a pod.
-struct Packed {
+struct ArchiveOutput {
     sender: mpsc::Sender<Bytes>,
     said: ErrorOutput,
 }
 
-impl ExecOutput for Packed {
+impl ExecOutput for ArchiveOutput {
     async fn write(&mut self, stream: Stream, bytes: Bytes) -> ControlFlow<()> {
         match stream {
             Stream::Out => match self.sender.send(bytes).await {

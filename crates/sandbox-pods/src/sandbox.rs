@@ -1,4 +1,4 @@
-//! Which pod a command gets, and how long it is kept.
+//! Choice of the pod of a command, and its lifetime.
 //!
 //! A pod belongs to one folder: to one tenant, one session and one view of the files, as the folder
 //! does. Between two commands nothing runs in it. A pod that was idle for too long, or whose state

@@ -53,7 +53,7 @@ impl TreeSize {
 
 /// Tree as it was read from a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unpacked {
+pub(crate) enum UnpackOutcome {
     /// The folder has the pod's files.
     Same,
     /// The pod also has links or special files.
@@ -118,7 +118,7 @@ fn for_each_entry(
 
 /// Makes `dir` equal to the stream, up to `ceiling`. After an error or a limit, `dir` has some of
 /// the stream's files.
-pub(crate) fn unpack(dir: &Path, from: impl Read, ceiling: TreeSize) -> io::Result<Unpacked> {
+pub(crate) fn unpack(dir: &Path, from: impl Read, ceiling: TreeSize) -> io::Result<UnpackOutcome> {
     let dir = Dir::open_ambient_dir(dir, ambient_authority())?;
     let mut unpacking =
         Unpacking { dir: &dir, seen: HashSet::new(), size: TreeSize::default(), is_same: true };
@@ -139,7 +139,7 @@ pub(crate) fn unpack(dir: &Path, from: impl Read, ceiling: TreeSize) -> io::Resu
                     None => entry.link_name()?.map(Into::into),
                 };
                 if let Some(limit) = unpacking.take(&path, target, &mut entry, ceiling)? {
-                    return Ok(Unpacked::Over(limit));
+                    return Ok(UnpackOutcome::Over(limit));
                 }
             }
         }
@@ -147,7 +147,7 @@ pub(crate) fn unpack(dir: &Path, from: impl Read, ceiling: TreeSize) -> io::Resu
     unpacking.remove_others()?;
     // `tar` fills its last block.
     io::copy(&mut archive.into_inner(), &mut io::sink())?;
-    Ok(if unpacking.is_same { Unpacked::Same } else { Unpacked::WithoutSpecial })
+    Ok(if unpacking.is_same { UnpackOutcome::Same } else { UnpackOutcome::WithoutSpecial })
 }
 
 fn long_path(entry: &mut Entry<'_, impl Read>) -> io::Result<PathBuf> {
@@ -396,7 +396,7 @@ mod tests {
         let before = fs::metadata(here.path().join("same")).unwrap();
 
         let stream = packed_by_tar(pod.path());
-        assert_eq!(unpack(here.path(), &stream[..], WIDE).unwrap(), Unpacked::Same);
+        assert_eq!(unpack(here.path(), &stream[..], WIDE).unwrap(), UnpackOutcome::Same);
 
         let read = |name: &str| fs::read_to_string(here.path().join(name)).unwrap();
         assert_eq!((read("changed"), read("was-folder")), ("two".to_owned(), "file".to_owned()));
@@ -427,7 +427,7 @@ mod tests {
             .unwrap();
 
         let stream = packed_by_tar(&pod);
-        assert_eq!(unpack(&here, &stream[..], WIDE).unwrap(), Unpacked::WithoutSpecial);
+        assert_eq!(unpack(&here, &stream[..], WIDE).unwrap(), UnpackOutcome::WithoutSpecial);
         assert_eq!(fs::read_link(here.join("link")).unwrap(), Path::new(LINK_TARGET));
         assert!(!fs::symlink_metadata(here.join("pipe")).unwrap().is_file());
 
@@ -458,9 +458,15 @@ mod tests {
         fs::write(pod.path().join("large"), vec![1; 2000]).unwrap();
         let small = TreeSize { bytes: 1000, entries: 100 };
         let stream = packed_by_tar(pod.path());
-        assert_eq!(unpack(here.path(), &stream[..], small).unwrap(), Unpacked::Over(Limit::Disk));
+        assert_eq!(
+            unpack(here.path(), &stream[..], small).unwrap(),
+            UnpackOutcome::Over(Limit::Disk)
+        );
         assert!(!here.path().join("large").exists());
         let few = TreeSize { bytes: 1 << 20, entries: 0 };
-        assert_eq!(unpack(here.path(), &stream[..], few).unwrap(), Unpacked::Over(Limit::Entries));
+        assert_eq!(
+            unpack(here.path(), &stream[..], few).unwrap(),
+            UnpackOutcome::Over(Limit::Entries)
+        );
     }
 }

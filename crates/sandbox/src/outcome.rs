@@ -28,7 +28,7 @@ pub enum CommandEnd {
     TimedOut,
     Cancelled,
     Limit(Limit),
-    /// Its end is unknown, or its files cannot be read.
+    /// The end of the command is unknown, or its files cannot be read.
     Lost(LossReason),
 }
 

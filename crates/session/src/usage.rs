@@ -68,7 +68,7 @@ pub struct CommandsSpent {
     pub limit: u64,
 }
 
-/// What a tenant uses of its limits.
+/// Amounts that a tenant uses of its limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UsageLevels {
     pub tenant: TenantId,
@@ -126,6 +126,36 @@ impl WriteCost {
             .execute(tx.conn())
             .await?;
         Ok(())
+    }
+}
+
+/// Columns of a [`UsageLine`].
+#[derive(FromRow)]
+struct LineRow {
+    day: String,
+    agent_id: Uuid,
+    model: String,
+    runs: i64,
+    input: i64,
+    cached: i64,
+    output: i64,
+    micros: i64,
+}
+
+impl LineRow {
+    fn read(self) -> UsageLine {
+        UsageLine {
+            day: self.day,
+            agent: self.agent_id.into(),
+            model: self.model,
+            runs: self.runs.unsigned_abs(),
+            usage: Usage {
+                input: self.input.unsigned_abs(),
+                cached: self.cached.unsigned_abs(),
+                output: self.output.unsigned_abs(),
+            },
+            micros: self.micros.unsigned_abs(),
+        }
     }
 }
 
@@ -319,15 +349,9 @@ impl UsageRecords<'_> {
     ) -> Result<Vec<ExportLine>, Error> {
         #[derive(FromRow)]
         struct Row {
-            day: String,
-            agent_id: Uuid,
-            model: String,
-            runs: i64,
+            #[sqlx(flatten)]
+            line: LineRow,
             messages: i64,
-            input: i64,
-            cached: i64,
-            output: i64,
-            micros: i64,
             commands: i64,
         }
         const SQL: &str = "
@@ -355,18 +379,7 @@ impl UsageRecords<'_> {
             .await?;
         tx.finish_reading();
         let line = |row: Row| ExportLine {
-            line: UsageLine {
-                day: row.day,
-                agent: row.agent_id.into(),
-                model: row.model,
-                runs: row.runs.unsigned_abs(),
-                usage: Usage {
-                    input: row.input.unsigned_abs(),
-                    cached: row.cached.unsigned_abs(),
-                    output: row.output.unsigned_abs(),
-                },
-                micros: row.micros.unsigned_abs(),
-            },
+            line: row.line.read(),
             messages: row.messages.unsigned_abs(),
             commands: row.commands.unsigned_abs(),
         };
@@ -391,17 +404,6 @@ impl UsageRecords<'_> {
         of: Option<AgentId>,
         days: u32,
     ) -> Result<Vec<UsageLine>, Error> {
-        #[derive(FromRow)]
-        struct Row {
-            day: String,
-            agent_id: Uuid,
-            model: String,
-            runs: i64,
-            input: i64,
-            cached: i64,
-            output: i64,
-            micros: i64,
-        }
         const SQL: &str = "
             select to_char(finished_at at time zone 'utc', 'YYYY-MM-DD') as day, agent_id, model,
                    count(*) as runs, sum(input_tokens)::bigint as input,
@@ -416,25 +418,13 @@ impl UsageRecords<'_> {
             limit 2000";
 
         let mut tx = self.pools.tenant(tenant).await?;
-        let rows: Vec<Row> = holdfast_pg::query_as(SQL)
+        let rows: Vec<LineRow> = holdfast_pg::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(of.map(|agent| agent.as_uuid()))
             .bind(i32::try_from(days.max(1)).unwrap_or(i32::MAX))
             .fetch_all(tx.conn())
             .await?;
         tx.finish_reading();
-        let line = |row: Row| UsageLine {
-            day: row.day,
-            agent: row.agent_id.into(),
-            model: row.model,
-            runs: row.runs.unsigned_abs(),
-            usage: Usage {
-                input: row.input.unsigned_abs(),
-                cached: row.cached.unsigned_abs(),
-                output: row.output.unsigned_abs(),
-            },
-            micros: row.micros.unsigned_abs(),
-        };
-        Ok(rows.into_iter().map(line).collect())
+        Ok(rows.into_iter().map(LineRow::read).collect())
     }
 }

@@ -163,7 +163,7 @@ async fn feed(stdin: &mut Option<ChildStdin>, message: &[u8]) {
     }
 }
 
-/// What a process writes, each part with its channel. It ends when all writers are gone.
+/// Output of a process, each part with its channel. It ends when all writers are gone.
 fn outputs(child: &mut Child) -> mpsc::Receiver<Vec<u8>> {
     let (sender, parts) = mpsc::channel(4);
     if let Some(stdout) = child.stdout.take() {

@@ -42,7 +42,7 @@ pub type Containers = BTreeMap<Key, Container>;
 #[derive(Debug)]
 pub struct Container {
     pub name: String,
-    /// Its first process.
+    /// Process that the container started with.
     pub pid: u32,
     /// Folders of its volumes.
     pub folder: PathBuf,

@@ -286,15 +286,15 @@ async fn channels(client: &Client) -> Finding {
 
 /// Holds a short conversation with the default agent.
 async fn ask(client: &Client) -> Finding {
-    const ABOUT: &str = "an answer";
+    const CHECK_NAME: &str = "an answer";
     let session = format!("doctor-{}", uuid::Uuid::now_v7().simple());
     let began = Instant::now();
     let finding = match timeout(ANSWER_TIMEOUT, answer(client, &session)).await {
-        Ok(Ok(())) => Finding::ok(ABOUT, format!("after {} ms", began.elapsed().as_millis())),
-        Ok(Err(error)) => Finding::of_error(ABOUT, &error),
+        Ok(Ok(())) => Finding::ok(CHECK_NAME, format!("after {} ms", began.elapsed().as_millis())),
+        Ok(Err(error)) => Finding::of_error(CHECK_NAME, &error),
         Err(_) => Finding::bad(
             State::Failure,
-            ABOUT,
+            CHECK_NAME,
             format!("none within {} s", ANSWER_TIMEOUT.as_secs()),
             "see the log of the agent-runner",
         ),

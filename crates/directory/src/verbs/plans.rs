@@ -93,7 +93,7 @@ impl Plans<'_> {
             for tenant in batch {
                 let mut tx = match self.0.begin_change(tenant).await {
                     Ok(tx) => tx,
-                    // It was deleted meanwhile.
+                    // The tenant was deleted meanwhile.
                     Err(Error::NotFound { .. }) => continue,
                     Err(error) => return Err(error),
                 };

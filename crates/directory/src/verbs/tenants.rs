@@ -189,7 +189,7 @@ impl Tenants<'_> {
         for tenant in due {
             let mut tx = match self.0.begin_change(tenant).await {
                 Ok(tx) => tx,
-                // It was deleted meanwhile.
+                // The tenant was deleted meanwhile.
                 Err(Error::NotFound { .. }) => continue,
                 Err(error) => return Err(error),
             };

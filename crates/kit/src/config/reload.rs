@@ -1,6 +1,6 @@
 //! Settings that are read again when their files change, or at SIGHUP.
 //!
-//! A running process takes over the settings in [`RELOADED`]; others are named in the log, and need
+//! A running process takes over the settings in [`RELOADED_SETTINGS`]; others are named in the log, and need
 //! a restart. A file that cannot be used changes nothing. The environment of a process cannot
 //! change, so the files are the one that `HOLDFAST_CONFIG` names, and those that `HOLDFAST_…_FILE`
 //! do.
@@ -20,7 +20,7 @@ use super::{extract, given, values, variables};
 use crate::watched::{POLL_INTERVAL, Watched};
 
 /// Settings that a running process takes over. docs/configuration.md marks them.
-pub const RELOADED: [&str; 9] = [
+pub const RELOADED_SETTINGS: [&str; 9] = [
     "gateway.answer_timeout",
     "gateway.body_bytes",
     "gateway.body_bytes_per_tenant",
@@ -36,7 +36,7 @@ pub const RELOADED: [&str; 9] = [
 pub struct Current<T>(watch::Receiver<Arc<T>>);
 
 /// Settings, and what the files and variables set.
-struct Loaded<T> {
+struct SettingsFiles<T> {
     settings: Arc<T>,
     given: BTreeMap<String, Value>,
 }
@@ -103,14 +103,14 @@ fn files() -> Vec<PathBuf> {
     files.map(|(_, path)| path.into()).collect()
 }
 
-fn load<T: DeserializeOwned>(section: &str) -> anyhow::Result<Loaded<T>> {
+fn load<T: DeserializeOwned>(section: &str) -> anyhow::Result<SettingsFiles<T>> {
     let (figment, settings) = given::<T>(section, variables())?;
     let given = values(&figment);
-    Ok(Loaded { settings: Arc::new(extract(figment, settings)?), given })
+    Ok(SettingsFiles { settings: Arc::new(extract(figment, settings)?), given })
 }
 
 async fn follow<T: Send + Sync + 'static>(
-    files: Arc<Watched<Loaded<T>>>,
+    files: Arc<Watched<SettingsFiles<T>>>,
     mut hangups: Signal,
     sender: watch::Sender<Arc<T>>,
     apply: impl Fn(&T) + Send + 'static,
@@ -151,7 +151,7 @@ fn changed(before: &BTreeMap<String, Value>, now: &BTreeMap<String, Value>) -> V
 
 fn report(changed: &[String]) {
     let (taken, left): (Vec<&str>, Vec<&str>) =
-        changed.iter().map(String::as_str).partition(|name| RELOADED.contains(name));
+        changed.iter().map(String::as_str).partition(|name| RELOADED_SETTINGS.contains(name));
     if !taken.is_empty() {
         info!("new settings are in use: {}", taken.join(", "));
     }

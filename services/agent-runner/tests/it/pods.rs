@@ -9,13 +9,13 @@ use agent_runner::Config;
 use holdfast_agent::UNKNOWN_OUTCOME;
 use holdfast_directory::Actor;
 use holdfast_sandbox::{BackendChoice, Limits};
-use holdfast_session::{Acceptance, NewMessage};
+use holdfast_session::Acceptance;
 use holdfast_testkit::Reply;
 use holdfast_testkit_kube::{ApiServer, Kubelet};
-use holdfast_types::{Entry, SessionKey};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::shell::{exec, owner, returned};
 use crate::world::World;
 
 const NAMESPACE: &str = "commands";
@@ -94,25 +94,6 @@ impl Cluster {
 
 fn role(rules: &Value) -> Value {
     json!({"kind": "Role", "metadata": {"namespace": NAMESPACE}, "rules": rules})
-}
-
-/// A message of the owner's, in their main session.
-fn owner(world: &World, text: &str) -> NewMessage {
-    NewMessage { key: SessionKey::main(&world.agent.name), ..world.message("s", text) }
-}
-
-/// Tool results of a session, in order.
-async fn returned(world: &World, sent: &Acceptance) -> anyhow::Result<Vec<String>> {
-    let journal = world.journal(sent.session).await?;
-    let output = |entry| match entry {
-        Entry::Returned { output, .. } => Some(output),
-        _ => None,
-    };
-    Ok(journal.into_iter().filter_map(output).collect())
-}
-
-fn exec(command: &str) -> Reply {
-    Reply::call("a", "exec", json!({ "command": command }).to_string())
 }
 
 /// Runs one command for the owner, and returns what the model was told.

@@ -37,12 +37,12 @@ async fn read(world: &World, agent: AgentId, path: &str) -> anyhow::Result<Optio
 }
 
 /// A message of the owner's.
-fn owner(world: &World, text: &str) -> NewMessage {
+pub(crate) fn owner(world: &World, text: &str) -> NewMessage {
     NewMessage { key: SessionKey::main(&world.agent.name), ..world.message("s", text) }
 }
 
 /// Tool results of a session, in order.
-async fn returned(world: &World, sent: &Acceptance) -> anyhow::Result<Vec<String>> {
+pub(crate) async fn returned(world: &World, sent: &Acceptance) -> anyhow::Result<Vec<String>> {
     let journal = world.journal(sent.session).await?;
     let output = |entry| match entry {
         Entry::Returned { output, .. } => Some(output),
@@ -51,7 +51,7 @@ async fn returned(world: &World, sent: &Acceptance) -> anyhow::Result<Vec<String
     Ok(journal.into_iter().filter_map(output).collect())
 }
 
-fn exec(command: &str) -> Reply {
+pub(crate) fn exec(command: &str) -> Reply {
     Reply::call("a", "exec", json!({ "command": command }).to_string())
 }
 
