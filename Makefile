@@ -63,7 +63,7 @@ test: ## run every test, on real backends
 	if [ "$$CI" = true ]; then $(TEST_DOWN); fi; \
 	exit $$status
 
-test-clients: build ## run programs of integrators, with their languages' packages installed: ARGS="python go"
+test-clients: build ## run programs of integrators and platforms of channels, with their packages installed: ARGS="python slack"
 	@$(PYTHON) tests/clients/run.py --holdfast $(HOLDFAST) $(ARGS)
 
 test-down: ## stop the backends that tests use

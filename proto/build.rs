@@ -4,7 +4,7 @@ use std::{env, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 19] = [
+const FILES: [&str; 22] = [
     "messages",
     "schedules",
     "sessions",
@@ -14,6 +14,8 @@ const FILES: [&str; 19] = [
     "approvals",
     "audit",
     "connections",
+    "devices",
+    "events",
     "mcp",
     "memories",
     "models",
@@ -22,6 +24,7 @@ const FILES: [&str; 19] = [
     "people",
     "plans",
     "policies",
+    "settings",
     "skills",
     "subagents",
 ];

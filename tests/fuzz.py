@@ -14,6 +14,8 @@ import time
 # Parser: package, and the tests that read what anybody can send.
 PARSERS = {
     "openai": ("gateway", ["openai::chat::tests::any_body_", "openai::responses::tests::any_body_"]),
+    "ag-ui": ("gateway", ["agui::input::tests::any_body_"]),
+    "websocket": ("gateway", ["ws::request::tests::any_frame_", "ws::frames::tests::", "ws::recorder::tests::the_end_of_any_bytes_"]),
     "openai-text": ("gateway", ["openai::sent_text::tests::"]),
     "policy": ("holdfast-agent", ["policy::tests::properties::", "policy::name::tests::", "policy::glob::tests::"]),
     "policy-path": ("holdfast-agent", ["policy::path::tests::"]),
@@ -54,15 +56,16 @@ PARSERS = {
 FIRST_CASES = 256
 
 
-def test_binary(package: str) -> str:
-    """Builds the tests of a package's library."""
-    command = ["cargo", "test", "--quiet", "-p", package, "--lib", "--no-run", "--message-format", "json"]
+def test_binaries() -> "dict[str, str]":
+    """Builds the tests of all libraries, with the features that `make test` builds them with."""
+    command = ["cargo", "test", "--quiet", "--workspace", "--lib", "--no-run", "--message-format", "json"]
     built = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    for line in built.stdout.splitlines():
-        message = json.loads(line)
-        if message.get("executable") and message["target"]["name"].replace("_", "-") == package:
-            return message["executable"]
-    sys.exit(f"{package} has no tests of its library")
+    messages = [json.loads(line) for line in built.stdout.splitlines()]
+    return {
+        message["target"]["name"].replace("_", "-"): message["executable"]
+        for message in messages
+        if message.get("executable")
+    }
 
 
 def source_dir(package: str) -> str:
@@ -73,9 +76,11 @@ def source_dir(package: str) -> str:
     return os.path.dirname(manifest)
 
 
-def run(parser: str, seconds: float) -> bool:
+def run(parser: str, seconds: float, binaries: "dict[str, str]") -> bool:
     package, tests = PARSERS[parser]
-    binary, folder = test_binary(package), source_dir(package)
+    if package not in binaries:
+        sys.exit(f"{package} has no tests of its library")
+    binary, folder = binaries[package], source_dir(package)
     cases, done, began = FIRST_CASES, 0, time.monotonic()
     while True:
         environment = {**os.environ, "PROPTEST_CASES": str(cases)}
@@ -100,7 +105,8 @@ def run(parser: str, seconds: float) -> bool:
 def main() -> None:
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 60
     parsers = sys.argv[2:] or list(PARSERS)
-    results = [run(parser, seconds) for parser in parsers]
+    binaries = test_binaries()
+    results = [run(parser, seconds, binaries) for parser in parsers]
     sys.exit(0 if all(results) else 1)
 
 

@@ -73,6 +73,7 @@ GROUPS = {
     "needs_cgroups": (has_cgroups, "use a machine with a writable cgroup v2 with the controllers cpu, memory and pids"),
     "needs_chromium": (has_chromium, "install Chromium (Debian: `apt-get install chromium`)"),
     "needs_faketime": (has_faketime, "install faketime (Debian: `apt-get install faketime`)"),
+    "needs_ngircd": (lambda: shutil.which("ngircd", path="/usr/sbin"), "install ngircd (Debian: `apt-get install ngircd`)"),
     "needs_packages": (has_packages, "install Node.js with npm, and /usr/bin/python3 (Debian: `apt-get install npm`)"),
     "needs_pgbouncer": (lambda: shutil.which("pgbouncer", path=os.environ.get("PATH", "") + ":/usr/sbin"), "install PgBouncer (Debian: `apt-get install pgbouncer`)"),
     "needs_mounts": (has_mounts, "run the tests as root, where file systems can be mounted"),

@@ -5,7 +5,10 @@ use std::env;
 use clap::{Parser, Subcommand};
 
 use crate::{
-    bootstrap, chat, commands::Caller, global::Global, login, node, rotation, service, up,
+    bootstrap, chat,
+    commands::{Caller, setup},
+    global::Global,
+    login, logs, node, reference, rotation, service, tui, up,
 };
 
 const EXIT_CODES: &str = "\
@@ -32,11 +35,19 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run everything on this machine: database, bus, cache, all services
+    #[command(visible_alias = "start")]
     Up(up::UpArgs),
     /// Stop what `up` started
+    #[command(visible_alias = "stop")]
     Down,
+    /// Choose the provider of the models, check its key, and make a model the default
+    Setup(setup::SetupArgs),
     /// Talk to an agent
     Chat(chat::ChatArgs),
+    /// Talk to agents in a full-screen terminal interface
+    Tui(tui::TuiArgs),
+    /// Show the logs of the services that `up` started
+    Logs(logs::LogArgs),
     /// Sign in at an identity provider
     Login(login::LoginArgs),
     /// Sign out: delete the tokens of `login`
@@ -55,6 +66,15 @@ pub enum Command {
     /// Change the keys with which the installation's secrets are encrypted
     #[command(subcommand)]
     Secrets(rotation::Secrets),
+    /// Print completions for a shell
+    Completions(reference::CompletionArgs),
+    /// Write man pages
+    Man(reference::ManArgs),
+    /// Print docs/cli.md
+    #[command(hide = true)]
+    Reference,
+    /// Print the version
+    Version,
     /// Wait so many seconds: for hooks of pods, whose image has no `sleep`
     #[command(hide = true)]
     Wait {
@@ -132,6 +152,13 @@ impl Command {
             | Self::Migrate(_)
             | Self::Bootstrap(_)
             | Self::Secrets(_)
+            | Self::Setup(_)
+            | Self::Logs(_)
+            | Self::Tui(_)
+            | Self::Completions(_)
+            | Self::Man(_)
+            | Self::Reference
+            | Self::Version
             | Self::Wait { .. } => None,
         }
     }
@@ -168,6 +195,17 @@ mod tests {
             command.get_subcommands().for_each(check);
         }
         check(&Cli::command());
+    }
+
+    #[test]
+    fn the_page_of_all_commands_is_what_the_command_line_says() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/cli.md");
+        let page = std::fs::read_to_string(path).unwrap_or_default();
+
+        assert!(
+            page == reference::markdown(Cli::command()),
+            "docs/cli.md is out of date: `cargo run -q -p holdfast -- reference > docs/cli.md`"
+        );
     }
 
     #[test]
@@ -267,12 +305,19 @@ mod tests {
             "audit export --outcome permission_denied",
             "mcp add x --url https://host/mcp --header a:b --agent coach",
             "mcp add x --env A=b --network -- npx -y server --flag",
+            "mcp add x --keep -- server",
             "mcp probe x",
             "channels list",
+            "devices list",
+            "devices requests --output json",
+            "devices approve 0195e0a0-0000-7000-8000-000000000000",
+            "devices rotate ab12 --scope operator.read --scope operator.write",
             "nodes create laptop --for telegram:42",
             "nodes status laptop",
             "node run --token-file t --allow 'git*' --allow ls --sandbox none",
             "sessions history ses_1",
+            "sessions list --search tea",
+            "sessions update ses_1 --label Tea --pinned true",
             "runs show run_1",
             "runs calls run_1",
             "runs calls --session agent:main:main",

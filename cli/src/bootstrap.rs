@@ -1,6 +1,8 @@
-//! Setup of a new installation: schema, secrets, tenant, key, model.
+//! Setup of a new installation: schema, secrets, tenant, key, model, channel accounts.
 //!
 //! All steps are idempotent, and several processes may run them at once.
+
+mod accounts;
 
 use std::{env, fs};
 
@@ -156,7 +158,8 @@ pub async fn check_schema(config: &Config) -> anyhow::Result<()> {
     }
 }
 
-/// Creates the tenant, a key and the model that the environment names, as far as they are missing.
+/// Creates the tenant, a key, and the model and channel accounts that the environment names, as far
+/// as they are missing.
 ///
 /// # Errors
 ///
@@ -175,6 +178,7 @@ pub async fn set_up_tenant(
         Some(wanted) => Some(set_model(&directory, tenant.id, wanted).await?),
         None => None,
     };
+    accounts::set_up(&directory, tenant.id, |name| env::var(name).ok()).await?;
     let providers = directory.providers().list(tenant.id).await?;
     pools.close().await;
     let local = providers

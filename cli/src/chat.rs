@@ -8,24 +8,38 @@ mod approval_texts;
 mod lines;
 #[cfg(test)]
 mod tests;
+mod unasked_answers;
 
 use std::{future::pending, time::Duration};
 
 use clap::Args;
 use holdfast_kit::Backoff;
 use holdfast_proto::gateway::v1::{
-    CancelRequest, FollowRequest, Outcome, ResolveApprovalRequest, RunEvent, SendRequest,
+    CancelRequest, FollowRequest, GetSessionRequest, Outcome, ResolveApprovalRequest, RunEvent,
+    SendRequest,
 };
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 use tonic::{Code, Response, Status, Streaming};
 
-use self::{answer::Answer, lines::Lines};
-use crate::{client::Client, error::Error, screen::Screen, view};
+use self::{
+    answer::Answer,
+    lines::Lines,
+    unasked_answers::{UnaskedAnswer, UnaskedAnswers},
+};
+use crate::{
+    client::Client,
+    error::Error,
+    screen::{Screen, plain, progress},
+    view,
+};
 
 /// Maximum duration of a connection loss after the gateway has accepted the message.
 const RECONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 const RECONNECT_BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(2));
+
+/// Beginning of an answer that nobody asked for here.
+const UNASKED_PREFIX: &str = "[unasked] ";
 
 #[derive(Debug, Args)]
 pub struct ChatArgs {
@@ -70,13 +84,15 @@ impl Chat<'_> {
     async fn converse(&self) -> Result<(), Error> {
         let mut lines = Lines::new(self.screen);
         lines.show_hint()?;
-        while let Some(line) = lines.next().await? {
+        let mut unasked = self.follow_unasked().await;
+        while let Some(line) = self.next_line(&mut lines, &mut unasked).await? {
             match line.trim() {
                 "" => {}
                 "exit" | "quit" | "/exit" | "/quit" => break,
                 _ => match self.send_interruptible(line, &mut lines).await {
                     Ok(answer) => {
                         self.show_result(&answer)?;
+                        self.note_own_message(&answer, &mut unasked);
                         if let Err(error) = answer.check() {
                             self.screen.fail(&error);
                         }
@@ -90,6 +106,68 @@ impl Chat<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Follows the conversation, if it exists.
+    async fn follow_unasked(&self) -> Option<UnaskedAnswers> {
+        let session = match (self.session.as_str(), self.agent.as_str()) {
+            ("", "") => "main".to_owned(),
+            ("", agent) => format!("agent:{agent}:main"),
+            (session, _) => session.to_owned(),
+        };
+        let request = self.client.request(GetSessionRequest { session });
+        let found = self.client.sessions().get_session(request).await.ok()?;
+        let session = found.into_inner().session?.id;
+        Some(UnaskedAnswers::follow(self.client, session))
+    }
+
+    /// Tells the follower of the conversation that the message was sent here.
+    fn note_own_message(&self, answer: &Answer, unasked: &mut Option<UnaskedAnswers>) {
+        if unasked.is_none()
+            && let Some(session) = answer.session()
+        {
+            *unasked = Some(UnaskedAnswers::follow(self.client, session.to_owned()));
+        }
+        if let (Some(unasked), Some(message)) = (unasked, answer.message_id()) {
+            unasked.sent_here(message, answer.run_id());
+        }
+    }
+
+    /// Returns the next line, and shows meanwhile what nobody asked for.
+    async fn next_line(
+        &self,
+        lines: &mut Lines,
+        unasked: &mut Option<UnaskedAnswers>,
+    ) -> Result<Option<String>, Error> {
+        while let Some(answer) = unasked.as_mut().and_then(UnaskedAnswers::take) {
+            self.show_unasked(&answer)?;
+        }
+        lines.prompt()?;
+        loop {
+            let next = async {
+                match unasked {
+                    Some(unasked) => unasked.next().await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                answer = next => {
+                    lines.leave_prompt()?;
+                    self.show_unasked(&answer)?;
+                    lines.prompt()?;
+                }
+                line = lines.next() => return line,
+            }
+        }
+    }
+
+    fn show_unasked(&self, answer: &UnaskedAnswer) -> Result<(), Error> {
+        if self.screen.is_json() {
+            let shown = json!({"unasked": true, "run_id": answer.run, "text": answer.text});
+            return self.screen.one(&[], &shown);
+        }
+        self.screen.print(&format!("{UNASKED_PREFIX}{}\n", plain(&answer.text)))
     }
 
     /// Sends a message. Ctrl-C cancels the turn and returns the answer so far.
@@ -126,6 +204,7 @@ impl Chat<'_> {
             session: self.session.clone(),
             ..SendRequest::default()
         };
+        progress::begin("waiting for a runner");
         let mut answer = Answer::new(self.screen);
         let mut lost: Option<(Instant, u32)> = None;
         loop {
@@ -263,7 +342,7 @@ fn undecided(answer: &Answer) -> Error {
 }
 
 /// Whether the failure is one of the connection and not of the message.
-fn is_connection_failure(status: &Status) -> bool {
+pub fn is_connection_failure(status: &Status) -> bool {
     matches!(status.code(), Code::Unavailable | Code::Cancelled | Code::Unknown | Code::Internal)
 }
 

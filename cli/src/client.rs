@@ -7,14 +7,16 @@ use holdfast_proto::gateway::v1::{
     agents_client::AgentsClient, approvals_client::ApprovalsClient, audit_client::AuditClient,
     budgets_client::BudgetsClient, chains_client::ChainsClient, channels_client::ChannelsClient,
     connections_client::ConnectionsClient, credentials_client::CredentialsClient,
-    files_client::FilesClient, heartbeats_client::HeartbeatsClient, keys_client::KeysClient,
-    knowledge_client::KnowledgeClient, mcp_servers_client::McpServersClient,
-    memories_client::MemoriesClient, messages_client::MessagesClient, models_client::ModelsClient,
-    nodes_client::NodesClient, operations_client::OperationsClient,
-    packages_client::PackagesClient, people_client::PeopleClient, plans_client::PlansClient,
-    policies_client::PoliciesClient, providers_client::ProvidersClient,
-    routing_client::RoutingClient, schedules_client::SchedulesClient,
-    sessions_client::SessionsClient, skills_client::SkillsClient,
+    devices_client::DevicesClient, event_webhooks_client::EventWebhooksClient,
+    events_client::EventsClient, files_client::FilesClient, heartbeats_client::HeartbeatsClient,
+    keys_client::KeysClient, knowledge_client::KnowledgeClient,
+    mcp_servers_client::McpServersClient, memories_client::MemoriesClient,
+    messages_client::MessagesClient, models_client::ModelsClient, nodes_client::NodesClient,
+    operations_client::OperationsClient, packages_client::PackagesClient,
+    people_client::PeopleClient, plans_client::PlansClient, policies_client::PoliciesClient,
+    providers_client::ProvidersClient, routing_client::RoutingClient,
+    schedules_client::SchedulesClient, sessions_client::SessionsClient,
+    settings_client::SettingsClient, skills_client::SkillsClient,
     subagents_client::SubagentsClient, tenants_client::TenantsClient,
     usage_reports_client::UsageReportsClient,
 };
@@ -93,6 +95,10 @@ impl Client {
             credential: Credential::Fixed(key(Some(given.to_owned()), None)?),
             ..self.clone()
         })
+    }
+
+    pub fn url(&self) -> &str {
+        &self.url
     }
 
     /// Returns a request with the API key or the person's token.
@@ -236,9 +242,27 @@ impl Client {
         AuditClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
     }
 
+    pub fn events(&self) -> EventsClient<Channel> {
+        EventsClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
+    }
+
+    pub fn event_webhooks(&self) -> EventWebhooksClient<Channel> {
+        EventWebhooksClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
+    }
+
     pub fn routing(&self) -> RoutingClient<Channel> {
         RoutingClient::new(self.channel.clone())
     }
+}
+
+/// Client of the service `Settings`.
+pub fn settings(client: &Client) -> SettingsClient<Channel> {
+    SettingsClient::new(client.channel.clone())
+}
+
+/// Client of the service `Devices`.
+pub fn devices(client: &Client) -> DevicesClient<Channel> {
+    DevicesClient::new(client.channel.clone())
 }
 
 /// The files of `up`, here or above.

@@ -4,11 +4,10 @@
 //! output are those of the `.proto` files.
 
 mod agents;
-mod audit;
 mod chains;
 mod channels;
 mod connections;
-mod export;
+mod events;
 mod files;
 mod keys;
 mod knowledge;
@@ -21,6 +20,7 @@ mod packages;
 mod people;
 mod permissions;
 mod plans;
+mod resources;
 mod routing;
 mod runs;
 mod schedules;
@@ -29,13 +29,16 @@ mod skills;
 mod subagents;
 mod tenants;
 
+pub use self::llm::setup;
+
 use clap::Subcommand;
 
 use self::{
     knowledge::{kb, memory},
     llm::{budgets, credentials, models, providers, usage},
-    operations::{dead, deliveries, doctor, status},
+    operations::{audit, dead, deliveries, doctor, security, status},
     permissions::{approvals, policy, tools},
+    resources::{apply, export},
     schedules::{cron, heartbeat, reminders},
 };
 use crate::{client::Client, error::Error, login, screen::Screen};
@@ -45,6 +48,9 @@ pub enum Caller {
     /// List sessions and their history, pause and resume them
     #[command(subcommand)]
     Sessions(sessions::Sessions),
+    /// Show, change and describe settings of agents and policies, each under a path
+    #[command(subcommand)]
+    Config(agents::config::Config),
     /// List turns and their steps
     #[command(subcommand)]
     Runs(runs::Runs),
@@ -98,12 +104,18 @@ pub enum Caller {
     /// Create and revoke API keys
     #[command(subcommand)]
     Keys(keys::Keys),
+    /// Pair devices that connect over WebSocket, and end their tokens
+    #[command(subcommand)]
+    Devices(keys::devices::Devices),
     /// List the people who signed in, disable and enable them
     #[command(subcommand)]
     People(people::People),
     /// Read the audit log: who changed what
     #[command(subcommand)]
     Audit(audit::Audit),
+    /// Follow and list what happens in the tenant
+    #[command(subcommand)]
+    Events(events::Events),
     /// Show who the gateway takes you for
     Whoami,
     /// Connect Telegram bots and webhooks
@@ -136,10 +148,15 @@ pub enum Caller {
     /// Manage tenants (for operators of the platform)
     #[command(subcommand)]
     Tenants(tenants::Tenants),
+    /// Make the tenant as a file describes it: providers, agents, channels, routing
+    Apply(apply::Apply),
     /// Print the tenant as Kubernetes resources for the operator
     Export(export::Export),
     /// Show a summary of the tenant: waiting messages, dead letters, failed deliveries
     Status,
+    /// Report settings that expose the tenant
+    #[command(subcommand)]
+    Security(security::Security),
     /// Find what is wrong: gateway, runners, models and their keys, memory, channels
     Doctor(doctor::DoctorArgs),
 }
@@ -153,6 +170,7 @@ impl Caller {
     pub async fn run(self, client: &Client, screen: &Screen) -> Result<(), Error> {
         match self {
             Self::Sessions(command) => command.run(client, screen).await,
+            Self::Config(command) => command.run(client, screen).await,
             Self::Runs(command) => command.run(client, screen).await,
             Self::Approvals(command) => command.run(client, screen).await,
             Self::Agents(command) => command.run(client, screen).await,
@@ -170,9 +188,11 @@ impl Caller {
             Self::Heartbeat(command) => command.run(client, screen).await,
             Self::Usage(command) => command.run(client, screen).await,
             Self::Mcp(command) => command.run(client, screen).await,
+            Self::Devices(command) => command.run(client, screen).await,
             Self::Keys(command) => command.run(client, screen).await,
             Self::People(command) => command.run(client, screen).await,
             Self::Audit(command) => command.run(client, screen).await,
+            Self::Events(command) => command.run(client, screen).await,
             Self::Whoami => login::whoami(client, screen).await,
             Self::Channels(command) => command.run(client, screen).await,
             Self::Connections(command) => command.run(client, screen).await,
@@ -184,8 +204,10 @@ impl Caller {
             Self::Deliveries(command) => command.run(client, screen).await,
             Self::Plans(command) => command.run(client, screen).await,
             Self::Tenants(command) => command.run(client, screen).await,
+            Self::Apply(command) => command.run(client, screen).await,
             Self::Export(command) => command.run(client, screen).await,
             Self::Status => status::run(client, screen).await,
+            Self::Security(command) => command.run(client, screen).await,
             Self::Doctor(args) => doctor::run(&args, client, screen).await,
         }
     }

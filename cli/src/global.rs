@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::{screen::Format, state_dir};
+use crate::{
+    screen::{Color, Format},
+    state_dir,
+};
 
 /// Options that every command takes.
 #[derive(Debug, Args)]
@@ -33,6 +36,10 @@ pub struct Global {
     /// How to print: for people or for programs
     #[arg(long, global = true, value_enum, default_value_t = Format::Text)]
     pub output: Format,
+
+    /// When to use colors; `NO_COLOR` in the environment switches off `auto`
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto)]
+    pub color: Color,
 }
 
 impl Global {

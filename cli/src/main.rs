@@ -8,10 +8,12 @@
 //! | [`service`] | one service, as a cluster runs it |
 //! | [`bootstrap`] | setup of a new installation |
 //! | [`rotation`] | change of the keys of an installation |
-//! | [`chat`], [`commands`], [`view`] | commands that call a gateway over gRPC; JSON forms of answers |
+//! | [`chat`], [`tui`], [`commands`], [`view`] | commands that call a gateway over gRPC; JSON forms of answers |
 //! | [`login`], [`tokens`] | signing in at an identity provider; its tokens |
 //! | [`node`] | a person's own machine, offered to their agents |
 //! | [`state_dir`], [`secret`], [`backends`], [`ports`] | files of `up` under `.holdfast/` |
+//! | [`logs`] | logs of the services of `up` |
+//! | [`mod@reference`] | completions, man pages, docs/cli.md |
 //! | [`screen`], [`error`] | output for people and scripts; exit codes |
 
 mod args;
@@ -24,8 +26,10 @@ mod down;
 mod error;
 mod global;
 mod login;
+mod logs;
 mod node;
 mod ports;
+mod reference;
 mod rotation;
 mod screen;
 mod secret;
@@ -33,15 +37,20 @@ mod service;
 mod signal;
 mod state_dir;
 mod tokens;
+mod tui;
 mod up;
 mod view;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::CommandFactory as _;
+use serde_json::json;
+
 use crate::{
     args::{Cli, Command, Service},
     client::Client,
+    commands::setup,
     error::Error,
     screen::Screen,
     state_dir::StateDir,
@@ -52,7 +61,7 @@ fn main() -> ExitCode {
         return read;
     }
     let cli = Cli::of_process();
-    let screen = Screen::new(cli.global.output);
+    let screen = Screen::new(cli.global.output, cli.global.color);
     let outcome = runtime(&cli.command).and_then(|runtime| {
         let outcome = runtime.block_on(Box::pin(run(cli, &screen)));
         // A thread that reads stdin must not keep the process alive.
@@ -72,22 +81,50 @@ async fn run(cli: Cli, screen: &Screen) -> Result<(), Error> {
     let Cli { global, command } = cli;
     match command {
         Command::Up(args) => up::run(args, StateDir::new(global.dir_or_here())?, screen).await,
-        Command::Down => down::run(&StateDir::new(global.dir_or_found())?, screen).await,
+        Command::Down => {
+            let home = StateDir::new(global.dir_or_found())?;
+            let work = Box::pin(down::run(&home, screen));
+            screen.watch("waiting for the services to end", work).await
+        }
         Command::Service(service) => serve(service, screen).await,
         Command::Migrate(args) => bootstrap::migrate(&args, screen).await,
         Command::Bootstrap(args) => {
             bootstrap::run(args, &StateDir::new(global.dir_or_here())?, screen).await
         }
+        Command::Logs(args) => {
+            logs::run(args, &StateDir::new(global.dir_or_found())?, screen).await
+        }
+        Command::Completions(args) => reference::completions(&args, Cli::command(), screen),
+        Command::Man(args) => reference::man(&args, Cli::command(), screen),
+        Command::Reference => screen.print(&reference::markdown(Cli::command())),
+        Command::Version => {
+            let version = env!("CARGO_PKG_VERSION");
+            screen.done(&format!("holdfast {version}"), &json!({"version": version}))
+        }
+        Command::Setup(args) => {
+            let client = Client::new(&global).await?;
+            let work = Box::pin(setup::run(args, &client, screen));
+            screen.watch("waiting for the gateway", work).await
+        }
+        Command::Tui(args) => tui::run(args, Client::new(&global).await?, screen).await,
         Command::Secrets(command) => command.run(screen).await,
         Command::Wait { seconds } => {
             tokio::time::sleep(Duration::from_secs(seconds)).await;
             Ok(())
         }
-        Command::Chat(args) => chat::run(args, &Client::new(&global).await?, screen).await,
+        Command::Chat(args) => {
+            let client = Client::new(&global).await?;
+            let chat = Box::pin(chat::run(args, &client, screen));
+            screen.watch("waiting for the gateway", chat).await
+        }
         Command::Login(args) => login::login(args, &global, screen).await,
         Command::Logout => login::logout(&global, screen).await,
         Command::Node(node) => node::run(node, &global, screen).await,
-        Command::Caller(command) => command.run(&Client::new(&global).await?, screen).await,
+        Command::Caller(command) => {
+            let client = Client::new(&global).await?;
+            let work = Box::pin(command.run(&client, screen));
+            screen.watch("waiting for the gateway", work).await
+        }
     }
 }
 

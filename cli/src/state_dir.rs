@@ -136,7 +136,11 @@ impl StateDir {
     }
 
     pub fn log_file(&self, process: &str) -> PathBuf {
-        self.path.join("log").join(format!("{process}.log"))
+        self.logs().join(format!("{process}.log"))
+    }
+
+    pub fn logs(&self) -> PathBuf {
+        self.path.join("log")
     }
 
     pub fn state(&self) -> anyhow::Result<State> {

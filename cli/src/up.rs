@@ -15,7 +15,7 @@ mod serve;
 mod split;
 mod welcome;
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::Args;
 
@@ -46,6 +46,10 @@ pub struct UpArgs {
     /// Number of gateways to start
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=8))]
     pub gateways: u16,
+
+    /// File with the settings, in TOML or YAML [default: that of HOLDFAST_CONFIG]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
 
     /// Run in the background; `holdfast down` stops it
     #[arg(long)]
@@ -78,6 +82,13 @@ pub async fn run(args: UpArgs, home: StateDir, screen: &Screen) -> Result<(), Er
     let Some(lock) = home.lock()? else {
         let state = wait_for_state(&home, |_| true).await?;
         screen.note(&format!("Holdfast is already running here, as process {}.", state.pid))?;
+        let ignored = ignored_options(&args, &state, std::env::var("HOLDFAST_MODEL").ok());
+        if !ignored.is_empty() {
+            screen.note(&format!(
+                "warning: it keeps its settings, and {} has no effect: `holdfast down` first",
+                ignored.join(", ")
+            ))?;
+        }
         backends::restart_ended(&home).await?;
         check_ready(&state).await?;
         return welcome::print(&home, &state, *screen);
@@ -85,7 +96,8 @@ pub async fn run(args: UpArgs, home: StateDir, screen: &Screen) -> Result<(), Er
     // First of all, so that `down` never takes the pid of a crashed `up` for this one.
     write_private(&home.pid_file("up"), &format!("{}\n", std::process::id()))?;
     StateDir::remove_file(&home.state_file());
-    let plan = match Plan::make(&args, &home, *screen).await {
+    let plan = Box::pin(Plan::make(&args, &home, *screen));
+    let plan = match screen.watch("starting", plan).await {
         Ok(plan) => plan,
         Err(error) => {
             // Stop the backends. The original failure matters more than a failure to stop them.
@@ -95,12 +107,29 @@ pub async fn run(args: UpArgs, home: StateDir, screen: &Screen) -> Result<(), Er
     };
     if args.detach {
         // If this fails, the background process has already stopped the backends.
-        let state = detach::start(&home, lock, &plan).await?;
+        let started = Box::pin(detach::start(&home, lock, &plan));
+        let state = screen.watch("waiting for the services to be ready", started).await?;
         return welcome::print(&home, &state, *screen);
     }
     let served = serve::serve(home, plan, serve::OutputMode::Terminal(*screen)).await;
     drop(lock);
     Ok(served?)
+}
+
+/// Returns the given options that a running `up` does not have.
+fn ignored_options(args: &UpArgs, state: &State, model: Option<String>) -> Vec<&'static str> {
+    let differs = |wanted: u16, running: usize| wanted != 1 && usize::from(wanted) != running;
+    let model = model.filter(|model| !model.is_empty());
+    [
+        ("--split", args.split && !state.split),
+        ("--runners", differs(args.runners, state.runners.len())),
+        ("--gateways", differs(args.gateways, state.gateways.len())),
+        ("--config", args.config.is_some()),
+        ("HOLDFAST_MODEL", model.is_some() && model != state.model),
+    ]
+    .into_iter()
+    .filter_map(|(option, is_ignored)| is_ignored.then_some(option))
+    .collect()
 }
 
 /// Waits until a running `up` is ready again.

@@ -1,7 +1,12 @@
-"""Runs programs of integrators against a running mesh, with their languages' packages installed.
+"""Runs programs of integrators and platforms of channels against a running mesh, with their packages.
 
     make test-clients                      # all whose toolchain is here
     make test-clients ARGS="python rust"   # some of them
+
+| kind | programs |
+|---|---|
+| examples of gRPC | the folders of `examples/grpc` |
+| clients of OpenAI's API and of AG-UI | the folders `openai` and `agui`: official SDKs and agent frameworks with tools of their own and structured output. While one of their tools runs, every agent-runner is killed |
 
 Installs packages into `.holdfast/clients`, which is kept. With CI=true a missing toolchain is an error.
 """
@@ -10,10 +15,19 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 import venv
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Lock, Thread
+
+import openclaw
+
+import slack
+import telegram
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples" / "grpc"
@@ -80,15 +94,68 @@ EXAMPLE_BUILDERS = {
 }
 
 
+OPENAI_CLIENTS = Path(__file__).resolve().parent / "openai"
+AGUI_CLIENTS = Path(__file__).resolve().parent / "agui"
+OPENAI_PYTHON = ["openai", "langchain-openai", "openai-agents"]
+OPENAI_NODE = ["openai", "ai", "@ai-sdk/openai-compatible", "@openai/agents", "zod", "@ag-ui/client"]
+# Programs of clients of OpenAI's API and of AG-UI, and what they need.
+OPENAI_PROGRAMS = {
+    "openai-surface": ("surface.py", []),
+    "openai-python": ("openai_python.py", []),
+    "langchain-openai": ("langchain_python.py", []),
+    "openai-agents-python": ("agents_python.py", []),
+    "openai-node": ("openai_node.mjs", ["node", "npm"]),
+    "ai-sdk": ("ai_node.mjs", ["node", "npm"]),
+    "openai-agents-node": ("agents_node.mjs", ["node", "npm"]),
+    "ag-ui": ("agui_node.mjs", ["node", "npm"]),
+}
+
+
+def openai_program(folder, program):
+    """Installs what a program needs; returns its command."""
+    for source in [*OPENAI_CLIENTS.iterdir(), *AGUI_CLIENTS.iterdir()]:
+        if source.is_file():
+            shutil.copy(source, folder)
+    if program.endswith(".py"):
+        interpreter = folder / "venv" / "bin" / "python"
+        if not (folder / "venv" / "installed").exists():
+            venv.create(folder / "venv", with_pip=True, clear=True)
+            run([interpreter, "-m", "pip", "install", "--quiet", *OPENAI_PYTHON])
+            (folder / "venv" / "installed").touch()
+        return [interpreter, folder / program]
+    if not (folder / "node_modules" / "@ag-ui").exists():
+        run(["npm", "install", "--no-audit", "--no-fund", "--silent", "--no-save", *OPENAI_NODE], cwd=folder)
+    return ["node", folder / program]
+
+
+# Programs that are driven by a file of their own, and what they need.
+DRIVEN = {
+    "openclaw": (openclaw.check, ["npm", openclaw.CHROMIUM]),
+}
+
+# Platforms of channels, and what they need.
+PLATFORMS = {"slack": (slack, ["npm", "node"]), "telegram": (telegram, ["npm", "node"])}
+# Channels that tests/clients/channels.py runs against real servers, and the programs that these need.
+CHANNELS = {"matrix": [], "email": ["dovecot", "postfix"]}
+
+
 def is_there(tool):
-    return tool.exists() if isinstance(tool, Path) else shutil.which(tool) is not None
+    path = os.environ["PATH"] + ":/usr/sbin"
+    return tool.exists() if isinstance(tool, Path) else shutil.which(tool, path=path) is not None
+
+
+def channel_failure(name, holdfast):
+    script = Path(__file__).with_name("channels.py")
+    done = subprocess.run([sys.executable, script, "--holdfast", holdfast, name])
+    return f"{name}: failed, see above" if done.returncode else None
 
 
 class Mesh:
     """`holdfast up` in a folder of its own."""
 
-    def __init__(self, holdfast, folder):
-        self.holdfast, self.folder = holdfast, folder
+    def __init__(self, holdfast, folder, words=(), variables=None):
+        self.holdfast, self.folder, self.words = holdfast, folder, words
+        self.environment = os.environ | (variables or {})
 
     def command(self, *words):
         return [self.holdfast, "--dir", self.folder, *words]
@@ -99,9 +166,11 @@ class Mesh:
         if shared.exists() and not packages.exists():
             packages.parent.mkdir(parents=True, exist_ok=True)
             packages.symlink_to(shared)
-        run(self.command("up", "--detach", "--port-base", "0"), stdout=sys.stderr)
+        run(self.command("up", "--detach", "--port-base", "0", *self.words), stdout=sys.stderr, env=self.environment)
         state = json.loads((self.folder / "state.json").read_text())
         self.grpc = state["gateways"][0]["grpc"].removeprefix("http://")
+        self.http = state["gateways"][0]["http"].removeprefix("http://")
+        self.bridge = state["bridge"]["http"]
         self.key = (self.folder / "dev.key").read_text().strip()
         return self
 
@@ -122,29 +191,129 @@ def check(name, command, mesh):
     return None
 
 
+class RunnerKiller:
+    """Kills every agent-runner of a mesh when its URL is read; `holdfast up` starts them again."""
+
+    def __init__(self, mesh):
+        self.mesh, self.lock, self.kills, self.last = mesh, Lock(), 0, 0.0
+
+    def kill(self):
+        with self.lock:
+            # Tools that run in parallel share one.
+            if time.monotonic() - self.last < 3:
+                return
+            for file in (self.mesh.folder / "run").glob("*runner*.pid"):
+                os.kill(int(file.read_text()), signal.SIGKILL)
+                self.kills += 1
+            self.last = time.monotonic()
+
+    def serve(self):
+        killer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                killer.kill()
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *_):
+                pass
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        Thread(target=server.serve_forever, daemon=True).start()
+        return f"http://127.0.0.1:{server.server_port}/"
+
+
+def check_openai(name, command, mesh, killer, kill_url):
+    variables = {"OPENAI_BASE_URL": f"http://{mesh.http}/v1", "OPENAI_API_KEY": mesh.key, "HOLDFAST_KILL_RUNNERS": kill_url}
+    kills, killer.last = killer.kills, 0.0
+    done = subprocess.run([str(word) for word in command], env=os.environ | variables, capture_output=True, text=True, timeout=300)
+    if done.returncode != 0:
+        return f"{name} failed: {done.stdout}{done.stderr}"
+    # The surface has no tools.
+    return None if killer.kills > kills or name == "openai-surface" else f"{name}: no runner was killed while a tool ran"
+
+
+def run_openai_programs(holdfast, home, names):
+    """Runs the clients of OpenAI's API; returns the failures."""
+    sys.path.insert(0, str(OPENAI_CLIENTS))
+    import model
+
+    variables = {"HOLDFAST_EGRESS__ALLOW": '["127.0.0.1"]'}
+    failures, folder = [], home / "openai"
+    folder.mkdir(parents=True, exist_ok=True)
+    with Mesh(holdfast, home / "up-openai", ["--split", "--runners", "2"], variables) as mesh:
+        run(mesh.command("providers", "put", "scripted", "--base-url", model.serve(), "--api-key", "k", "--model", "scripted:one"), stdout=sys.stderr)
+        killer = RunnerKiller(mesh)
+        url = killer.serve()
+        for name in names:
+            program, tools = OPENAI_PROGRAMS[name]
+            if is_missing(name, tools, failures):
+                continue
+            failure = check_openai(name, openai_program(folder, program), mesh, killer, url)
+            print(f"{name}: {failure or 'works'}")
+            failures += [failure] if failure else []
+    return failures
+
+
+def is_missing(name, tools, failures):
+    missing = [str(tool) for tool in tools if not is_there(tool)]
+    if missing:
+        print(f"{name}: not run, {', '.join(missing)} is not here", file=sys.stderr)
+        failures += [f"{name}: {', '.join(missing)} is missing"] if os.environ.get("CI") == "true" else []
+    return bool(missing)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--holdfast", type=Path, required=True)
-    parser.add_argument("examples", nargs="*", metavar="example", help=", ".join(EXAMPLE_BUILDERS))
+    known = [*EXAMPLE_BUILDERS, *OPENAI_PROGRAMS, *DRIVEN, *PLATFORMS, *CHANNELS]
+    parser.add_argument("examples", nargs="*", metavar="example", help=", ".join(known))
     chosen = parser.parse_args()
-    unknown = set(chosen.examples) - set(EXAMPLE_BUILDERS)
+    unknown = set(chosen.examples) - set(known)
     if unknown:
-        parser.error(f"there is no example {', '.join(sorted(unknown))}: take {', '.join(EXAMPLE_BUILDERS)}")
-    home = ROOT / ".holdfast" / "clients"
-    failures = []
-    with Mesh(chosen.holdfast.resolve(), home / "up") as mesh:
-        for name in chosen.examples or EXAMPLE_BUILDERS:
-            prepare, tools = EXAMPLE_BUILDERS[name]
-            missing = [str(tool) for tool in tools if not is_there(tool)]
-            if missing:
-                print(f"{name}: not run, {', '.join(missing)} is not here", file=sys.stderr)
-                failures += [f"{name}: {', '.join(missing)} is missing"] if os.environ.get("CI") == "true" else []
-                continue
-            folder = home / name
-            folder.mkdir(parents=True, exist_ok=True)
-            failure = check(name, prepare(folder), mesh)
-            print(f"{name}: {failure or 'answered, and refused in words'}")
-            failures += [failure] if failure else []
+        parser.error(f"there is no example {', '.join(sorted(unknown))}: take {', '.join(known)}")
+    home, names = ROOT / ".holdfast" / "clients", chosen.examples or known
+    holdfast, failures = chosen.holdfast.resolve(), []
+    if examples := [name for name in names if name in EXAMPLE_BUILDERS]:
+        with Mesh(holdfast, home / "up") as mesh:
+            for name in examples:
+                prepare, tools = EXAMPLE_BUILDERS[name]
+                if is_missing(name, tools, failures):
+                    continue
+                folder = home / name
+                folder.mkdir(parents=True, exist_ok=True)
+                failure = check(name, prepare(folder), mesh)
+                print(f"{name}: {failure or 'answered, and refused in words'}")
+                failures += [failure] if failure else []
+    if driven := [name for name in names if name in DRIVEN]:
+        with Mesh(holdfast, home / "up") as mesh:
+            for name in driven:
+                program, tools = DRIVEN[name]
+                if is_missing(name, tools, failures):
+                    continue
+                folder = home / name
+                folder.mkdir(parents=True, exist_ok=True)
+                failure = program(folder, f"http://{mesh.http}", mesh.key)
+                print(f"{name}: {failure or 'did its work'}")
+                failures += [failure] if failure else []
+    for name in [name for name in names if name in PLATFORMS]:
+        platform, tools = PLATFORMS[name]
+        if is_missing(name, tools, failures):
+            continue
+        with platform.Emulator(home / name) as emulator:
+            # The platform is empty each time, and so is the mesh.
+            folder = home / f"up-{name}"
+            shutil.rmtree(folder, ignore_errors=True)
+            with Mesh(holdfast, folder, variables=emulator.variables) as mesh:
+                failure = platform.check(mesh, emulator)
+        print(f"{name}: {failure or 'answered'}")
+        failures += [failure] if failure else []
+    for name in [name for name in names if name in CHANNELS]:
+        if not is_missing(name, CHANNELS[name], failures):
+            failures += filter(None, [channel_failure(name, holdfast)])
+    if programs := [name for name in names if name in OPENAI_PROGRAMS]:
+        failures += run_openai_programs(holdfast, home, programs)
     sys.exit("\n".join(failures) if failures else 0)
 
 

@@ -278,6 +278,8 @@ def check_values(helm):
         ((*trial, "--set", "commandPods.enabled=true"), "commandPods.namespace"),
         ((*trial, "--set", "commandPods.enabled=true,commandPods.namespace=a"), "config.runner.pods.image"),
         ((*trial, "--namespace", "a", "--set", "commandPods.enabled=true,commandPods.namespace=a"), "that of the release"),
+        ((*trial, "--set", "runnerPools.Acme.replicas=1"), "runnerPools"),
+        ((*trial, "--set", "runnerPools.acme.replica=1"), "replica"),
         ((*trial, "--kube-version", "1.24.0"), "1.25"),
     ]:
         error = helm.refuses(*args)

@@ -141,8 +141,13 @@ class Sources:
 # --- the objects -----------------------------------------------------------------------------------
 
 
+def without_pool(name):
+    """The component of which `name` is, or of whose pool it is: what holds for runners holds for pools."""
+    return re.sub(r"^agent-runner-.*", "agent-runner", name or "")
+
+
 def component(document):
-    return document["metadata"].get("labels", {}).get("app.kubernetes.io/component", "")
+    return without_pool(document["metadata"].get("labels", {}).get("app.kubernetes.io/component", ""))
 
 
 def of_kind(documents, *kinds):
@@ -340,7 +345,7 @@ def variables_are_settings(documents, sources):
 
 
 def selected_component(selector):
-    return (selector or {}).get("matchLabels", {}).get("app.kubernetes.io/component")
+    return without_pool((selector or {}).get("matchLabels", {}).get("app.kubernetes.io/component")) or None
 
 
 def egress_edges(policy, ports):
@@ -371,7 +376,11 @@ def egress_edges(policy, ports):
 
 def edges_are_connections(documents, sources):
     """Each edge in the policies is a connection of the code, and the other way round."""
-    policies = {component(d): d for d in of_kind(documents, "NetworkPolicy") if component(d) != "default"}
+    policies = [d for d in of_kind(documents, "NetworkPolicy") if component(d) != "default"]
+
+    def selects(policy, labels):
+        return all(labels.get(key) == value for key, value in policy["spec"]["podSelector"]["matchLabels"].items())
+
     default = [d for d in of_kind(documents, "NetworkPolicy") if component(d) == "default"]
     if not default or set(default[0]["spec"]["policyTypes"]) != {"Ingress", "Egress"} or default[0]["spec"].get("ingress"):
         yield "there is no policy that refuses what no other allows"
@@ -379,13 +388,13 @@ def edges_are_connections(documents, sources):
     ports = {name: {port["containerPort"] for port in pod["containers"][0].get("ports", [])} for name, _, pod, _ in pods(documents)}
     egress, ingress = set(), set()
     for name, _, pod, labels in pods(documents):
-        policy = policies.get(name)
+        own = [d for d in policies if component(d) == name]
+        policy = next((d for d in own if selects(d, labels)), own[0] if own else None)
         if policy is None:
             yield f"the pod `{name}` has no policy"
             continue
         for selecting in [policy, *default]:
-            wanted = selecting["spec"]["podSelector"]["matchLabels"]
-            if any(labels.get(key) != value for key, value in wanted.items()):
+            if not selects(selecting, labels):
                 yield f"the policy `{selecting['metadata']['name']}` does not select the pod `{name}`"
         if set(policy["spec"]["policyTypes"]) != {"Ingress", "Egress"}:
             yield f"the policy of `{name}` is not about both directions"
@@ -489,20 +498,20 @@ def pods_start_and_stop_as_services_do(documents, sources):
         if deployment["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] != 0:
             yield f"an update of `{name}` stops pods before new ones are ready"
         for kind, selector in (("Service", lambda d: d["spec"]["selector"]), ("PodDisruptionBudget", lambda d: d["spec"]["selector"]["matchLabels"])):
-            own = [d for d in of_kind(documents, kind) if component(d) == name]
+            own = [d for d in of_kind(documents, kind) if d["metadata"]["name"] == deployment["metadata"]["name"]]
             if len(own) != 1 or any(labels.get(key) != value for key, value in selector(own[0]).items()):
                 yield f"`{name}` has no {kind} that selects its pods"
         service = next(iter(d for d in of_kind(documents, "Service") if component(d) == name), None)
         if service and {(p["targetPort"], p["port"]) for p in service["spec"]["ports"]} != set(ports.items()):
             yield f"the Service of `{name}` and its pods have different ports"
-        scaled = any(component(d) == name for d in of_kind(documents, "HorizontalPodAutoscaler"))
+        scaled = any(d["metadata"]["name"] == deployment["metadata"]["name"] for d in of_kind(documents, "HorizontalPodAutoscaler"))
         if scaled == ("replicas" in deployment["spec"]):
             yield f"`{name}` has {'both' if scaled else 'neither'} a number of replicas and an autoscaler"
 
 
 def routes_are_doors(documents, _sources):
     """Only what is meant for others is reachable from outside, with TLS."""
-    allowed = {"gateway": {"/", "/v1", "/mcp"}, "channel-bridge": {"/telegram", "/webhook"}}
+    allowed = {"gateway": {"/", "/v1", "/mcp", "/ws"}, "channel-bridge": {"/matrix", "/slack", "/telegram", "/webhook", "/whatsapp", "/widget"}}
     for ingress in of_kind(documents, "Ingress"):
         hosts = {host for tls in ingress["spec"].get("tls", []) for host in tls["hosts"] if tls.get("secretName")}
         for rule in ingress["spec"]["rules"]:

@@ -11,7 +11,7 @@ OWNED = re.compile(
     r"(database|nats|redis)\.url|tls\..*|(nats|redis)\.authorities|nats\.(nkey|credentials)|telemetry\.otlp_authorities|database\.admin_url|redis\.(replicas|sentinels)"
     r"|mesh\.(?!clock_tolerance|accept_version_1).*|secrets\..*"
     r"|.*\.(listen|shutdown_grace)|operator\.(key|gateway_url|namespace|lease|lease_namespace)|gateway\.(http|grpc)|telemetry\.service_instance"
-    r"|runner\.scratch\.dir|runner\.archive|runner\.sandbox\.(hosted|backend)|runner\.pods\.(namespace|kubeconfig)|memory\.embedding\.(api_key|dir)|telemetry\.format"
+    r"|runner\.pool|runner\.scratch\.dir|runner\.archive|runner\.sandbox\.(hosted|backend)|runner\.pods\.(namespace|kubeconfig)|memory\.embedding\.(api_key|dir)|telemetry\.format"
 )
 # Structures that the manual describes in words.
 TABLES = {
@@ -182,6 +182,15 @@ def values_schema(manual):
                 "agentRunner": service(
                     autoscaling=autoscaling(waitingSessions={"type": "integer", "minimum": 0}), scratchSize=SIZE
                 ),
+                "runnerPools": {
+                    "type": "object",
+                    "additionalProperties": False,
+                    "patternProperties": {
+                        "^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$": service(
+                            autoscaling=autoscaling(waitingSessions={"type": "integer", "minimum": 0}), scratchSize=SIZE
+                        )
+                    },
+                },
                 "scheduler": service(),
                 "memoryService": service(embeddingKeySecret=NAME),
                 "channelBridge": service(least_grace=46),

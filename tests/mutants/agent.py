@@ -664,8 +664,8 @@ MUTANTS = {
         [
             (
                 RUNNER + "tools/mcp.rs",
-                ".filter(|open| open.server.is_for(agent))",
-                ".filter(|open| open.server.is_for(agent) || !open.server.name.is_empty())",
+                ".filter(move |open| open.server.is_for(agent))",
+                ".filter(move |open| open.server.is_for(agent) || !open.server.name.is_empty())",
             ),
         ],
         [

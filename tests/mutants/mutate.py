@@ -83,7 +83,7 @@ MUTANTS = {
     ],
     # What a lost bridge was sending is sent again, on any channel.
     "sending-state": [
-        (SESSION + "delivery.rs", ".bind(class == DeliveryClass::Keyed)", ".bind(true)"),
+        (SESSION + "delivery.rs", ".bind(class != DeliveryClass::Plain)", ".bind(true)"),
     ],
 }
 

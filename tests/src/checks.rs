@@ -3,6 +3,7 @@
 //! Each query selects violations of a guarantee and must return nothing. The queries run as the
 //! schema's owner, who bypasses row-level security, and only after the mesh is idle.
 
+mod events;
 mod queries;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -13,6 +14,7 @@ use sqlx::{Connection as _, PgConnection};
 use crate::load::{MessageRetention, SentMessage, TestChannel};
 use crate::mesh::Mesh;
 use crate::script::{MessageKind, ids};
+pub use events::{LogPosition, event_log, judge_received};
 use queries::BROKEN;
 
 #[derive(Debug, Default)]
@@ -54,6 +56,7 @@ pub async fn check(mesh: &Mesh, said: &[SentMessage]) -> anyhow::Result<Findings
     poison(&mut findings, said, &inbox);
     keyed(&mut findings, mesh, &mut admin).await?;
     plain(&mut findings, mesh, &mut admin).await?;
+    once(&mut findings, mesh, &mut admin).await?;
     acts(&mut findings, mesh, &mut admin).await?;
     for complaint in mesh.fakes.complaints.all() {
         findings.ensure(false, "I10 a model sees its tenant's messages only", complaint);
@@ -134,7 +137,8 @@ impl Inbox {
 fn accepted(findings: &mut Findings, said: &[SentMessage], inbox: &Inbox) {
     for said in said {
         let Some(row) = inbox.0.get(&said.id) else {
-            let removed = said.retention == MessageRetention::Removed;
+            let removed =
+                said.retention == MessageRetention::Removed || said.door == TestChannel::Discord;
             findings.ensure(removed, "I1 what was accepted is there", &said.id);
             continue;
         };
@@ -153,6 +157,10 @@ fn accepted(findings: &mut Findings, said: &[SentMessage], inbox: &Inbox) {
         ("messages by gRPC", TestChannel::Grpc),
         ("messages by webhook", TestChannel::Webhook),
         ("messages by Telegram", TestChannel::Telegram),
+        ("messages by Matrix", TestChannel::Matrix),
+        ("messages by Slack", TestChannel::Slack),
+        ("messages by Discord", TestChannel::Discord),
+        ("messages by e-mail", TestChannel::Email),
     ] {
         findings.count(name, said.iter().filter(|said| said.door == door).count());
     }
@@ -252,6 +260,45 @@ async fn plain(
     }
     findings.count("replies to a plain channel", stored.len());
     findings.count("of those unknown", unknown);
+    Ok(())
+}
+
+/// I4 on channels whose platform has keys or can be asked: each reply arrives exactly once.
+async fn once(
+    findings: &mut Findings,
+    mesh: &Mesh,
+    admin: &mut PgConnection,
+) -> anyhow::Result<()> {
+    const SQL: &str = "
+        select channel, target->>'chat', body from session.deliveries
+        where channel in ('matrix', 'slack', 'discord', 'email') and act is null";
+    let Some(platforms) = &mesh.fakes.platforms else { return Ok(()) };
+    let stored: Vec<(String, String, String)> = sqlx::query_as(SQL).fetch_all(admin).await?;
+    let mut arrived: BTreeMap<(String, String, String), usize> = BTreeMap::new();
+    for (_, channel, chat, text) in platforms.heard() {
+        *arrived.entry((channel.to_owned(), chat, text)).or_default() += 1;
+    }
+    // What tells a sender that a message was given up is the same each time.
+    for reply in stored.iter().filter(|(_, _, text)| !ids(text).is_empty()) {
+        let times = arrived.remove(reply).unwrap_or_default();
+        let what = format!("{reply:?} {times} times");
+        findings.ensure(
+            times == 1,
+            "I4 a reply to a keyed or reconcilable platform arrives exactly once",
+            what,
+        );
+    }
+    for reply in arrived.keys().filter(|(_, _, text)| !ids(text).is_empty()) {
+        findings.ensure(false, "I4 what arrives was stored as a reply", format!("{reply:?}"));
+    }
+    for (what, channel) in [
+        ("replies to Matrix", "matrix"),
+        ("replies to Slack", "slack"),
+        ("replies to Discord", "discord"),
+        ("replies by e-mail", "email"),
+    ] {
+        findings.count(what, stored.iter().filter(|(of, _, _)| of == channel).count());
+    }
     Ok(())
 }
 

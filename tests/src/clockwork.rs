@@ -434,6 +434,7 @@ async fn complete(sessions: &Sessions, claim: &Claim) -> anyhow::Result<()> {
         usage: Usage::default(),
         model: "test:one".to_owned(),
         steps: 1,
+        tools: Vec::new(),
         started_at: Timestamp::now(),
         wait: Wait::Anything,
         last_target: None,

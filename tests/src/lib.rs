@@ -9,9 +9,11 @@
 //! | [`history`] | what clients, models and receivers saw, and the judge of it |
 //! | [`dice`] | random choices from one seed |
 //! | [`load`] | senders on every channel; each message is sent one to three times |
+//! | [`platforms`] | the storm's platforms with one account each |
 //! | [`person`] | a client in Telegram or by gRPC that waits for replies |
 //! | [`clockwork`] | schedulers as processes, and jobs whose every slot is checked |
 //! | [`checks`] | the guarantees I1 to I8, checked in the tables and the platforms' logs |
+//! | [`websocket`] | a client of the WebSocket gateway |
 //! | [`growth`] | slope of measured values, for the soak |
 //! | [`turnstile`] | lock that runs one heavy test at a time |
 //!
@@ -26,8 +28,10 @@ pub mod load;
 pub mod mesh;
 pub mod node;
 pub mod person;
+pub mod platforms;
 pub mod program;
 pub mod script;
 pub mod tenant;
 pub mod turnstile;
+pub mod websocket;
 pub mod work;

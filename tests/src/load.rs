@@ -48,6 +48,14 @@ pub enum TestChannel {
     Webhook,
     /// Telegram; the answer is sent without a key.
     Telegram,
+    /// Matrix; the answer is sent with a transaction id, as a key.
+    Matrix,
+    /// Slack; before the answer is sent again, Slack is asked whether it has it.
+    Slack,
+    /// Discord; the answer is sent with a nonce, as a key. A message may be lost with a connection.
+    Discord,
+    /// E-mail; before the answer is sent again, the server is asked whether it has it.
+    Email,
 }
 
 /// A conversation: one sender, who says one thing after the other.
@@ -174,6 +182,13 @@ impl<'m> Senders<'m> {
                 }
                 TestChannel::Telegram => {
                     self.by_telegram(conversation, id, &text, copies).await?;
+                    None
+                }
+                TestChannel::Matrix
+                | TestChannel::Slack
+                | TestChannel::Discord
+                | TestChannel::Email => {
+                    self.by_platform(conversation, id, &text, copies).await?;
                     None
                 }
             })

@@ -37,6 +37,7 @@ pub use network::{Network, Peer};
 
 use crate::history::History;
 use crate::node::{Node, Role};
+use crate::platforms::Platforms;
 use crate::script::{self, RequestViolations};
 use crate::tenant::Tenant;
 
@@ -77,6 +78,8 @@ pub struct MeshConfig {
     pub replicas: Option<Replicas>,
     /// Whether the services speak TLS, and show each other certificates.
     pub tls: bool,
+    /// Whether tenants also have accounts on the platforms of [`Platforms`].
+    pub platforms: bool,
 }
 
 impl MeshConfig {
@@ -98,6 +101,7 @@ impl MeshConfig {
             pooler: None,
             replicas: None,
             tls: false,
+            platforms: false,
         }
     }
 }
@@ -120,6 +124,8 @@ pub struct Fakes {
     /// What clients and fakes saw.
     pub history: History,
     pub telegram: FakeTelegram,
+    /// Platforms with one account each, where the plan wants them.
+    pub platforms: Option<Platforms>,
     /// The receiver of signed webhooks, which takes each key once.
     pub receiver: FakeReceiver,
     /// The world that the tool `act` acts on, which takes every post.
@@ -208,6 +214,10 @@ impl Mesh {
             history,
             model,
             telegram: FakeTelegram::start_on(of_bridges).await?,
+            platforms: match plan.platforms {
+                true => Some(Platforms::start_on(of_bridges).await?),
+                false => None,
+            },
             receiver: FakeReceiver::start_on(of_bridges).await?,
             world: FakeReceiver::start_on(of_runners).await?,
         };
@@ -377,14 +387,17 @@ impl Mesh {
     }
 
     /// Lets interrupted sends expire now instead of after a minute. No send to these fakes takes as
-    /// long as `older`, so a send that is older has lost its bridge.
+    /// long as `older`, so a send that is older has lost its bridge. On channels that are only asked
+    /// what arrived, a bridge that was stopped meanwhile may send yet: there it is twice as long.
     pub async fn expire_sends(&self, older: Duration) -> anyhow::Result<u64> {
         let left = holdfast_session::SEND_LEASE.saturating_sub(older).as_secs_f64();
+        let left_of_asked = holdfast_session::SEND_LEASE.saturating_sub(older * 2).as_secs_f64();
         // What is only claimed lapses by itself.
         let handover = holdfast_session::HANDOVER_TIMEOUT.as_secs_f64();
         self.admin(&format!(
             "update session.deliveries set lease_until = clock_timestamp() - interval '1 second'
-             where state = 'sending' and lease_until < clock_timestamp() + {left} * interval '1 second'
+             where state = 'sending' and lease_until < clock_timestamp() + interval '1 second'
+                   * case when channel in ('slack', 'email') then {left_of_asked} else {left} end
                and lease_until > clock_timestamp() + {handover} * interval '1 second'"
         ))
         .await

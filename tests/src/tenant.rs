@@ -82,6 +82,14 @@ impl Tenant {
         let telegram =
             account("telegram", json!({"allow": ["*"], "parse": "plain"}), json!({"token": bot}));
         directory.accounts().create(made.id, by, telegram).await.context("the bot's account")?;
+        let platforms = match &fakes.platforms {
+            Some(platforms) => platforms.accounts_of(number).await?,
+            None => Vec::new(),
+        };
+        for platform in platforms {
+            let account = account(platform.channel, platform.settings, platform.secrets);
+            directory.accounts().create(made.id, by, account).await.context(platform.channel)?;
+        }
         let key = key.expose_secret().to_owned();
         Ok(Self { id: made.id, name, key, mode, webhook: webhook.id, secret, bot })
     }

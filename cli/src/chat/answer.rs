@@ -9,7 +9,7 @@ use holdfast_proto::gateway::v1::{ApprovalRequested, Done, RunEvent, run_event::
 use super::approval_texts;
 use crate::{
     error::Error,
-    screen::{Screen, plain},
+    screen::{Screen, plain, progress},
 };
 
 /// State of an answer while it is streamed.
@@ -101,8 +101,11 @@ impl Answer {
                 self.printed.clear();
                 self.is_new_stream = false;
                 self.pending_approvals.clear();
+                progress::begin("the model thinks");
             }
             Some(Event::Text(delta)) => {
+                // The line would be drawn over the text.
+                progress::end();
                 if std::mem::take(&mut self.is_new_stream) && !self.printed.is_empty() {
                     self.aside("[once more]")?;
                     self.printed.clear();
@@ -113,8 +116,13 @@ impl Answer {
                 self.break_line()?;
                 self.screen.note(&plain(&delta.text))?;
             }
-            Some(Event::ToolStarted(tool)) => self.aside(&format!("[{}]", plain(&tool.tool)))?,
+            Some(Event::ToolStarted(tool)) => {
+                let tool = plain(&tool.tool);
+                self.aside(&format!("[{tool}]"))?;
+                progress::begin(format!("{tool} runs"));
+            }
             Some(Event::ApprovalRequested(asked)) => {
+                progress::end();
                 self.break_line()?;
                 self.screen.note(&approval_texts::request(&asked))?;
                 if self.pending_approvals.iter().all(|known| known.approval_id != asked.approval_id)
@@ -128,6 +136,7 @@ impl Answer {
             }
             Some(Event::ToolEnded(tool)) if tool.failed => self.aside("[the tool failed]")?,
             Some(Event::Done(done)) => {
+                progress::end();
                 self.finish(&done.text)?;
                 self.done = Some(done);
                 return Ok(true);
@@ -175,7 +184,7 @@ mod tests {
     use holdfast_proto::gateway::v1::{StepStarted, TextDelta};
 
     use super::*;
-    use crate::screen::Format;
+    use crate::screen::{Color, Format};
 
     fn event(event: Event) -> RunEvent {
         RunEvent { message_id: "msg_1".to_owned(), event: Some(event), ..RunEvent::default() }
@@ -190,7 +199,7 @@ mod tests {
     }
 
     fn answer() -> Answer {
-        Answer::new(Screen::new(Format::Json))
+        Answer::new(Screen::new(Format::Json, Color::Never))
     }
 
     #[test]

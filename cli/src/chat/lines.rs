@@ -7,7 +7,10 @@ use std::io::{self, IsTerminal as _};
 use anyhow::Context as _;
 use tokio::sync::mpsc;
 
-use crate::{error::Error, screen::Screen};
+use crate::{
+    error::Error,
+    screen::{Screen, progress},
+};
 
 /// Lines, as they are typed. Nothing is read before the first is asked for.
 pub struct Lines {
@@ -34,11 +37,23 @@ impl Lines {
         Ok(self.receiver()?.recv().await.transpose()?)
     }
 
-    /// Prompts for and returns the next line; `None` at the end of input or on Ctrl-C.
+    /// Prompts a person for a line.
+    pub fn prompt(&self) -> Result<(), Error> {
+        progress::end();
+        if self.has_prompt() { self.screen.print("> ") } else { Ok(()) }
+    }
+
+    /// Begins a new line behind the prompt.
+    pub fn leave_prompt(&self) -> Result<(), Error> {
+        if self.has_prompt() { self.screen.print("\n") } else { Ok(()) }
+    }
+
+    fn has_prompt(&self) -> bool {
+        self.is_terminal && !self.screen.is_json()
+    }
+
+    /// Returns the next line; `None` at the end of input or on Ctrl-C. Cancel safe.
     pub async fn next(&mut self) -> Result<Option<String>, Error> {
-        if self.is_terminal && !self.screen.is_json() {
-            self.screen.print("> ")?;
-        }
         tokio::select! {
             line = self.receiver()?.recv() => Ok(line.transpose()?),
             _ = tokio::signal::ctrl_c() => Ok(None),

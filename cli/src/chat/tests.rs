@@ -15,7 +15,10 @@ use tonic::{
 };
 
 use super::*;
-use crate::{global::Global, screen::Format};
+use crate::{
+    global::Global,
+    screen::{Color, Format},
+};
 
 type Events = Iter<std::vec::IntoIter<Result<RunEvent, Status>>>;
 
@@ -78,13 +81,22 @@ async fn a_message_is_sent_once_and_followed_when_the_stream_breaks() {
             .serve_with_incoming(TcpIncoming::from(listener)),
     );
     let (gateway, key) = (Some(url), Some("hf_1_2".to_owned()));
-    let global = Global { gateway, key, ca_file: None, dir: None, output: Format::Json };
+    let global = Global {
+        gateway,
+        key,
+        ca_file: None,
+        dir: None,
+        output: Format::Json,
+        color: Color::Never,
+    };
     let client = Client::new(&global).await.unwrap();
-    let screen = Screen::new(Format::Json);
+    let screen = Screen::new(Format::Json, Color::Never);
     let chat = Chat { client: &client, screen, agent: String::new(), session: String::new() };
 
-    let answer =
-        chat.send("hello".to_owned(), &mut Lines::new(Screen::new(Format::Text))).await.unwrap();
+    let answer = chat
+        .send("hello".to_owned(), &mut Lines::new(Screen::new(Format::Text, Color::Never)))
+        .await
+        .unwrap();
 
     assert_eq!(answer.done().text, "Hello");
     let follow = "follow msg_1";

@@ -1,5 +1,7 @@
 //! `holdfast agents`.
 
+mod channel_options;
+pub mod config;
 mod heartbeat;
 mod template;
 
@@ -94,7 +96,7 @@ pub struct Changes {
     #[arg(long, value_parser = ["embedded", "simple"])]
     kind: Option<String>,
     /// Queue mode: what happens to input while a turn runs
-    #[arg(long, value_parser = ["steer", "followup", "collect", "interrupt"])]
+    #[arg(long, value_parser = ["steer", "followup", "collect", "interrupt", "steer_backlog", "queue"])]
     queue_mode: Option<String>,
     /// Scope of a session for direct messages
     #[arg(long, value_parser = ["main", "per-peer", "per-channel-peer", "per-account-channel-peer"])]
@@ -105,6 +107,10 @@ pub struct Changes {
     /// Time that queue mode `collect` waits for more input, in milliseconds
     #[arg(long)]
     debounce_ms: Option<u32>,
+    /// Options for channels as JSON or `@FILE`, which replace all: `{"telegram": {"queue": {"mode":
+    /// "collect", "cap": 10}, "blocks": {"by": "paragraph"}}}`; `{}` for none
+    #[arg(long, value_name = "JSON")]
+    channels: Option<String>,
     /// Time zone of the agent, for example `Europe/Oslo`
     #[arg(long)]
     time_zone: Option<String>,
@@ -240,6 +246,7 @@ impl Changes {
         if let Some(debounce_ms) = self.debounce_ms {
             agent.debounce_ms = debounce_ms;
         }
+        channel_options::apply(&mut agent, self.channels)?;
         if let Some(tools) = self.tools {
             agent.no_tools = tools == ["none"];
             agent.tools = if tools == ["all"] || agent.no_tools { Vec::new() } else { tools };
@@ -363,6 +370,7 @@ fn view(agent: &Agent) -> Value {
         "dm_scope": agent.dm_scope,
         "group_scope": agent.group_scope,
         "debounce_ms": agent.debounce_ms,
+        "channels": channel_options::view(agent),
         "time_zone": agent.time_zone,
         "tools": agent.tools,
         "no_tools": agent.no_tools,

@@ -2,14 +2,19 @@
 
 use clap::{Args, Subcommand};
 use holdfast_proto::gateway::v1::{
-    Account, CreateAccountRequest, DeleteAccountRequest, ListAccountsRequest, UpdateAccountRequest,
+    Account, CreateAccountRequest, DeleteAccountRequest, ListAccountsRequest, SendTextRequest,
+    UpdateAccountRequest,
 };
 use serde_json::{Value, json};
 
 use super::option_values;
 use crate::{client::Client, error::Error, screen::Screen, view::time};
 
-const COLUMNS: [&str; 5] = ["id", "channel", "name", "enabled", "created_at"];
+const COLUMNS: [&str; 6] = ["id", "channel", "name", "enabled", "status", "created_at"];
+
+/// Columns of `status`.
+const STATUS_COLUMNS: [&str; 7] =
+    ["id", "channel", "name", "status", "detail", "since", "checked_at"];
 
 #[derive(Debug, Subcommand)]
 pub enum Channels {
@@ -19,9 +24,15 @@ pub enum Channels {
         #[arg(long, default_value = "", hide_default_value = true)]
         channel: String,
     },
-    /// Connect a bot or a webhook
+    /// Show whether the platforms accept the accounts, and why not
+    Status {
+        /// Id of one account; without it all are shown
+        #[arg(default_value = "", hide_default_value = true)]
+        id: String,
+    },
+    /// Connect an account: a bot, or a webhook
     Add {
-        /// The channel: telegram or webhook
+        /// The channel, such as telegram; docs/channels.md lists them
         channel: String,
         /// Name of the account; bindings without an account mean `default`
         #[arg(long, default_value = "default")]
@@ -42,11 +53,36 @@ pub enum Channels {
         #[command(flatten)]
         content: Content,
     },
+    /// Send a text to an address on a channel, outside of any conversation
+    Send(Send),
     /// Remove a channel account by its id
     Remove {
         /// Id of the account, as `list` shows it
         id: String,
     },
+}
+
+/// A text for an address
+#[derive(Debug, Args)]
+pub struct Send {
+    /// The channel, such as telegram
+    #[arg(long)]
+    channel: String,
+    /// Name of the account that sends it
+    #[arg(long, default_value = "default")]
+    account: String,
+    /// The address: the platform's id of the chat, as `holdfast deliveries list` shows it
+    #[arg(long)]
+    to: String,
+    /// The topic or thread within the chat
+    #[arg(long, default_value = "", hide_default_value = true)]
+    thread: String,
+    /// The text, `@file`, or `-` for stdin
+    #[arg(long)]
+    text: String,
+    /// Makes a repeated command the same: with the same value the text is sent once
+    #[arg(long, default_value = "", hide_default_value = true)]
+    request_id: String,
 }
 
 /// Settings and secrets of an account
@@ -61,7 +97,7 @@ pub struct Content {
     /// Secrets as JSON, `@file`, or `-` for stdin
     #[arg(long)]
     secrets: Option<String>,
-    /// Telegram's bot token, in place of --secrets: `@file`, `-` for stdin, or the token itself
+    /// The bot's token, in place of --secrets: `@file`, `-` for stdin, or the token itself
     #[arg(long, conflicts_with_all = ["secrets", "secret"])]
     token: Option<String>,
     /// The webhook's signing secret, in place of --secrets: `@file`, `-` for stdin, or itself
@@ -76,6 +112,18 @@ impl Channels {
                 let accounts = list(client, channel).await?;
                 screen.list(&COLUMNS, accounts.iter().map(view).collect())
             }
+            Self::Status { id } => {
+                let accounts = list(client, String::new()).await?;
+                let shown: Vec<Value> = accounts
+                    .iter()
+                    .filter(|account| id.is_empty() || account.id == id)
+                    .map(view)
+                    .collect();
+                if shown.is_empty() && !id.is_empty() {
+                    return Err(no_account(&id));
+                }
+                screen.list(&STATUS_COLUMNS, shown)
+            }
             Self::Add { channel, name, content } => {
                 let settings = content.settings("")?.unwrap_or_default();
                 let account =
@@ -89,11 +137,7 @@ impl Channels {
             Self::Update { id, name, enabled, content } => {
                 let accounts = list(client, String::new()).await?;
                 let found = accounts.into_iter().find(|account| account.id == id);
-                let mut account = found.ok_or_else(|| {
-                    Error::NotFound(format!(
-                        "there is no channel account `{id}`: `holdfast channels list` shows them"
-                    ))
-                })?;
+                let mut account = found.ok_or_else(|| no_account(&id))?;
                 account.name = name.unwrap_or(account.name);
                 account.enabled = enabled.unwrap_or(account.enabled);
                 if let Some(settings) = content.settings(&account.settings)? {
@@ -105,6 +149,7 @@ impl Channels {
                 let changed = client.channels().update_account(request).await;
                 screen.one(&COLUMNS, &view(&client.answer(changed)?.account.unwrap_or_default()))
             }
+            Self::Send(send) => send.run(client, screen).await,
             Self::Remove { id } => {
                 let request = client.request(DeleteAccountRequest { id: id.clone() });
                 client.answer(client.channels().delete_account(request).await)?;
@@ -112,6 +157,26 @@ impl Channels {
             }
         }
     }
+}
+
+impl Send {
+    async fn run(self, client: &Client, screen: &Screen) -> Result<(), Error> {
+        let Self { channel, account, to: chat, thread, text, request_id } = self;
+        let text = option_values::text(&text)?;
+        let request = SendTextRequest { channel, account, chat, thread, text, request_id };
+        let sent = client.channels().send_text(client.request(request)).await;
+        let sent = client.answer(sent)?;
+        screen.one(
+            &["delivery", "duplicate"],
+            &json!({"delivery": sent.delivery_id, "duplicate": sent.duplicate}),
+        )
+    }
+}
+
+fn no_account(id: &str) -> Error {
+    Error::NotFound(format!(
+        "there is no channel account `{id}`: `holdfast channels list` shows them"
+    ))
 }
 
 async fn list(client: &Client, channel: String) -> Result<Vec<Account>, Error> {
@@ -152,12 +217,24 @@ impl Content {
 
 fn view(account: &Account) -> Value {
     let settings: Value = serde_json::from_str(&account.settings).unwrap_or_default();
+    let status = account.status.as_ref();
+    // What was reported before an account was disabled says nothing about now.
+    let state = match (account.enabled, status) {
+        (false, _) => "disabled",
+        (true, Some(status)) => &status.state,
+        (true, None) => "not served yet",
+    };
+    let status = status.filter(|_| account.enabled);
     json!({
         "id": account.id,
         "channel": account.channel,
         "name": account.name,
         "enabled": account.enabled,
         "settings": settings,
+        "status": state,
+        "detail": status.map(|status| status.detail.as_str()).unwrap_or_default(),
+        "since": time(status.and_then(|status| status.since.as_ref())),
+        "checked_at": time(status.and_then(|status| status.checked_at.as_ref())),
         "created_at": time(account.created_at.as_ref()),
     })
 }

@@ -1,5 +1,7 @@
 //! `holdfast keys`.
 
+pub mod devices;
+
 use clap::Subcommand;
 use holdfast_proto::gateway::v1::{CreateKeyRequest, Key, ListKeysRequest, RevokeKeyRequest};
 use serde_json::{Value, json};
@@ -22,7 +24,7 @@ pub enum Keys {
             long = "scope",
             value_delimiter = ',',
             default_values = ["chat", "read"],
-            value_parser = ["chat", "read", "approve", "admin", "platform"]
+            value_parser = ["chat", "read", "events", "approve", "admin", "platform"]
         )]
         scopes: Vec<String>,
         /// Lifetime in days; 0 for no expiry

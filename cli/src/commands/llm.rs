@@ -1,7 +1,9 @@
 //! Commands for language models: providers, their keys, models, budgets, usage.
 
 pub mod budgets;
+pub mod check;
 pub mod credentials;
 pub mod models;
 pub mod providers;
+pub mod setup;
 pub mod usage;

@@ -41,6 +41,9 @@ Examples:
         /// Let it use the network, where the sandbox has one
         #[arg(long, requires = "command")]
         network: bool,
+        /// Keep the files of its folder, /workspace, among the agent's files
+        #[arg(long, requires = "command")]
+        keep: bool,
         /// An agent that may use it, by name or id; without one every agent may
         #[arg(long = "agent", value_name = "AGENT")]
         agents: Vec<String>,
@@ -80,6 +83,7 @@ impl Mcp {
                 headers,
                 env,
                 network,
+                keep,
                 agents,
                 keep_secrets,
                 disabled,
@@ -100,6 +104,7 @@ impl Mcp {
                     secret_names: Vec::new(),
                     agents,
                     enabled: !disabled,
+                    keep,
                 };
                 let put = PutMcpServerRequest { server: Some(server), secrets, keep_secrets };
                 let request = client.request(put);
@@ -146,6 +151,7 @@ fn view(server: &McpServer) -> Value {
         "command": server.command,
         "args": server.args,
         "network": server.network,
+        "keep": server.keep,
         "secrets": server.secret_names,
         "agents": server.agents,
         "enabled": server.enabled,

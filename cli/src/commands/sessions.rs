@@ -1,16 +1,22 @@
 //! `holdfast sessions`.
 
+mod transfer;
+
+use std::path::PathBuf;
+
 use clap::Subcommand;
 use holdfast_proto::gateway::v1::{
-    CancelRequest, DeleteSessionRequest, GetCanvasRequest, GetHistoryRequest, GetSessionRequest,
-    ListSessionsRequest, PauseSessionRequest, ResumeSessionRequest, Session, Surface,
+    CancelRequest, DeleteSessionRequest, Done, GetCanvasRequest, GetHistoryRequest,
+    GetSessionRequest, ListSessionsRequest, Outcome, PauseSessionRequest, ResumeSessionRequest,
+    SendRequest, Session, Surface, UpdateSessionRequest, export_session_response::Part,
+    run_event::Event,
 };
 use serde_json::{Value, json};
 
 use crate::{
     client::Client,
     error::Error,
-    screen::Screen,
+    screen::{Screen, plain},
     view::{ENTRY_COLUMNS, entry, time, usage},
 };
 
@@ -25,7 +31,7 @@ const MAX_PAGE_SIZE: u32 = 200;
 
 #[derive(Debug, Subcommand)]
 pub enum Sessions {
-    /// List the tenant's sessions, newest first
+    /// List the tenant's sessions, the last used first
     List {
         /// Show only sessions of this agent
         #[arg(long, default_value = "", hide_default_value = true)]
@@ -33,9 +39,23 @@ pub enum Sessions {
         /// Show only sessions of this kind: main, dm, group, …
         #[arg(long, default_value = "", hide_default_value = true)]
         kind: String,
+        /// Show only sessions whose key, label or summary contains this
+        #[arg(long, default_value = "", hide_default_value = true)]
+        search: String,
         /// Maximum number of sessions to list
         #[arg(long, default_value_t = 50)]
         limit: u32,
+    },
+    /// Label a session or pin it
+    Update {
+        /// Id or key of the session
+        session: String,
+        /// Label, at most 200 characters; empty removes it
+        #[arg(long, required_unless_present = "pinned")]
+        label: Option<String>,
+        /// Whether it is pinned
+        #[arg(long)]
+        pinned: Option<bool>,
     },
     /// Show one session with its state
     Show {
@@ -46,12 +66,33 @@ pub enum Sessions {
     History {
         /// Id or key of the session
         session: String,
-        /// Maximum number of entries to show
-        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        /// Number of the newest entries to show
+        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
         limit: u32,
         /// Show only entries before this one, by its `seq`
         #[arg(long, default_value_t = 0, hide_default_value = true)]
         before: i64,
+        /// Show the whole journal
+        #[arg(long, conflicts_with_all = ["limit", "before"])]
+        all: bool,
+    },
+    /// Print a session with its whole journal as lines of JSON
+    Export {
+        /// Id or key of the session
+        #[arg(long)]
+        session: String,
+    },
+    /// Create a session with the journal of an exported one; nothing runs
+    Import {
+        /// The file to read; `-` is stdin
+        #[arg(default_value = "-", hide_default_value = true)]
+        file: PathBuf,
+        /// Key of the new session, or any name of your choice [default: the exported one's]
+        #[arg(long)]
+        session: Option<String>,
+        /// Name or id of the new session's agent [default: the tenant's default agent]
+        #[arg(long, default_value = "", hide_default_value = true)]
+        agent: String,
     },
     /// Show the canvas of a session
     Canvas {
@@ -73,6 +114,11 @@ pub enum Sessions {
         /// Id or key of the session
         session: String,
     },
+    /// Begin a new conversation in a session; its memories and files are kept
+    Reset {
+        /// Id or key of the session
+        session: String,
+    },
     /// Delete a session with its whole history
     Delete {
         /// Id or key of the session
@@ -83,16 +129,37 @@ pub enum Sessions {
 impl Sessions {
     pub async fn run(self, client: &Client, screen: &Screen) -> Result<(), Error> {
         match self {
-            Self::List { agent, kind, limit } => {
-                let sessions = list(client, &agent, &kind, limit).await?;
+            Self::List { agent, kind, search, limit } => {
+                let filter = ListSessionsRequest { agent, kind, search, ..Default::default() };
+                let sessions = list(client, filter, limit).await?;
                 screen.list(&COLUMNS, sessions.iter().map(view).collect())
+            }
+            Self::Update { session, label, pinned } => {
+                let request = client.request(UpdateSessionRequest { session, label, pinned });
+                let updated = client.answer(client.sessions().update_session(request).await)?;
+                screen.done("updated", &view(&updated.session.unwrap_or_default()))
             }
             Self::Show { session } => {
                 let request = client.request(GetSessionRequest { session });
                 let found = client.answer(client.sessions().get_session(request).await)?.session;
                 screen.one(&DETAIL_COLUMNS, &view(&found.unwrap_or_default()))
             }
-            Self::History { session, limit, before } => {
+            Self::History { session, all: true, .. } => {
+                let mut entries = Vec::new();
+                let take = |part| {
+                    if let Part::Entry(one) = part {
+                        entries.push(entry(&one));
+                    }
+                    Ok(())
+                };
+                transfer::stream(client, session, take).await?;
+                screen.list(&ENTRY_COLUMNS, entries)
+            }
+            Self::Export { session } => transfer::export(client, screen, session).await,
+            Self::Import { file, session, agent } => {
+                transfer::import(client, screen, &file, (agent, session)).await
+            }
+            Self::History { session, limit, before, all: false } => {
                 let request = GetHistoryRequest { session, limit, before_seq: before };
                 let history =
                     client.answer(client.sessions().get_history(client.request(request)).await)?;
@@ -124,6 +191,10 @@ impl Sessions {
                 };
                 screen.done(sentence, &json!({"running": ended.running, "queued": ended.queued}))
             }
+            Self::Reset { session } => {
+                let done = reset(client, &session).await?;
+                screen.done(&plain(&done.text), &json!({"reset": session, "text": done.text}))
+            }
             Self::Delete { session } => {
                 let request = client.request(DeleteSessionRequest { session: session.clone() });
                 client.answer(client.sessions().delete_session(request).await)?;
@@ -145,16 +216,37 @@ fn surface(one: &Surface) -> Value {
     })
 }
 
+/// Sends the command that begins a new conversation, and waits until it is done.
+async fn reset(client: &Client, session: &str) -> Result<Done, Error> {
+    let request = client.request(GetSessionRequest { session: session.to_owned() });
+    let found = client.answer(client.sessions().get_session(request).await)?.session;
+    let session = found.unwrap_or_default().id;
+    let message = SendRequest { text: "/reset".to_owned(), session, ..SendRequest::default() };
+    let events = client.messages().stream(client.request(message)).await;
+    let mut events = client.answer(events)?;
+    while let Some(event) = events.message().await.map_err(|status| client.error(status))? {
+        match event.event {
+            Some(Event::Done(done)) if done.outcome() == Outcome::Completed => return Ok(done),
+            Some(Event::Done(done)) => return Err(Error::NoAnswer(done.text)),
+            Some(_) | None => {}
+        }
+    }
+    Err(Error::NoAnswer("the gateway ended the stream early".to_owned()))
+}
+
 /// Returns up to `limit` sessions, page by page.
-async fn list(client: &Client, agent: &str, kind: &str, limit: u32) -> Result<Vec<Session>, Error> {
+async fn list(
+    client: &Client,
+    filter: ListSessionsRequest,
+    limit: u32,
+) -> Result<Vec<Session>, Error> {
     let (mut sessions, mut page_token) = (Vec::new(), String::new());
     let mut left = limit;
     while left > 0 {
         let request = client.request(ListSessionsRequest {
-            agent: agent.to_owned(),
-            kind: kind.to_owned(),
             limit: left.min(MAX_PAGE_SIZE),
             page_token,
+            ..filter.clone()
         });
         let page = client.answer(client.sessions().list_sessions(request).await)?;
         left = left.saturating_sub(u32::try_from(page.sessions.len()).unwrap_or(u32::MAX));
@@ -175,6 +267,7 @@ fn view(session: &Session) -> Value {
         "agent": session.agent,
         "parent_id": session.parent_id,
         "label": session.label,
+        "pinned": session.pinned,
         "summary": session.summary,
         "state": session.state,
         "waiting": session.waiting,

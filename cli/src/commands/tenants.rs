@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use super::plans::limits_view;
 use crate::{client::Client, error::Error, screen::Screen, view::time};
 
-const COLUMNS: [&str; 8] = ["name", "state", "plan", "rate", "weight", "cap", "created_at", "id"];
+const COLUMNS: [&str; 9] =
+    ["name", "state", "plan", "rate", "weight", "cap", "pool", "created_at", "id"];
 const USAGE_COLUMNS: [&str; 5] = ["name", "used", "limit", "level", "is_own"];
 const EVENT_COLUMNS: [&str; 5] = ["id", "at", "tenant", "kind", "detail"];
 /// Pause between two looks for new events.
@@ -29,6 +30,9 @@ pub enum Tenants {
     Create {
         /// Name of the tenant: a-z, 0-9, `_` and `-`
         name: String,
+        /// Pool of the runners that work for it [default: the default pool]
+        #[arg(long, default_value = "", hide_default_value = true)]
+        pool: String,
     },
     /// Change a tenant; options that are not given stay unchanged
     Update {
@@ -49,6 +53,12 @@ pub enum Tenants {
         /// Maximum number of sessions, whatever their state
         #[arg(long)]
         max_sessions: Option<u32>,
+        /// Pool of the runners that work for it; turns that run end where they are
+        #[arg(long)]
+        pool: Option<String>,
+        /// Give it the default pool again
+        #[arg(long, conflicts_with = "pool")]
+        no_pool: bool,
         /// Time at which the tenant is suspended by itself, as in 2026-12-31T00:00:00Z, or `never`
         #[arg(long)]
         expires_at: Option<String>,
@@ -56,9 +66,9 @@ pub enum Tenants {
         #[arg(long, value_parser = ["calls_per_minute", "parallel_runs", "sessions"])]
         follow_plan: Vec<String>,
         #[command(flatten)]
-        product: ProductChanges,
+        product: Box<ProductChanges>,
         #[command(flatten)]
-        retention: RetentionChanges,
+        retention: Box<RetentionChanges>,
     },
     /// Give a tenant a plan; limits that were set for it alone stay
     SetPlan {
@@ -206,10 +216,12 @@ impl Tenants {
                 let listed = client.answer(client.tenants().list_tenants(request).await)?;
                 screen.list(&COLUMNS, listed.tenants.iter().map(view).collect())
             }
-            Self::Create { name } => {
-                let request = client.request(CreateTenantRequest { name });
+            Self::Create { name, pool } => {
+                let request = client.request(CreateTenantRequest { name, pool });
                 let made = client.answer(client.tenants().create_tenant(request).await)?;
-                let mut shown = view(&made.tenant.unwrap_or_default());
+                let tenant = made.tenant.unwrap_or_default();
+                warn_of_empty_pool(screen, &tenant)?;
+                let mut shown = view(&tenant);
                 shown["secret"] = Value::String(made.secret);
                 screen.one(&["secret", "name", "id"], &shown)?;
                 if !screen.is_json() {
@@ -224,6 +236,8 @@ impl Tenants {
                 weight,
                 cap,
                 max_sessions,
+                pool,
+                no_pool,
                 expires_at,
                 follow_plan,
                 product,
@@ -235,6 +249,7 @@ impl Tenants {
                     weight: weight.unwrap_or_default(),
                     cap: cap.unwrap_or_default(),
                     max_sessions: max_sessions.unwrap_or_default(),
+                    pool: pool.unwrap_or_default(),
                     ..Tenant::default()
                 };
                 if !product.is_empty() || !retention.is_empty() {
@@ -254,6 +269,7 @@ impl Tenants {
                 let request = UpdateTenantRequest {
                     never_expires,
                     follow_plan,
+                    no_pool,
                     ..UpdateTenantRequest::default()
                 };
                 update(client, screen, &tenant, (wanted, request)).await
@@ -309,7 +325,9 @@ async fn update(
     }
     let request = client.request(UpdateTenantRequest { tenant: Some(wanted), ..request });
     let changed = client.answer(client.tenants().update_tenant(request).await)?.tenant;
-    screen.one(&COLUMNS, &view(&changed.unwrap_or_default()))
+    let changed = changed.unwrap_or_default();
+    warn_of_empty_pool(screen, &changed)?;
+    screen.one(&COLUMNS, &view(&changed))
 }
 
 async fn set_state(
@@ -384,6 +402,18 @@ fn limit_view(limit: &LimitUsage) -> Value {
     })
 }
 
+/// Says that nobody works for a tenant whose pool has no runner.
+fn warn_of_empty_pool(screen: &Screen, tenant: &Tenant) -> Result<(), Error> {
+    if tenant.pool.is_empty() || tenant.pool_runners > 0 {
+        return Ok(());
+    }
+    let Tenant { name, pool, .. } = tenant;
+    screen.warn(&[format!(
+        "no runner of the pool `{pool}` is alive: messages of `{name}` wait until one is started \
+         with `runner.pool = \"{pool}\"`"
+    )])
+}
+
 /// Parses a time.
 fn moment(at: &str) -> Result<prost_types::Timestamp, Error> {
     let at: jiff::Timestamp = at.parse().map_err(|_| {
@@ -409,6 +439,8 @@ fn view(tenant: &Tenant) -> Value {
         "weight": tenant.weight,
         "cap": tenant.cap,
         "max_sessions": tenant.max_sessions,
+        "pool": tenant.pool,
+        "pool_runners": tenant.pool_runners,
         "plan": tenant.plan,
         "limits": limits_view(&tenant.limits.unwrap_or_default()),
         "own_limits": tenant.own_limits,

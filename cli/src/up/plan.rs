@@ -11,7 +11,7 @@ use crate::{
     backends::{self, Backends},
     bootstrap,
     ports::Ports,
-    screen::Screen,
+    screen::{Screen, progress},
     secret,
     service::{self, Service as _},
     state_dir::{Gateway, Http, State, StateDir, write_private},
@@ -34,9 +34,15 @@ pub struct Plan {
 impl Plan {
     /// Starts the backends, migrates the schema, and creates secrets, tenant and key.
     pub async fn make(args: &UpArgs, home: &StateDir, screen: Screen) -> anyhow::Result<Self> {
+        progress::begin("starting Postgres, NATS and Redis");
         let backends = Backends::get(home).await?;
         let secrets = secret::ensure(home, bootstrap::is_set)?;
         let mut vars = BTreeMap::new();
+        if let Some(file) = &args.config {
+            // Each service reads it, wherever it is started.
+            let file = std::path::absolute(file)?;
+            vars.insert("HOLDFAST_CONFIG".to_owned(), file.to_string_lossy().into_owned());
+        }
         vars.insert(backends::DATABASE.to_owned(), backends.database);
         vars.insert(backends::NATS.to_owned(), backends.nats);
         vars.insert(backends::REDIS.to_owned(), backends.redis);
@@ -60,12 +66,14 @@ impl Plan {
             "`tls.certificate` is set, and `holdfast up` serves plain text on loopback: unset it, or \
              start each service by its own command"
         );
+        progress::begin("bringing the database up to date");
         match &backends.admin {
             Some(admin) => {
                 bootstrap::migrate_schema(admin).await?;
             }
             None => bootstrap::check_schema(&config).await?,
         }
+        progress::begin("setting up the tenant");
         // The variable of a model on this machine replaces the list in the configuration file.
         let listed = config.egress.allow.clone();
         let opened =

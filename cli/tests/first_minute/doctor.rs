@@ -26,6 +26,11 @@ async fn doctor_says_what_works_and_what_does_not() -> anyhow::Result<()> {
     let sessions = installation.json(&["sessions", "list"]);
     assert_eq!(sessions.as_array().map(Vec::len), Some(0), "{sessions}");
 
+    let called = installation.json(&["doctor", "--models"]);
+    let (state, found) = finding(&called, "model");
+    assert!(state == "ok" && found.starts_with("fake:one: answers"), "{found}");
+    assert_eq!(model.count(), 2);
+
     // A model that fails, a tenant without a provider, a key without the right, no gateway.
     model.answer(|_| Reply::status(401));
     let ill = installation.run(&["doctor", "--ask", "--output", "json"]).exits_with(1);
@@ -40,5 +45,42 @@ async fn doctor_says_what_works_and_what_does_not() -> anyhow::Result<()> {
     assert_eq!(finding(&reader.json(), "models").0, "unknown");
     let text = installation.run(&["doctor", "--gateway", "http://127.0.0.1:1"]).exits_with(1);
     assert!(text.out.contains("cannot reach the gateway"), "{text:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_security_audit_reports_what_exposes_a_tenant() -> anyhow::Result<()> {
+    let model = FakeModel::start().await?;
+    let mut installation = Installation::with_model(&model).await?;
+    let audit =
+        |installation: &Installation| installation.run(&["security", "audit", "--output", "json"]);
+    let about = |findings: &Value, severity: &str, about: &str| {
+        findings.as_array().unwrap().iter().any(|one| {
+            one["severity"] == severity && one["about"].as_str().unwrap().contains(about)
+        })
+    };
+    let before = audit(&installation).json();
+    assert!(!about(&before, "warning", "agent main"), "{before}");
+    assert!(!about(&before, "critical", ""), "{before}");
+
+    let settings = r#"{"allow": ["*"], "url": "https://example.com/replies"}"#;
+    let secret = "a secret of the webhook that is long enough";
+    let line = ["channels", "add", "webhook", "--settings", settings, "--secret", secret];
+    installation.run(&line).ok();
+    installation.run(&["providers", "put", "mine", "--base-url", &model.url()]).ok();
+    let small = ["agents", "update", "main", "--dm-scope", "main", "--model", "mine:tiny-3b"];
+    installation.run(&small).ok();
+    // The runner has announced its tools by the end of a turn.
+    installation.run(&["chat", "hello"]).ok();
+    let found = audit(&installation).json();
+    for (severity, text) in [("warning", "webhook default"), ("warning", "agent main")] {
+        assert!(about(&found, severity, text), "{text}: {found}");
+    }
+    let text = found.to_string();
+    assert!(text.contains("are one conversation") && text.contains("mine:tiny-3b"), "{text}");
+
+    installation.vars.push(("HOLDFAST_GATEWAY__HTTP", "192.0.2.1:18789".to_owned()));
+    let open = audit(&installation).exits_with(1);
+    assert!(about(&open.json(), "critical", "gateway.http"), "{}", open.out);
     Ok(())
 }

@@ -30,8 +30,10 @@ use self::{
 use crate::installation::{CommandOutput, HOLDFAST, Installation};
 
 /// Languages of code blocks that are not checked by themselves; commands of `sh` are.
-const LANGUAGES: [&str; 11] =
-    ["", "bash", "console", "ini", "json", "markdown", "rust", "sh", "sql", "text", "yaml"];
+const LANGUAGES: [&str; 13] = [
+    "", "bash", "console", "html", "ini", "js", "json", "markdown", "rust", "sh", "sql", "text",
+    "yaml",
+];
 
 /// Number of documents that are checked at once.
 const THREADS: usize = 3;
@@ -95,13 +97,15 @@ fn repository() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
-/// README.md, then the files of docs/ by name.
+/// README.md, then the files of docs/ and docs/channels/ by name.
 fn read_documents() -> Vec<Document> {
-    let listed = fs::read_dir(repository().join("docs")).unwrap();
-    let mut names: Vec<String> = listed
-        .map(|entry| format!("docs/{}", entry.unwrap().file_name().to_string_lossy()))
-        .filter(|name| name.ends_with(".md"))
-        .collect();
+    let of = |folder: &'static str| {
+        let listed = fs::read_dir(repository().join(folder)).unwrap();
+        listed
+            .map(move |entry| format!("{folder}/{}", entry.unwrap().file_name().to_string_lossy()))
+    };
+    let mut names: Vec<String> =
+        of("docs").chain(of("docs/channels")).filter(|name| name.ends_with(".md")).collect();
     names.sort();
     names.insert(0, "README.md".to_owned());
     let read = |name: &String| fs::read_to_string(repository().join(name)).unwrap();
@@ -195,6 +199,8 @@ impl<'a> Scripts<'a> {
             return Script { folder: self.installation.root.clone(), key: None };
         }
         let name = document.name.trim_start_matches("docs/").trim_end_matches(".md");
+        // Also that of a tenant.
+        let name = &name.replace('/', "-");
         let folder = self.installation.root.join(name);
         fs::create_dir_all(folder.join("projects")).unwrap();
         for (file, content) in FILES {

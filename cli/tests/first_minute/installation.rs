@@ -74,6 +74,7 @@ impl Installation {
             command.env_remove(name);
         }
         command.env_remove("OPENAI_API_KEY").env_remove("OPENAI_BASE_URL");
+        command.env_remove("TELEGRAM_BOT_TOKEN").env_remove("DISCORD_BOT_TOKEN");
         command.envs(self.vars.iter().map(|(name, value)| (name, value)));
     }
 

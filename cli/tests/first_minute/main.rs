@@ -7,17 +7,26 @@
     reason = "a panic is how a test fails, in its helpers too"
 )]
 
+mod channels;
 mod doctor;
 mod documents;
 mod export;
 mod identities;
 mod installation;
 mod keys;
+mod logs;
+mod openai;
 mod people;
+mod reference;
 mod registry;
 mod routing;
+mod screen;
+mod setup;
 mod subagents;
 mod templates;
+mod terminal;
+mod transfer;
+mod tui;
 
 use std::{
     process::{Child, Stdio},
@@ -71,6 +80,9 @@ async fn a_killed_service_comes_back_and_down_ends_everything() -> anyhow::Resul
 
     let again = installation.run(&["up"]).ok();
     assert!(again.err.contains("already running"), "{}", again.err);
+    assert!(!again.err.contains("has no effect"), "{}", again.err);
+    let other = installation.run(&["up", "--runners", "3"]).ok();
+    assert!(other.err.contains("--runners has no effect"), "{}", other.err);
 
     let killed = installation.pid("agent-runner-1").unwrap();
     signal("KILL", killed);

@@ -103,3 +103,55 @@ async fn a_key_of_an_older_form_names_the_same_session_as_the_canonical_one() ->
     }
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rules_are_changed_one_by_one_and_nobody_overwrites_another() -> anyhow::Result<()> {
+    let installation = Installation::new().await?;
+    installation.run(&["up", "--detach", "--port-base", "0"]).ok();
+    installation.run(&["agents", "create", "coach"]).ok();
+    let rules = ["routing", "rules"];
+    let run = |words: &[&str]| installation.run(&[&rules[..], words].concat());
+    let patterns = || {
+        let listed = installation.json(&["routing", "rules", "list"]);
+        let patterns = listed.as_array().unwrap().iter();
+        patterns.map(|rule| rule["pattern"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+
+    run(&["add", "--agent", "coach", "--pattern", "exam", "--tools", "cron,message"]).ok();
+    run(&["add", "--agent", "main", "--pattern", "news", "--disabled"]).ok();
+    run(&["add", "--agent", "coach", "--pattern", "study", "--user", "42", "--at", "1"]).ok();
+    assert_eq!(patterns(), ["study", "exam", "news"]);
+    run(&["move", "3", "1"]).ok();
+    assert_eq!(patterns(), ["news", "study", "exam"]);
+    let test = |text: &str, user: &str| {
+        let line = ["routing", "test", text, "--channel", "telegram", "--user", user];
+        installation.json(&line)
+    };
+    // The first rule is switched off, and counts.
+    let told = test("news of the exam", "7");
+    assert_eq!((&told["matched_by"], &told["agent"]), (&"rule.3".into(), &"coach".into()));
+    assert_eq!(told["rule"]["pattern"], "exam");
+    assert_eq!(test("study", "42")["matched_by"], "rule.2");
+    assert_eq!(test("study", "7")["matched_by"], "default");
+    run(&["enable", "1"]).ok();
+    assert_eq!(test("news of the exam", "7")["matched_by"], "rule.1");
+    run(&["rm", "2"]).ok();
+    assert_eq!(patterns(), ["news", "exam"]);
+    let missing = run(&["rm", "3"]).exits_with(3);
+    assert!(missing.err.contains("there is no rule at place 3"), "{}", missing.err);
+    run(&["add", "--agent", "coach", "--pattern", "("]).exits_with(1);
+
+    // Eight people add a rule at the same moment.
+    let added: Vec<_> = (0..8)
+        .map(|number| {
+            let pattern = format!("rule-{number}");
+            let line = ["routing", "rules", "add", "--agent", "main", "--pattern", &pattern];
+            installation.command(&line).stdout(std::process::Stdio::null()).spawn().unwrap()
+        })
+        .collect();
+    let added = added.into_iter().map(|mut one| one.wait().unwrap().success());
+    let added = added.filter(|is_added| *is_added).count();
+    assert_eq!(patterns().len(), 2 + added, "a rule was lost");
+    assert!(added > 1, "{added}");
+    Ok(())
+}

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | the owner's own: main, heartbeat, their direct messages | `owner` |
 //! | direct messages of another person | `telegram:42`, as in the session's key; `webhook:shop:42`, separate for each account, where the platform has no ids of its own |
+//! | direct messages of an account that is linked (decision 0087) | the first account's, `telegram:42`, on every channel |
 //! | a program's session | `api:anna`; `anna/trip` and `anna/work` are both Anna's |
 //! | a group, a topic | `group:telegram:-100`: separate from all others |
 //! | a main session in which others write too, a subagent's, a job's | none |
@@ -11,7 +12,7 @@
 //! Memories and the time zone of a person apply to all their conversations with an agent. The
 //! person follows from the session's key and its audience, never from a text.
 
-use holdfast_types::SessionKind;
+use holdfast_types::{SessionKind, has_platform_wide_ids, linked_person};
 
 use crate::bootstrap::Audience;
 
@@ -29,9 +30,11 @@ pub fn person(kind: SessionKind, key: &str, audience: Audience) -> Option<String
         (SessionKind::Main | SessionKind::Heartbeat | SessionKind::Dm, _) if is_owner => {
             Some(OWNER.to_owned())
         }
-        (SessionKind::Dm, ["agent", _, "dm", of, peer]) => Some(format!("{of}:{peer}")),
+        (SessionKind::Dm, ["agent", _, "dm", of, peer]) => {
+            Some(linked_person(peer).map_or_else(|| format!("{of}:{peer}"), str::to_owned))
+        }
         (SessionKind::Dm, ["agent", _, "dm", of, account, peer]) => {
-            Some(of_account(of, account, peer))
+            Some(linked_person(peer).map_or_else(|| of_account(of, account, peer), str::to_owned))
         }
         (SessionKind::Api, ["agent", _, "api", name]) => {
             let person = name.split_once('/').map_or(*name, |(person, _)| person);
@@ -49,20 +52,27 @@ pub fn person(kind: SessionKind, key: &str, audience: Audience) -> Option<String
     .filter(|user| user.len() <= 256)
 }
 
-/// Channels whose platform gives each person one id for all accounts.
-const PLATFORM_WIDE: [&str; 1] = ["telegram"];
-
 /// Returns the person behind a peer id of a channel account.
 ///
 /// Ids are separate for each account, except on platforms with global ids. A `:` or `%` in the
 /// account is escaped, so that its end is unambiguous.
 #[must_use]
 pub fn of_account(channel: &str, account: &str, peer: &str) -> String {
-    if PLATFORM_WIDE.contains(&channel) {
+    if has_platform_wide_ids(channel) {
         return format!("{channel}:{peer}");
     }
     let account = account.replace('%', "%25").replace(':', "%3A");
     format!("{channel}:{account}:{peer}")
+}
+
+/// Author id of the person that [`of_account`] names: without the account, which policies do not
+/// name.
+#[must_use]
+pub fn author_id(person: &str) -> String {
+    match person.splitn(3, ':').collect::<Vec<_>>().as_slice() {
+        [channel, _, peer] if !has_platform_wide_ids(channel) => format!("{channel}:{peer}"),
+        _ => person.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -84,6 +94,13 @@ mod tests {
             (SessionKind::Dm, others, "agent:main:dm:hook:shop%3Aa:1", Some("hook:shop%3Aa:1")),
             (SessionKind::Dm, others, "agent:main:dm:hook:shop:a%3A1", Some("hook:shop:a:1")),
             (SessionKind::Dm, others, "agent:main:dm:any:a%3Ab", Some("any:a:b")),
+            (SessionKind::Dm, others, "agent:main:dm:discord:=telegram%3A42", Some("telegram:42")),
+            (SessionKind::Dm, others, "agent:main:dm:any:=telegram%3A42", Some("telegram:42")),
+            (SessionKind::Dm, others, "agent:main:dm:irc:net:=a%3Ab%3Ac", Some("a:b:c")),
+            (SessionKind::Dm, owner, "agent:main:dm:discord:=telegram%3A42", Some("owner")),
+            (SessionKind::Dm, others, "agent:main:dm:discord:=owner", Some("discord:=owner")),
+            (SessionKind::Dm, others, "agent:main:dm:matrix:bot:@a%3Ab", Some("matrix:@a:b")),
+            (SessionKind::Dm, others, "agent:main:dm:irc:net:anna", Some("irc:net:anna")),
             (SessionKind::Api, others, "agent:main:api:anna", Some("api:anna")),
             (SessionKind::Api, others, "agent:main:api:anna/trip", Some("api:anna")),
             (SessionKind::Api, others, "agent:main:api:/trip", None),
@@ -107,6 +124,8 @@ mod tests {
         ] {
             assert_eq!(person(kind, key, audience).as_deref(), expected, "{key}");
         }
+        let ids = ["telegram:42", "matrix:@a:b.org", "webhook:shop:42", "api:anna"].map(author_id);
+        assert_eq!(ids, ["telegram:42", "matrix:@a:b.org", "webhook:42", "api:anna"]);
         let long = format!("agent:main:api:{}", "x".repeat(300));
         assert_eq!(person(SessionKind::Api, &long, others), None);
     }

@@ -10,6 +10,7 @@
 //! | some | begun, with an effect on the outside world | unknown outcome |
 //! | some | waits for an approval | await the decision |
 //! | some | beyond a limit of the turn or of one thought | refuse them |
+//! | some | only calls of the client's tools are left | hand them over |
 //! | some | other | call: consecutive reads together, all others alone, in the model's order |
 //! | some | none | think; without tools once calls were refused for the turn |
 //! | from a command, not a model | none, and no new message | answer with the call's result |
@@ -20,7 +21,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use holdfast_types::{Effect, Entry, Note, ToolCall};
+use holdfast_types::{ClientTool, Effect, Entry, Note, ToolCall};
 
 use crate::turn;
 
@@ -118,6 +119,8 @@ pub enum Step<'j> {
     Unknown(&'j ToolCall),
     /// Append a failed `Returned` with [`limit_reached`] for each of these; do not make them.
     Refuse(Vec<&'j ToolCall>, Limit),
+    /// End the turn with these calls, which are the client's: it sends their results.
+    HandOver(Vec<&'j ToolCall>),
     /// End the turn with the result of this call, which came from a command: no model is asked.
     Answer(&'j ToolCall, CallResult<'j>),
     /// End the turn: the model asked for tools after it had been told to answer without them.
@@ -142,15 +145,22 @@ pub fn next(journal: &[Entry], limits: Limits, effect_of: impl Fn(&str) -> Effec
     if earlier > limits.calls {
         return Step::Halt;
     }
-    let counted = limits.counted(last.calls.len());
+    let own = last.own_calls();
+    let counted = limits.counted(own.len());
     let limit = if counted > limits.calls - earlier { Limit::Turn } else { Limit::Thought };
-    let (within, beyond) = last.calls.split_at(counted.min(limits.calls - earlier));
+    let (within, beyond) = own.split_at(counted.min(limits.calls - earlier));
     if let Some(step) = last.first_pending(within, effect_of) {
         return step;
     }
     let refused: Vec<&ToolCall> = last.pending(beyond).collect();
     if !refused.is_empty() {
         return Step::Refuse(refused, limit);
+    }
+    let clients: Vec<&ToolCall> =
+        last.calls.iter().filter(|call| last.is_of_client(call)).collect();
+    let handed: Vec<&ToolCall> = last.pending(&clients).collect();
+    if !handed.is_empty() {
+        return Step::HandOver(handed);
     }
     if let Some(answer) = command_answer(turn) {
         return answer;
@@ -202,8 +212,9 @@ pub fn new_calls(journal: &[Entry], limits: Limits) -> Vec<&ToolCall> {
         !last.states.contains_key(id) && !last.waits.contains(id) && !last.allowed.contains(id)
     };
     let left = limits.calls.saturating_sub(last.earlier(limits));
-    let within = limits.counted(last.calls.len()).min(left);
-    last.calls.iter().take(within).filter(is_new).collect()
+    let own = last.own_calls();
+    let within = limits.counted(own.len()).min(left);
+    own.into_iter().take(within).filter(is_new).collect()
 }
 
 /// Whether this call of the open turn's last thought was approved.
@@ -215,7 +226,9 @@ pub fn is_allowed(journal: &[Entry], call: &str) -> bool {
 /// Last thought of an open turn, and the state of its calls.
 struct LastThought<'j> {
     calls: &'j [ToolCall],
-    /// Number of calls in each earlier thought of this turn.
+    /// Tools of the client that the thought could call.
+    client_tools: &'j [ClientTool],
+    /// Number of the agent's own calls in each earlier thought of this turn.
     before: Vec<usize>,
     /// By call: `Some` effect if it was started and has not returned, `None` if it has.
     states: BTreeMap<&'j str, Option<Effect>>,
@@ -227,15 +240,21 @@ struct LastThought<'j> {
 
 impl<'j> LastThought<'j> {
     fn of(turn: &'j [Entry]) -> Option<Self> {
-        let mut last: Option<Self> = None;
+        let (mut last, mut client_tools): (Option<Self>, &[ClientTool]) = (None, &[]);
         for entry in turn::deciding_entries(turn) {
             match entry {
+                Entry::Heard { body, .. } if !body.silent => {
+                    client_tools =
+                        body.answer_options.as_ref().map_or(&[], |options| &options.tools);
+                }
                 Entry::Thought { calls, .. } => {
                     let before = last.map_or_else(Vec::new, |last| {
-                        [last.before, vec![last.calls.len()]].concat()
+                        let own = last.own_calls().len();
+                        [last.before, vec![own]].concat()
                     });
                     last = Some(Self {
                         calls,
+                        client_tools,
                         before,
                         states: BTreeMap::new(),
                         waits: BTreeSet::new(),
@@ -270,21 +289,27 @@ impl<'j> LastThought<'j> {
         last
     }
 
+    fn is_of_client(&self, call: &ToolCall) -> bool {
+        self.client_tools.iter().any(|tool| tool.name == call.tool)
+    }
+
+    /// Calls that the mesh makes.
+    fn own_calls(&self) -> Vec<&'j ToolCall> {
+        self.calls.iter().filter(|call| !self.is_of_client(call)).collect()
+    }
+
     /// Number of earlier calls in this turn that count towards the limit.
     fn earlier(&self, limits: Limits) -> usize {
         self.before.iter().map(|calls| limits.counted(*calls)).sum()
     }
 
-    fn pending<'a>(&'a self, calls: &'j [ToolCall]) -> impl Iterator<Item = &'j ToolCall> + 'a
-    where
-        'j: 'a,
-    {
-        calls.iter().filter(|call| self.states.get(call.id.as_str()) != Some(&None))
+    fn pending<'a>(&'a self, calls: &'a [&'j ToolCall]) -> impl Iterator<Item = &'j ToolCall> + 'a {
+        calls.iter().copied().filter(|call| self.states.get(call.id.as_str()) != Some(&None))
     }
 
     fn first_pending(
         &self,
-        calls: &'j [ToolCall],
+        calls: &[&'j ToolCall],
         effect_of: impl Fn(&str) -> Effect,
     ) -> Option<Step<'j>> {
         // Another version may have declared another effect for the tool; the more serious one
@@ -298,7 +323,7 @@ impl<'j> LastThought<'j> {
         for call in self.pending(calls) {
             if is_waiting(&call) {
                 if batch.is_empty() {
-                    return Some(Step::Await(calls.iter().filter(is_waiting).collect()));
+                    return Some(Step::Await(calls.iter().copied().filter(is_waiting).collect()));
                 }
                 break;
             }
@@ -402,6 +427,51 @@ mod tests {
 
         assert_eq!(step(&then), Step::Unknown(&call("a", "read")));
         assert_eq!(step(&now), Step::Unknown(&call("a", "act")));
+    }
+
+    /// A message of a client with tools of its own.
+    fn heard_with_tools(seq: i64, tools: &[&str]) -> Entry {
+        let tool = |name: &&str| ClientTool {
+            name: (*name).to_owned(),
+            description: String::new(),
+            parameters: serde_json::json!({}),
+            strict: false,
+        };
+        let tools = tools.iter().map(tool).collect();
+        let options = holdfast_types::AnswerOptions { tools, ..Default::default() };
+        let body = holdfast_types::Body {
+            answer_options: Some(Box::new(options)),
+            ..holdfast_types::Body::text("hi")
+        };
+        Entry::Heard { seq, body }
+    }
+
+    #[test]
+    fn the_agents_own_calls_come_first_and_the_clients_are_handed_over_together() {
+        let mut journal = vec![
+            heard_with_tools(1, &["look", "ask"]),
+            thought("", &[("a", "look"), ("b", "act"), ("c", "ask")]),
+        ];
+        assert_eq!(calls(&journal), ["b"]);
+
+        journal.push(returned("b"));
+        assert_eq!(step(&journal), Step::HandOver(vec![&call("a", "look"), &call("c", "ask")]));
+
+        journal.push(noted(Note::HandedOver));
+        assert_eq!(step(&journal), Step::Rest);
+
+        journal.push(heard_with_tools(2, &["look"]));
+        assert_eq!(step(&journal), Step::Think);
+    }
+
+    #[test]
+    fn calls_of_a_client_count_towards_no_limit() {
+        let many = [("a", "look"), ("b", "look"), ("c", "look"), ("d", "look"), ("e", "look")];
+        let journal = [heard_with_tools(1, &["look"]), thought("", &many)];
+
+        let Step::HandOver(handed) = step(&journal) else { panic!("{:?}", step(&journal)) };
+        assert_eq!(handed.len(), many.len());
+        assert!(new_calls(&journal, LIMITS).is_empty());
     }
 
     fn about(note: Note, call: &str) -> Entry {
@@ -729,6 +799,7 @@ mod tests {
                 Step::Unknown(call) => vec![returned(&call.id)],
                 Step::Refuse(calls, _) => calls.iter().map(|call| returned(&call.id)).collect(),
                 Step::Answer(..) => panic!("no command was given"),
+                Step::HandOver(..) => panic!("no client gave tools"),
                 Step::Halt => vec![noted(Note::Failed)],
             };
             journal.extend(appended);

@@ -1,7 +1,7 @@
 //! Boundaries of turns.
 //!
 //! A turn ends with a thought without calls, or with a note that it was interrupted, cancelled,
-//! given up or answered by a command. Later entries belong to the next turn; messages heard before
+//! given up, answered by a command, or that its calls are the client's. Later entries belong to the next turn; messages heard before
 //! the end belong to this one.
 
 use holdfast_types::{Entry, Note};
@@ -11,9 +11,12 @@ pub(crate) fn ends(entry: &Entry) -> bool {
     match entry {
         Entry::Thought { calls, .. } => calls.is_empty(),
         Entry::Noted { note, .. } => match note {
-            Note::Interrupted | Note::Cancelled | Note::Failed | Note::Command | Note::Reset => {
-                true
-            }
+            Note::Interrupted
+            | Note::Cancelled
+            | Note::Failed
+            | Note::Command
+            | Note::Reset
+            | Note::HandedOver => true,
             Note::DeadlinePassed
             | Note::Summary
             | Note::Flush

@@ -121,6 +121,11 @@ impl Browser {
         Ok(page_of(&cdp, window))
     }
 
+    /// Whether a conversation has a window.
+    pub async fn has_window(&self, who: Uuid) -> bool {
+        self.0.state.lock().await.windows.contains_key(&who)
+    }
+
     /// Closes a conversation's window. Does nothing if it has none.
     pub async fn close(&self, who: Uuid) {
         let mut state = self.0.state.lock().await;

@@ -3,8 +3,9 @@
 //! A listener follows only the highest epoch and uses `n` to detect gaps. Lost deltas can be read
 //! from the journal.
 
-use holdfast_types::{ApprovalId, RunId, SessionId, TenantId, Usage};
+use holdfast_types::{ApprovalId, ClientCall, RunId, SessionId, TenantId, Usage};
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use crate::{Bus, Error, Subject, Subscription};
 
@@ -77,6 +78,9 @@ pub enum DeltaBody {
         /// Model that answered, as `provider:id`; empty if none did.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         model: String,
+        /// Calls of the client's tools with which the run ends.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        calls: Vec<ClientCall>,
     },
 }
 
@@ -120,6 +124,26 @@ impl Deltas {
     }
 }
 
+/// Deltas of all sessions of one tenant, as they arrive.
+#[derive(Debug)]
+pub struct TenantDeltas(Subscription);
+
+impl TenantDeltas {
+    /// Returns the next delta and its session; `None` once the connection is closed for good.
+    pub async fn next(&mut self) -> Option<(SessionId, Delta)> {
+        loop {
+            let message = self.0.next().await?;
+            let session =
+                message.subject.rsplit('.').next().and_then(|id| Uuid::try_parse(id).ok());
+            // A delta that cannot be parsed comes from another version.
+            let delta = serde_json::from_slice(&message.payload).ok();
+            if let (Some(session), Some(delta)) = (session, delta) {
+                return Some((session.into(), delta));
+            }
+        }
+    }
+}
+
 impl Bus {
     /// Publishes a delta to all listeners of a session.
     pub fn publish_delta(&self, tenant: TenantId, session: SessionId, delta: &Delta) {
@@ -138,6 +162,15 @@ impl Bus {
         session: SessionId,
     ) -> Result<Deltas, Error> {
         self.subscribe(&Subject::deltas(tenant, session)).await.map(Deltas)
+    }
+
+    /// Subscribes to the deltas of all sessions of a tenant.
+    ///
+    /// # Errors
+    ///
+    /// If the client has ended.
+    pub async fn subscribe_tenant_deltas(&self, tenant: TenantId) -> Result<TenantDeltas, Error> {
+        self.subscribe(&Subject::tenant_deltas(tenant)).await.map(TenantDeltas)
     }
 }
 

@@ -37,29 +37,31 @@ pub struct McpProbeTool {
 }
 
 impl Bus {
-    /// Asks one runner to probe an MCP server.
+    /// Asks one runner of the tenant's pool to probe an MCP server. An empty `pool` is the default
+    /// one.
     ///
     /// # Errors
     ///
     /// If no runner answers in time.
     pub async fn probe_mcp(
         &self,
+        pool: &str,
         probe: &McpProbe,
         patience: Duration,
     ) -> Result<McpProbeResult, Error> {
-        let mut answers = self.ask(&Subject::probe_mcp(), probe, patience, 1).await?;
+        let mut answers = self.ask(&Subject::probe_mcp(pool), probe, patience, 1).await?;
         answers.pop().ok_or_else(|| {
             Error::Unavailable(Some(anyhow::anyhow!("no runner is there, or none answers")))
         })
     }
 
-    /// Subscribes to probes. Each [`McpProbe`] goes to one runner, which answers with an
+    /// Subscribes to the probes of a pool. Each [`McpProbe`] goes to one runner, which answers with an
     /// [`McpProbeResult`].
     ///
     /// # Errors
     ///
     /// If the client has ended.
-    pub async fn mcp_probes(&self) -> Result<Questions, Error> {
-        self.questions_in_group(&Subject::probe_mcp(), RUNNERS_GROUP).await
+    pub async fn mcp_probes(&self, pool: &str) -> Result<Questions, Error> {
+        self.questions_in_group(&Subject::probe_mcp(pool), RUNNERS_GROUP).await
     }
 }

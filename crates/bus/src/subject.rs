@@ -16,6 +16,12 @@ impl Subject {
         Self(format!("evt.{}.{}.{}", tenant.simple(), token(family), session.simple()))
     }
 
+    /// `evt.<tenant>.session.<session>`: what was logged of a session, kept by JetStream.
+    #[must_use]
+    pub fn session_events(tenant: TenantId, session: SessionId) -> Self {
+        Self::event(tenant, "session", session)
+    }
+
     /// `evt.<tenant>.<kind>`, such as `evt.<tenant>.tenant.suspended`: events of a tenant's life.
     #[must_use]
     pub fn tenant_event(tenant: TenantId, kind: &str) -> Self {
@@ -37,6 +43,12 @@ impl Subject {
         Self(format!("dlt.{}.{}", tenant.simple(), session.simple()))
     }
 
+    /// `dlt.<tenant>.*`: deltas of all sessions of a tenant.
+    #[must_use]
+    pub fn tenant_deltas(tenant: TenantId) -> Self {
+        Self(format!("dlt.{}.*", tenant.as_uuid().simple()))
+    }
+
     /// `wake.run`: there may be a session to claim.
     #[must_use]
     pub fn wake_run() -> Self {
@@ -55,16 +67,26 @@ impl Subject {
         Self("wake.schedule".to_owned())
     }
 
+    /// `wake.events`: events were logged.
+    #[must_use]
+    pub fn wake_events() -> Self {
+        Self("wake.events".to_owned())
+    }
+
     /// `ctl.<runner>`: signals to one runner.
     #[must_use]
     pub fn control(runner: RunnerId) -> Self {
         Self(format!("ctl.{}", runner.as_uuid().simple()))
     }
 
-    /// `ask.mcp`: probes of MCP servers, for any runner.
+    /// `ask.mcp`: probes of MCP servers, for any runner of the default pool; `ask.mcp.<pool>` for
+    /// those of another.
     #[must_use]
-    pub fn probe_mcp() -> Self {
-        Self("ask.mcp".to_owned())
+    pub fn probe_mcp(pool: &str) -> Self {
+        Self(match pool {
+            "" => "ask.mcp".to_owned(),
+            pool => format!("ask.mcp.{}", token(pool)),
+        })
     }
 
     /// `ask.runners`: requests for a report, for all runners.

@@ -6,9 +6,24 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use holdfast_types::TenantId;
 use tokio::time::sleep;
 
 use crate::{Bus, Error, Subject, Subscription};
+
+/// Wake-ups about logged events, as they arrive.
+#[derive(Debug)]
+pub struct EventWakes(Subscription);
+
+impl EventWakes {
+    /// Returns the tenants of which events were logged; `None` once the connection is closed for
+    /// good.
+    pub async fn next(&mut self) -> Option<Vec<TenantId>> {
+        let message = self.0.next().await?;
+        let text = String::from_utf8_lossy(&message.payload);
+        Some(text.split(' ').filter_map(|id| id.parse().ok()).collect())
+    }
+}
 
 impl Bus {
     /// Wakes a runner after `delay_ms`, since there is a session to claim.
@@ -45,13 +60,33 @@ impl Bus {
         self.subscribe_queue(&Subject::wake_schedule(), "schedulers").await
     }
 
-    /// Subscribes to the wake-ups of runners. Each goes to one of them.
+    /// Tells all gateways and runners that events of these tenants were logged.
+    pub fn wake_events(&self, tenants: &[TenantId]) {
+        let ids: Vec<String> = tenants.iter().map(ToString::to_string).collect();
+        self.publish(&Subject::wake_events(), Bytes::from(ids.join(" ")));
+    }
+
+    /// Subscribes to the wake-ups about logged events. Each goes to all subscribers.
     ///
     /// # Errors
     ///
     /// If the client has ended.
-    pub async fn run_wakes(&self) -> Result<Subscription, Error> {
-        self.subscribe_queue(&Subject::wake_run(), "runners").await
+    pub async fn event_wakes(&self) -> Result<EventWakes, Error> {
+        Ok(EventWakes(self.subscribe(&Subject::wake_events()).await?))
+    }
+
+    /// Subscribes to the wake-ups of runners. Each goes to one runner of each pool, since its sender
+    /// need not know the pool of the tenant. An empty `pool` is the default one.
+    ///
+    /// # Errors
+    ///
+    /// If the client has ended.
+    pub async fn run_wakes(&self, pool: &str) -> Result<Subscription, Error> {
+        let group = match pool {
+            "" => "runners".to_owned(),
+            pool => format!("runners-{pool}"),
+        };
+        self.subscribe_queue(&Subject::wake_run(), &group).await
     }
 
     /// Subscribes to the wake-ups of a channel's bridges. Each goes to one of them.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use holdfast_types::{AccountId, account_name};
+use holdfast_types::{AccountId, TenantId, account_name};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -38,6 +38,79 @@ impl Account {
         let written = self.settings.get("allow").cloned().unwrap_or_default();
         serde_json::from_value(written).unwrap_or_default()
     }
+}
+
+/// Message of a web widget, to be stored.
+#[derive(Debug, Clone, Copy)]
+pub struct NewWidgetMessage<'a> {
+    pub visitor: &'a str,
+    /// Makes a repeated message the same.
+    pub key: &'a str,
+    pub from_visitor: bool,
+    pub text: &'a str,
+}
+
+/// Message of a web widget.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WidgetMessage {
+    /// Position; later messages have higher ones.
+    pub seq: i64,
+    pub key: String,
+    pub from_visitor: bool,
+    pub text: String,
+}
+
+/// Account that bridges serve, in the list of all tenants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedAccount {
+    pub tenant: TenantId,
+    pub id: AccountId,
+    /// Version of the account, increased by each change.
+    pub version: i64,
+    pub channel: String,
+}
+
+/// What the bridge that serves an account last knew about its platform.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccountStatus {
+    pub state: AccountState,
+    /// For people: as whom the account is signed in, or why it fails. Without secrets.
+    pub detail: String,
+}
+
+/// State of an account's connection to its platform.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AccountState {
+    /// The platform has not answered yet.
+    Connecting,
+    /// The platform accepts the credentials; nothing is missing.
+    Working,
+    /// The account cannot be served, or the platform cannot be reached or refuses the account.
+    Failing,
+}
+
+impl AccountState {
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Connecting => "connecting",
+            Self::Working => "working",
+            Self::Failing => "failing",
+        }
+    }
+}
+
+/// A stored status.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReportedStatus {
+    pub account: AccountId,
+    /// Name of the [`AccountState`].
+    pub state: String,
+    pub detail: String,
+    /// When the state began.
+    pub since: Timestamp,
+    /// When a bridge reported it last.
+    pub checked_at: Timestamp,
 }
 
 /// A channel account with its secrets, for the bridge that serves it.
@@ -83,21 +156,21 @@ impl NewAccount {
     /// Validates the account and normalises its names.
     pub(crate) fn check(mut self) -> Result<Self, Error> {
         self.channel = self.channel.trim().to_lowercase();
-        let Some((_, needed)) = CHANNELS.iter().find(|(channel, _)| *channel == self.channel)
-        else {
+        let Some(kind) = channel::kind(&self.channel) else {
             let shown: String = self.channel.chars().take(80).collect();
-            let known: Vec<&str> = CHANNELS.iter().map(|(channel, _)| *channel).collect();
+            let known: Vec<&str> = CHANNELS.iter().map(|kind| kind.name).collect();
             return Err(Error::Invalid(format!(
-                "`{shown}` is not a channel: use {}",
-                known.join(" or ")
+                "`{shown}` is not a channel: use one of {}",
+                known.join(", ")
             )));
         };
         self.name = account_name(&self.name);
         check_object("settings", &self.settings)?;
         if let Some(secrets) = &self.secrets {
             check_object("secrets", secrets)?;
-            let given = secrets.get(needed).and_then(Value::as_str).unwrap_or_default();
-            if given.trim().is_empty() {
+            let given = |name: &str| secrets.get(name).and_then(Value::as_str).unwrap_or_default();
+            let missing = kind.required_secrets.iter().find(|name| given(name).trim().is_empty());
+            if let Some(needed) = missing {
                 return Err(Error::Invalid(format!(
                     "the secrets of a {} account need a `{needed}`: write {{\"{needed}\": \"…\"}}",
                     self.channel
@@ -159,9 +232,12 @@ mod tests {
 
     #[test]
     fn an_unknown_channel_is_refused_with_those_that_there_are() {
-        let error = new("irc", json!({}), None).unwrap_err().to_string();
+        let error = new("fax", json!({}), None).unwrap_err().to_string();
 
-        assert_eq!(error, "`irc` is not a channel: use telegram or webhook");
+        assert!(
+            error.starts_with("`fax` is not a channel: use one of telegram, webhook"),
+            "{error}"
+        );
     }
 
     #[test]

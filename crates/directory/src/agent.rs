@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use holdfast_schedule::heartbeat::HeartbeatConfig;
 use holdfast_types::{
-    AgentId, AgentKind, AgentName, ContextOptions, DmScope, GroupScope, ModelId, QueueMode,
-    Reactions, RecommendSkills, SessionKey, known_or_default,
+    AgentId, AgentKind, AgentName, ChannelOptions, ContextOptions, DmScope, GroupScope, ModelId,
+    QueueMode, Reactions, RecommendSkills, SessionKey, known_or_default,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -23,6 +23,7 @@ const MAX_APPROVAL_TIMEOUT_S: u32 = 7 * 24 * 3_600;
 const MAX_TOOLS: usize = 200;
 const MAX_FALLBACKS: usize = 5;
 const MAX_BUNDLES: usize = 32;
+const MAX_CHANNEL_OPTIONS: usize = 64;
 const MAX_TOOL_NAME_BYTES: usize = 128;
 
 /// Instructions of the agent that every new tenant gets (spec RTE-007, RTE-018).
@@ -71,6 +72,10 @@ pub struct AgentSettings {
     /// Time until an approval expires, in seconds; `None` uses the runner's default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approval_timeout_s: Option<u32>,
+    /// Options for channels: by `*`, a channel, or a channel account as `telegram/work`. Programs
+    /// are the channel `api`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub channels: BTreeMap<String, ChannelOptions>,
     /// Schedule of the heartbeat, and delivery of its replies.
     #[serde(skip_serializing_if = "is_usual")]
     pub heartbeat: HeartbeatConfig,
@@ -96,6 +101,7 @@ impl Default for AgentSettings {
             reactions: Reactions::default(),
             bundles: BTreeMap::new(),
             approval_timeout_s: None,
+            channels: BTreeMap::new(),
             heartbeat: HeartbeatConfig::default(),
         }
     }
@@ -181,7 +187,19 @@ impl AgentSettings {
         self.spawns.iter().any(|name| name == "*" || name == agent)
     }
 
+    /// Options for a channel account. Those of the account take precedence over those of the
+    /// channel, and these over those for any.
+    #[must_use]
+    pub fn options_for(&self, channel: &str, account: &str) -> ChannelOptions {
+        if self.channels.is_empty() {
+            return ChannelOptions::default();
+        }
+        let of = |key: &str| self.channels.get(key).copied().unwrap_or_default();
+        of(&format!("{channel}/{account}")).or(of(channel)).or(of("*"))
+    }
+
     fn check(&self) -> Result<(), Error> {
+        check_channel_options(&self.channels)?;
         if self.debounce_ms > MAX_DEBOUNCE_MS {
             return Err(Error::Invalid(format!(
                 "`debounce_ms` is {MAX_DEBOUNCE_MS} at most, and this one is {}",
@@ -231,6 +249,33 @@ impl AgentSettings {
         }
         check_tools(self.tools.as_deref())
     }
+}
+
+fn check_channel_options(channels: &BTreeMap<String, ChannelOptions>) -> Result<(), Error> {
+    if channels.len() > MAX_CHANNEL_OPTIONS {
+        return Err(Error::Invalid(format!(
+            "an agent has options for {MAX_CHANNEL_OPTIONS} channels at most, and this one for {}",
+            channels.len()
+        )));
+    }
+    for (key, options) in channels {
+        let (channel, account) = key.split_once('/').unwrap_or((key, "default"));
+        let is_word = |word: &str| {
+            let is_part =
+                |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_".contains(c);
+            (1..=64).contains(&word.len()) && word.chars().all(is_part)
+        };
+        if key != "*" && !(is_word(channel) && is_word(account)) {
+            let shown: String = key.chars().take(80).collect();
+            return Err(Error::Invalid(format!(
+                "`{shown}` is no channel: write `*`, `telegram`, or `telegram/` and an account's name"
+            )));
+        }
+        let wrong = |why: String| Error::Invalid(format!("`channels.{key}`: {why}"));
+        options.queue.check().map_err(wrong)?;
+        options.blocks.map_or(Ok(()), |blocks| blocks.check()).map_err(wrong)?;
+    }
+    Ok(())
 }
 
 fn check_heartbeat(heartbeat: &HeartbeatConfig) -> Result<(), Error> {
@@ -338,6 +383,23 @@ mod tests {
     }
 
     #[test]
+    fn options_of_an_account_go_before_those_of_its_channel() {
+        let cap = |cap| ChannelOptions {
+            queue: holdfast_types::QueueSettings { cap: Some(cap), ..Default::default() },
+            blocks: None,
+        };
+        let blocks = ChannelOptions { blocks: Some(Default::default()), ..Default::default() };
+        let channels = [("*", cap(1)), ("telegram", blocks), ("telegram/work", cap(3))];
+        let channels = channels.map(|(key, options)| (key.to_owned(), options)).into();
+        let settings = AgentSettings { channels, ..AgentSettings::default() };
+
+        let caps = [("telegram", "work"), ("telegram", "home"), ("irc", "net")];
+        let found = caps.map(|(channel, account)| settings.options_for(channel, account));
+        assert_eq!(found.map(|options| options.queue.cap), [Some(3), Some(1), Some(1)]);
+        assert_eq!(found.map(|options| options.blocks.is_some()), [true, true, false]);
+    }
+
+    #[test]
     fn what_could_never_work_is_refused() {
         let settings = |settings| NewAgent { settings, ..NewAgent::main() };
         let tools = |tool: &str| {
@@ -369,6 +431,10 @@ mod tests {
                     session: Some("elsewhere".into()),
                     ..Default::default()
                 },
+                ..AgentSettings::default()
+            }),
+            settings(AgentSettings {
+                channels: [("Tele gram".to_owned(), ChannelOptions::default())].into(),
                 ..AgentSettings::default()
             }),
             tools(""),

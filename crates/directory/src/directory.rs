@@ -14,7 +14,7 @@ use uuid::Uuid;
 use crate::{
     DataKey, Error, LimitLevel, LimitName, Routing, Seal,
     cache::Cache,
-    key::CachedKey,
+    key::{CachedKey, device::CachedDevice},
     node::CachedNode,
     person::CachedPerson,
     store,
@@ -24,7 +24,7 @@ use crate::{
 /// Time limit of waiting for the lookup of a token without a mark.
 const MAX_LOOKUP_WAIT: Duration = Duration::from_secs(1);
 
-/// How long the lookup of a key or a node is cached in this process.
+/// How long the lookup of a key, a node or a device is cached in this process.
 const KEY_CACHE_TTL: Duration = Duration::from_secs(5);
 const MAX_CACHED_KEYS: usize = 20_000;
 /// How long a tenant's routing is cached in this process.
@@ -43,7 +43,9 @@ pub struct Directory {
     /// By tenant's name, issuer and subject.
     pub(crate) people: Arc<Cache<(String, String, String), CachedPerson>>,
     pub(crate) nodes: Arc<Cache<NodeId, CachedNode>>,
-    /// Ids of keys and nodes that do not exist.
+    /// By the id of the token.
+    pub(crate) devices: Arc<Cache<Uuid, CachedDevice>>,
+    /// Ids of keys, nodes and tokens of devices that do not exist.
     pub(crate) unknown: Arc<Cache<Uuid, ()>>,
     pub(crate) routings: Arc<Cache<TenantId, Arc<Routing>>>,
     /// Notices about limits that were given.
@@ -75,6 +77,7 @@ impl Directory {
             keys: Arc::new(Cache::new(KEY_CACHE_TTL, MAX_CACHED_KEYS)),
             people: Arc::new(Cache::new(KEY_CACHE_TTL, MAX_CACHED_KEYS)),
             nodes: Arc::new(Cache::new(KEY_CACHE_TTL, MAX_CACHED_KEYS)),
+            devices: Arc::new(Cache::new(KEY_CACHE_TTL, MAX_CACHED_KEYS)),
             unknown: Arc::new(Cache::new(KEY_CACHE_TTL, MAX_CACHED_KEYS)),
             routings: Arc::new(Cache::new(ROUTING_CACHE_TTL, MAX_CACHED_ROUTINGS)),
             notices: Arc::new(Cache::new(NOTICE_CACHE_TTL, MAX_CACHED_KEYS)),

@@ -1,5 +1,7 @@
 //! API keys: credentials that authenticate a request as a tenant.
 
+pub mod device;
+
 use std::time::Duration;
 
 use holdfast_types::{KeyId, TenantId};
@@ -7,9 +9,9 @@ use jiff::Timestamp;
 
 use crate::Error;
 
-/// Scopes of a key: conversations, reading, decisions about tool calls, changes, operation of the
+/// Scopes of a key: conversations, reading, events alone, decisions about tool calls, changes, operation of the
 /// installation.
-pub const SCOPES: [&str; 5] = ["chat", "read", APPROVE, "admin", "platform"];
+pub const SCOPES: [&str; 6] = ["chat", "read", "events", APPROVE, "admin", "platform"];
 
 /// Scopes of a tenant's first key.
 pub(crate) const FIRST_KEY_SCOPES: [&str; 4] = ["chat", "read", APPROVE, "admin"];

@@ -6,7 +6,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `tenant`, `key`, `person`, `audit_event`, `agent`, `policy`, `provider` (with credentials, their renewal and the catalogue of models), `budget`, `plan`, `tenant_event`, `account`, `connection`, `mcp`, `node`, `routing`, `skill_env` | types and their validation |
+//! | `tenant`, `key` (with devices), `person`, `audit_event`, `agent`, `policy`, `provider` (with credentials, their renewal and the catalogue of models), `budget`, `plan`, `tenant_event`, `event_webhook`, `account`, `connection`, `mcp`, `node`, `routing`, `skill_env` | types and their validation |
 //! | [`channel`] | settings of channel accounts, shared with the bridges |
 //! | `token`, `seal` | the text form of a key; encryption of stored secrets |
 //! | `verbs` | operations, one type per resource; transactions begin and end there |
@@ -17,7 +17,7 @@
 //!
 //! ## What can go wrong
 //!
-//! These lookups are cached: a key or a person (5 s) and a tenant's routing (1 s). A key that is revoked in one
+//! These lookups are cached: a key, a device or a person (5 s) and a tenant's routing (1 s). A key that is revoked in one
 //! process works for up to 5 s in another, and a new binding takes effect there after up to 1 s.
 
 mod account;
@@ -47,7 +47,10 @@ mod token;
 mod url_syntax;
 mod verbs;
 
-pub use account::{Account, NewAccount, OpenAccount};
+pub use account::{
+    Account, AccountState, AccountStatus, ListedAccount, NewAccount, NewWidgetMessage, OpenAccount,
+    ReportedStatus, WidgetMessage,
+};
 pub use actor::Actor;
 pub use agent::{AGENT_CACHE_TTL, Agent, AgentSettings, NewAgent, RoutedAgent};
 pub use audit_event::{AuditEvent, AuditFilter, CallOutcome};
@@ -56,6 +59,9 @@ pub use chain::NamedChain;
 pub use connection::{Connection, NewConnection};
 pub use directory::Directory;
 pub use error::Error;
+pub use key::device::{
+    Approver, ApproverRights, Device, DevicePrincipal, DeviceProfile, DeviceRequest,
+};
 pub use key::{Key, KeyPrincipal, NewKey, SCOPES};
 pub use mcp::{McpServer, McpTransport, NewMcpServer, OpenMcpServer};
 pub use node::{AuthenticatedNode, NewNode, Node, NodeConnection, NodeReport};
@@ -74,15 +80,17 @@ pub use provider::renewal::{
 pub use provider::{
     ELEVENLABS, ModelChoice, ModelSetup, NewProvider, Provider, ProviderKind, SEARCH_PROVIDERS,
 };
+pub use routing::link::{IssuedLink, LinkOutcome, PersonAccount};
 pub use routing::pattern::Pattern;
 pub use routing::{Binding, Identity, NewBinding, NewModelRoute, NewRule, Routing, RoutingRule};
 pub(crate) use seal::{DataKey, Purpose, Seal};
 pub use skill_env::{SkillVariable, SkillVariableValue};
-pub use tenant::event::{TenantEvent, TenantEventFilter};
+pub use tenant::event::{TENANT_EVENT_KINDS, TenantEvent, TenantEventFilter};
+pub use tenant::event_webhook::{EventWebhook, NewEventWebhook, OpenEventWebhook};
 pub use tenant::plan::{LimitLevel, LimitName, NewPlan, Plan, PlanLimits};
 pub use tenant::{Tenant, TenantChanges, TenantState};
 pub use verbs::{
-    Accounts, Agents, Audit, Budgets, Chains, Connections, Credentials, Keys, McpServers, Models,
-    NodeConnectionState, Nodes, People, Plans, PolicyDocuments, Providers, Routes, SkillEnv,
-    TenantEvents, Tenants,
+    Accounts, Agents, Audit, Budgets, Chains, Connections, Credentials, Devices, EventWebhooks,
+    Keys, McpServers, Models, NodeConnectionState, Nodes, People, Plans, PolicyDocuments,
+    Providers, Routes, SkillEnv, TenantEvents, Tenants,
 };

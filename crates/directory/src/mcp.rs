@@ -61,6 +61,8 @@ pub enum McpTransport {
         args: Vec<String>,
         /// Whether the process may use the network.
         network: bool,
+        /// Whether the files of its folder are kept, as files of the agent.
+        keep: bool,
     },
 }
 
@@ -132,8 +134,8 @@ impl McpTransport {
         match (self, other) {
             (Self::Http { url }, Self::Http { url: other }) => url == other,
             (
-                Self::Stdio { command, args, network },
-                Self::Stdio { command: other, args: others, network: theirs },
+                Self::Stdio { command, args, network, .. },
+                Self::Stdio { command: other, args: others, network: theirs, .. },
             ) => command == other && args == others && network == theirs,
             (Self::Http { .. }, Self::Stdio { .. }) | (Self::Stdio { .. }, Self::Http { .. }) => {
                 false
@@ -245,7 +247,8 @@ mod tests {
 
     fn stdio(command: &str, args: &[&str]) -> NewMcpServer {
         let args = args.iter().map(|&arg| arg.to_owned()).collect();
-        let transport = McpTransport::Stdio { command: command.to_owned(), args, network: false };
+        let transport =
+            McpTransport::Stdio { command: command.to_owned(), args, network: false, keep: false };
         NewMcpServer { transport, ..http("") }
     }
 

@@ -1,13 +1,22 @@
 //! Routing configuration of a tenant: bindings, rules and identities. The gateway applies it.
 
+pub mod link;
 pub mod pattern;
 
-use holdfast_types::{AgentId, ModelId, ModelRoute, Peer, PeerKind, RouteScope, account_name};
+use std::collections::HashMap;
+
+use holdfast_types::{
+    AgentId, ModelId, ModelRoute, Peer, PeerKind, RouteScope, account_name, is_reserved_peer,
+    linked_person,
+};
 use uuid::Uuid;
 
 use crate::{Error, Pattern, RoutedAgent, agent::check_tools};
 
 const MAX_ID_BYTES: usize = 256;
+
+/// Maximum number of further agents that answer a message.
+const MAX_BROADCAST_AGENTS: usize = 8;
 
 /// Maximum number of agents in a model route.
 const MAX_ROUTE_AGENTS: usize = 99;
@@ -30,6 +39,8 @@ pub struct Binding {
     pub agent: AgentId,
     /// Choice of the answering agent by a model. `agent` is the fallback and owns the sessions.
     pub by_model: Option<ModelRoute>,
+    /// Further agents that answer each message, in sessions of their own.
+    pub also: Vec<AgentId>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -45,6 +56,8 @@ pub struct NewBinding {
     pub agent: String,
     /// Choice of the answering agent by a model.
     pub by_model: Option<NewModelRoute>,
+    /// Names or ids of further agents that answer each message.
+    pub also: Vec<String>,
 }
 
 /// Choice of the answering agent by a model, as it is configured.
@@ -98,11 +111,11 @@ pub struct NewRule {
 /// An identity: assigns a person's account on a channel to a user (spec SES-007).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// Channel name, in lower case; empty matches any.
+    /// Channel name, in lower case; empty matches any. `webhook/shop` is one account of a channel.
     pub channel: String,
     /// Id on the channel, in the platform's own case.
     pub peer: String,
-    /// Id of the user.
+    /// Id of the user. `=telegram:42` is the person of that account, on all channels.
     pub canonical: String,
 }
 
@@ -113,7 +126,8 @@ pub struct Routing {
     default: RoutedAgent,
     bindings: Vec<Binding>,
     rules: Vec<RoutingRule>,
-    identities: Vec<Identity>,
+    /// By peer.
+    identities: HashMap<String, Vec<Identity>>,
 }
 
 impl Routing {
@@ -133,8 +147,11 @@ impl Routing {
         let Some(default) = default.cloned() else {
             return Err(Error::not_found("agent", "main"));
         };
-        let rules = rules.into_iter().filter(|rule| !rule.disabled).collect();
-        Ok(Self { agents, default, bindings, rules, identities })
+        let mut by_peer: HashMap<String, Vec<Identity>> = HashMap::new();
+        for identity in identities {
+            by_peer.entry(identity.peer.clone()).or_default().push(identity);
+        }
+        Ok(Self { agents, default, bindings, rules, identities: by_peer })
     }
 
     /// Returns the agent for messages that no binding and no rule assigns.
@@ -171,21 +188,25 @@ impl Routing {
         &self.bindings
     }
 
-    /// Returns the enabled rules, in the order of evaluation.
+    /// Returns the rules, also disabled ones, in the order of evaluation.
     #[must_use]
     pub fn rules(&self) -> &[RoutingRule] {
         &self.rules
     }
 
-    /// Returns the user of an account on a channel; `None` if no identity is configured. An
-    /// identity of the channel takes precedence over one for any channel.
+    /// Returns the user of a person's account on a channel; `None` if no identity is configured.
+    /// An identity of the channel account takes precedence over one of the channel, and this over
+    /// one for any channel.
     #[must_use]
-    pub fn canonical(&self, channel: &str, peer: &str) -> Option<&str> {
-        let find = |channel: &str| {
-            let found = self.identities.iter().find(|id| id.channel == channel && id.peer == peer);
+    pub fn canonical(&self, channel: &str, account: &str, peer: &str) -> Option<&str> {
+        let of_peer = self.identities.get(peer)?;
+        let find = |matches: &dyn Fn(&str) -> bool| {
+            let found = of_peer.iter().find(|identity| matches(&identity.channel));
             found.map(|identity| identity.canonical.as_str())
         };
-        find(channel).or_else(|| find(""))
+        find(&|on| on.split_once('/') == Some((channel, account)))
+            .or_else(|| find(&|on| on == channel))
+            .or_else(|| find(&|on| on.is_empty()))
     }
 }
 
@@ -226,6 +247,18 @@ impl NewBinding {
             }
         }
         self.by_model = self.by_model.map(NewModelRoute::check).transpose()?;
+        if self.also.len() > MAX_BROADCAST_AGENTS {
+            return Err(Error::Invalid(format!(
+                "a message is given to {MAX_BROADCAST_AGENTS} further agents at most, and `also` has {}",
+                self.also.len()
+            )));
+        }
+        if self.by_model.is_some() && !self.also.is_empty() {
+            return Err(Error::Invalid(
+                "give `by_model` or `also`: a model chooses one agent, and `also` names several"
+                    .to_owned(),
+            ));
+        }
         self.guild = normalise_optional_id("guild", self.guild)?;
         self.team = normalise_optional_id("team", self.team)?;
         Ok(self)
@@ -284,6 +317,12 @@ impl Identity {
         self.canonical = normalise_id("canonical", &self.canonical)?;
         if self.peer.is_empty() || self.canonical.is_empty() {
             return Err(Error::Invalid("an identity needs a `peer` and a `canonical`".to_owned()));
+        }
+        if is_reserved_peer(&self.canonical) && linked_person(&self.canonical).is_none() {
+            return Err(Error::Invalid(
+                "a `canonical` that begins with `=` names an account, as in `=telegram:42`"
+                    .to_owned(),
+            ));
         }
         Ok(self)
     }

@@ -25,6 +25,7 @@ use chacha20poly1305::{
 use holdfast_types::{AccountId, TenantId};
 use secrecy::{ExposeSecret as _, SecretBox, SecretString};
 use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
 
 use crate::Error;
 
@@ -94,6 +95,8 @@ pub(crate) enum Purpose<'a> {
     McpSecrets(&'a str),
     /// Secret of the connection with this name.
     ConnectionSecret(&'a str),
+    /// Secret of the webhook for events with this id.
+    EventWebhook(Uuid),
     /// An environment variable of a skill.
     SkillEnv {
         /// Name of the skill, in lower case.
@@ -212,6 +215,7 @@ impl DataKey {
             Purpose::AccountSecrets(_) => "a channel account's secrets",
             Purpose::McpSecrets(_) => "an mcp server's secrets",
             Purpose::ConnectionSecret(_) => "a connection's secret",
+            Purpose::EventWebhook(_) => "the secret of a webhook for events",
             Purpose::SkillEnv { .. } => "a skill's variable",
         };
         decrypt(&self.key, &self.context(purpose), sealed).ok_or(Error::Unsealable(what))
@@ -232,6 +236,7 @@ impl DataKey {
             Purpose::ConnectionSecret(name) => {
                 context(self.tenant, "connection-secret", name.as_bytes())
             }
+            Purpose::EventWebhook(id) => context(self.tenant, "event-webhook", id.as_bytes()),
             Purpose::SkillEnv { skill, name } => {
                 // Names contain no zero byte, so the separator is unambiguous.
                 let row = [skill.as_bytes(), b"\0", name.as_bytes()].concat();

@@ -1,6 +1,7 @@
 //! Tenants of the installation.
 
 pub(crate) mod event;
+pub(crate) mod event_webhook;
 pub(crate) mod plan;
 
 use holdfast_types::TenantId;

@@ -1,4 +1,5 @@
-//! Text form of API keys, `hf_<id>_<secret>`, and of node tokens, `hfn_<id>_<secret>`.
+//! Text form of API keys, `hf_<id>_<secret>`, of node tokens, `hfn_<id>_<secret>`, and of device
+//! tokens, `hfd_<id>_<secret>`.
 //!
 //! The id is the key's UUID without dashes, the secret is 32 bytes in base64url: a mark of 8 bytes
 //! that follows from the id and the pepper, and 24 random bytes. Only an HMAC of the secret is
@@ -21,6 +22,7 @@ use crate::{Error, error::MIN_SECRET_BYTES};
 
 const PREFIX: &str = "hf_";
 const NODE_PREFIX: &str = "hfn_";
+const DEVICE_PREFIX: &str = "hfd_";
 const ID_LENGTH: usize = 32;
 const HMAC_BLOCK_BYTES: usize = 64;
 
@@ -125,6 +127,11 @@ pub(crate) fn write_node(node: NodeId, secret: &Secret) -> SecretString {
     text(NODE_PREFIX, node.as_uuid(), secret)
 }
 
+/// Formats a device token, which is sent to its device once.
+pub(crate) fn write_device(token: Uuid, secret: &Secret) -> SecretString {
+    text(DEVICE_PREFIX, token, secret)
+}
+
 fn text(prefix: &str, id: Uuid, secret: &Secret) -> SecretString {
     let secret = URL_SAFE_NO_PAD.encode(secret.expose_secret());
     format!("{prefix}{}_{secret}", id.simple()).into()
@@ -138,6 +145,11 @@ pub(crate) fn read(text: &str) -> Option<(KeyId, Secret)> {
 /// Parses a node token into its id and secret.
 pub(crate) fn read_node(text: &str) -> Option<(NodeId, Secret)> {
     parse(NODE_PREFIX, text).map(|(id, secret)| (NodeId::from(id), secret))
+}
+
+/// Parses a device token into its id and secret.
+pub(crate) fn read_device(text: &str) -> Option<(Uuid, Secret)> {
+    parse(DEVICE_PREFIX, text)
 }
 
 fn parse(prefix: &str, text: &str) -> Option<(Uuid, Secret)> {
@@ -220,6 +232,11 @@ mod tests {
 
         assert!(read(node.expose_secret()).is_none() && read_node(node.expose_secret()).is_some());
         assert!(read_node(key.expose_secret()).is_none());
+        let device = write_device(Uuid::now_v7(), &secret());
+        assert!(read_device(device.expose_secret()).is_some());
+        assert!(
+            read(device.expose_secret()).is_none() && read_device(key.expose_secret()).is_none()
+        );
     }
 
     #[test]

@@ -42,7 +42,7 @@ struct ConnectionLimits {
 const LIMITS: ConnectionLimits = ConnectionLimits {
     head_timeout: Duration::from_secs(30),
     idle_timeout: Duration::from_secs(300),
-    connections: 10_000,
+    connections: 20_000,
     connections_per_address: 2_500,
 };
 

@@ -88,10 +88,12 @@ pub enum Scope {
     Service,
     /// Be one of a tenant's nodes, and nothing else. No key may have it.
     Node,
+    /// Read the tenant's events, without what was said.
+    Events,
 }
 
 impl Scope {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Chat,
         Self::Read,
         Self::Approve,
@@ -99,6 +101,7 @@ impl Scope {
         Self::Platform,
         Self::Service,
         Self::Node,
+        Self::Events,
     ];
 
     /// Textual form, as stored with a key.
@@ -112,6 +115,7 @@ impl Scope {
             Self::Platform => "platform",
             Self::Service => "service",
             Self::Node => "node",
+            Self::Events => "events",
         }
     }
 
@@ -122,7 +126,7 @@ impl Scope {
 
 /// Error for a word that names no scope.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no scope: there are `chat`, `read`, `approve`, `admin`, `platform`")]
+#[error("`{0}` is no scope: there are `chat`, `read`, `events`, `approve`, `admin`, `platform`")]
 pub struct InvalidScope(String);
 
 impl FromStr for Scope {

@@ -37,4 +37,6 @@ pub use memory::{MemoryCallError, MemoryClient};
 pub use node_commands::{
     InvalidNodeCommand, NodeCommandKeys, NodeCommandSigner, NodeIdentity, node_public_key, now_ms,
 };
-pub use status::{RETRY_AFTER, code, kind, retry_after, status, with_retry_after};
+pub use status::{
+    RETRY_AFTER, code, kind, retry_after, status, status_with_code, with_retry_after,
+};

@@ -130,6 +130,10 @@ calls! {
     memory search = search(SearchRequest) -> SearchResponse;
     /// Erases, and returns counts of what was erased and what is left.
     memory forget = forget(ForgetRequest) -> ForgetResponse;
+    /// Gives everything of one user to another.
+    memory move_user = move_user(MoveUserRequest) -> MoveUserResponse;
+    /// Returns vectors of texts.
+    memory embed = embed(EmbedRequest) -> EmbedResponse;
     /// Returns the number of stored rows, and the state of the embeddings.
     memory status = get_status(GetStatusRequest) -> GetStatusResponse;
     /// Lists the erasures of deleted sessions and agents.

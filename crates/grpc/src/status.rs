@@ -36,6 +36,13 @@ pub fn status(error: &impl Fault) -> Status {
     with_reason(code(kind), &error.to_string(), error.reason())
 }
 
+/// Converts the error of a bad request to a status with a code that says more than that of its kind.
+#[must_use]
+pub fn status_with_code(error: &impl Fault, code: Code) -> Status {
+    tracing::debug!(%error, ?code, "request refused");
+    with_reason(code, &error.to_string(), error.reason())
+}
+
 fn with_reason(code: Code, text: &str, reason: &'static str) -> Status {
     let details = ErrorDetails::with_error_info(reason, ERROR_DOMAIN, HashMap::new());
     Status::with_error_details(code, text, details)

@@ -20,6 +20,7 @@ use self::decode::Decoder;
 use crate::{
     Error, Model, OnDelta, ReplyFuture, Request,
     http::{self, Frames, Protocol, Server},
+    model::OptionNames,
 };
 
 const DEFAULT_BASE_URL: &str = "https://api.anthropic.com";
@@ -89,6 +90,7 @@ impl Protocol for Messages {
     type Decoder = Decoder;
 
     const FRAMES: Frames = Frames::Events;
+    const OPTIONS: OptionNames = encode::OPTIONS;
 
     fn url(&self, _: &Request) -> Url {
         self.url.clone()

@@ -44,6 +44,10 @@ pub enum Error {
         code: String,
     },
 
+    /// The provider does not take an option that the client asked for; its name.
+    #[error("the model's provider does not take `{0}`: leave it out, or use another model")]
+    UnsupportedOption(&'static str),
+
     /// The provider's content filter withheld the answer.
     #[error("the model's provider kept the answer back: its content filter objects; rephrase it")]
     Filtered,
@@ -117,6 +121,7 @@ impl Error {
             Self::ContextOverflow => FailureClass::ContextOverflow,
             Self::NoModel(_) => FailureClass::NoModel,
             Self::BadRequest { .. } => FailureClass::BadRequest,
+            Self::UnsupportedOption(_) => FailureClass::UnsupportedParameter,
             Self::Filtered => FailureClass::Filtered,
             Self::NoProvider { .. } => FailureClass::NoProvider,
             Self::Setup(_) => FailureClass::Setup,
@@ -143,6 +148,7 @@ impl Error {
             Self::ContextOverflow
             | Self::NoModel(_)
             | Self::BadRequest { .. }
+            | Self::UnsupportedOption(_)
             | Self::Filtered
             | Self::NoProvider { .. }
             | Self::Setup(_)
@@ -210,6 +216,7 @@ impl Fault for Error {
             Self::NoModel(_) | Self::NoProvider { .. } => Kind::NotFound,
             Self::ContextOverflow
             | Self::BadRequest { .. }
+            | Self::UnsupportedOption(_)
             | Self::Filtered
             | Self::Setup(_)
             | Self::Address(_)

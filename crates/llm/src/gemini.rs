@@ -20,6 +20,7 @@ use self::decode::Decoder;
 use crate::{
     Error, Model, OnDelta, ReplyFuture, Request,
     http::{self, Frames, Protocol, Server},
+    model::OptionNames,
 };
 
 /// Base URL, including the API's version.
@@ -78,6 +79,7 @@ impl Protocol for GenerateContent {
     type Decoder = Decoder;
 
     const FRAMES: Frames = Frames::Events;
+    const OPTIONS: OptionNames = encode::OPTIONS;
 
     fn url(&self, request: &Request) -> Url {
         let id = request.model.id();

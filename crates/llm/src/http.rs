@@ -19,7 +19,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use self::{lines::Lines, sse::Events};
-use crate::{Delta, Error, Model, OnDelta, ReplyFuture, Request};
+use crate::{Delta, Error, Model, OnDelta, ReplyFuture, Request, model::OptionNames};
 
 /// Maximum size of a body that is not a stream, in bytes.
 const MAX_BODY_BYTES: usize = 8 * 1024 * 1024;
@@ -36,6 +36,7 @@ pub(crate) trait Protocol: fmt::Debug + Send + Sync {
     type Decoder: Decode + Send;
 
     const FRAMES: Frames;
+    const OPTIONS: OptionNames;
 
     /// Returns the URL of a request, below the configured base URL.
     fn url(&self, request: &Request) -> Url;
@@ -136,6 +137,7 @@ impl<P: Protocol> Server<P> {
     }
 
     async fn answer(&self, request: &Request, on_delta: OnDelta<'_>) -> Result<Reply, Error> {
+        request.check_options(&P::OPTIONS)?;
         let url = self.protocol.url(request);
         let mut sent = self
             .guard

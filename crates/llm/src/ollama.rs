@@ -21,6 +21,7 @@ use self::decode::Decoder;
 use crate::{
     Error, Model, OnDelta, ReplyFuture, Request,
     http::{self, Frames, Protocol, Server},
+    model::OptionNames,
 };
 
 const DEFAULT_BASE_URL: &str = "http://127.0.0.1:11434";
@@ -73,6 +74,7 @@ impl Protocol for Chat {
     type Decoder = Decoder;
 
     const FRAMES: Frames = Frames::Lines;
+    const OPTIONS: OptionNames = encode::OPTIONS;
 
     fn url(&self, _: &Request) -> Url {
         self.url.clone()

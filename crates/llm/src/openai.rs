@@ -19,6 +19,7 @@ use self::{decode::Decoder, encode::encode};
 use crate::{
     Delta, Error, Model, OnDelta, ReplyFuture, Request,
     http::{self, Decode, Frames, Protocol, Server},
+    model::OptionNames,
     servers::{self, ServerFeatures},
 };
 
@@ -68,6 +69,7 @@ impl Protocol for ChatCompletions {
     type Decoder = Decoder;
 
     const FRAMES: Frames = Frames::Events;
+    const OPTIONS: OptionNames = encode::OPTIONS;
 
     fn url(&self, _: &Request) -> Url {
         self.url.clone()

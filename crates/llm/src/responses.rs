@@ -21,6 +21,7 @@ use self::decode::Decoder;
 use crate::{
     Error, Model, OnDelta, ReplyFuture, Request,
     http::{self, Frames, Protocol, Server},
+    model::OptionNames,
     openai::{DEFAULT_BASE_URL, refusal},
 };
 
@@ -68,6 +69,7 @@ impl Protocol for Wire {
     type Decoder = Decoder;
 
     const FRAMES: Frames = Frames::Events;
+    const OPTIONS: OptionNames = encode::OPTIONS;
 
     fn url(&self, _: &Request) -> Url {
         self.url.clone()

@@ -67,6 +67,7 @@ impl<M: Model> RetryingModel<M> {
             | Error::ContextOverflow
             | Error::NoModel(_)
             | Error::BadRequest { .. }
+            | Error::UnsupportedOption(_)
             | Error::Filtered
             | Error::NoProvider { .. }
             | Error::Setup(_)

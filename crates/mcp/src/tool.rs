@@ -46,7 +46,9 @@ impl Tool {
         }
         input.insert("type".to_owned(), json!("object"));
         // Some providers refuse an object schema without `properties`.
-        input.entry("properties").or_insert_with(|| json!({}));
+        if !input.get("properties").is_some_and(Value::is_object) {
+            input.insert("properties".to_owned(), json!({}));
+        }
         let input = Value::Object(input);
         let fits = input.to_string().len() <= MAX_SCHEMA_BYTES;
         (is_name && fits).then(|| Self {
@@ -155,6 +157,8 @@ mod tests {
 
         assert_eq!(read.input, json!({ "type": "object", "properties": {} }));
         assert!(!read.reads);
+        let read = Tool::read(tool("echo", json!({ "properties": null }))).unwrap();
+        assert_eq!(read.input["properties"], json!({}));
     }
 
     #[test]

@@ -93,6 +93,7 @@ begin
             ('bridge', 'app', '^session[.]', null, null),
             ('bridge', 'app', '^workspace[.]', array['SELECT'], null),
             ('bridge', 'app', '^control[.](tenants|accounts)$', array['SELECT'], null),
+            ('bridge', 'app', '^control[.](account_(status|positions)|widget_messages)$', null, null),
             ('bridge', 'system', '^session[.]|^control[.](tenants|accounts)$', null, null)
         ),
         base (kind, relation, name, is_sequence, privilege, columns) as (

@@ -42,6 +42,7 @@ mod jobs;
 mod json_types;
 mod log;
 mod model;
+mod people;
 mod plan;
 mod read;
 mod reminders;

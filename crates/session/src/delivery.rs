@@ -6,10 +6,13 @@
 //! | a bridge crashes | the delivery |
 //! |---|---|
 //! | between claim and `sending` | was not sent: it is due again after [`HANDOVER_TIMEOUT`], and no attempt is counted |
-//! | in `sending`, on a keyed channel | may have arrived: it is sent again with the same key, after [`SEND_LEASE`] |
+//! | in `sending`, on a keyed channel | may have arrived: it is sent again with the same key, after [`SEND_LEASE`] and while the platform remembers the key |
+//! | in `sending`, on a reconcilable channel | may have arrived: it is due again, and the platform is asked before it is sent |
 //! | in `sending`, on any other | may have arrived: it becomes `unknown`, and is never resent automatically |
 
 pub mod operations;
+pub mod outbound;
+pub mod previews;
 pub mod progress;
 
 use std::{
@@ -54,6 +57,7 @@ type ContentRow = (
     i32,
     i32,
     Option<Uuid>,
+    Option<f64>,
 );
 
 /// Number of sends that a bridge can begin.
@@ -68,13 +72,22 @@ pub struct SendCapacity {
     pub reserved: i64,
     /// Sends in progress, by account.
     pub used: Vec<(TenantId, AccountId, i64)>,
+    /// Accounts that another bridge sends for.
+    pub elsewhere: Vec<AccountId>,
 }
 
 impl SendCapacity {
     /// Capacity of a bridge that sends nothing yet, all of which one account may use.
     #[must_use]
     pub const fn slots(slots: i64) -> Self {
-        Self { slots, per_account: slots, per_tenant: slots, reserved: 0, used: Vec::new() }
+        Self {
+            slots,
+            per_account: slots,
+            per_tenant: slots,
+            reserved: 0,
+            used: Vec::new(),
+            elsewhere: Vec::new(),
+        }
     }
 }
 
@@ -97,17 +110,30 @@ macro_rules! due {
 /// Ends the sends whose bridge was lost: what may be sent again is due, the rest is unknown.
 const END_LOST_SENDS: &str = "
     with lost as (
-        select tenant_id, session_id, out_seq, part from session.deliveries
+        select tenant_id, session_id, out_seq, part,
+               coalesce(unsure_since, lease_until - $3 * interval '1 second') as unsure_since
+        from session.deliveries
         where channel = $1 and state = 'sending' and lease_until < clock_timestamp()
-        limit 100 for update skip locked)
-    update session.deliveries d
-    set state = case when $2 then 'pending' else 'unknown' end,
-        owner = null, lease_until = null, next_at = clock_timestamp(),
-        finished_at = case when not $2 then clock_timestamp() end,
-        reason = 'the process that sent it was lost before the platform''s answer was recorded'
-    from lost l
-    where d.tenant_id = l.tenant_id and d.session_id = l.session_id
-      and d.out_seq = l.out_seq and d.part = l.part";
+        limit 100 for update skip locked),
+    judged as (
+        select l.*, $2 and ($4::double precision is null
+                            or unsure_since + $4 * interval '1 second' > clock_timestamp()) as again
+        from lost l),
+    ended as (
+        update session.deliveries d
+        set state = case when l.again then 'pending' else 'unknown' end,
+            owner = null, lease_until = null, next_at = clock_timestamp(),
+            unsure_since = l.unsure_since,
+            finished_at = case when not l.again then clock_timestamp() end,
+            reason = 'the process that sent it was lost before the platform''s answer was recorded'
+        from judged l
+        where d.tenant_id = l.tenant_id and d.session_id = l.session_id
+          and d.out_seq = l.out_seq and d.part = l.part
+        returning d.tenant_id, d.session_id, d.delivery_id, l.again)
+    insert into session.events (tenant_id, family, session_id, name, payload)
+    select tenant_id, 'deliveries', session_id, 'DeliverySettled',
+           jsonb_build_object('delivery', delivery_id, 'state', 'unknown')
+    from ended where not again";
 
 /// Accounts with waiting parts that one claim looks at, after the account `$8`; the next claim goes
 /// on behind them. So the work does not grow with the accounts that wait for a later attempt.
@@ -134,6 +160,7 @@ const CLAIM: &str = concat!(
     due as (
         select account_id from session.deliveries
         where channel = $1 and state = 'pending' and next_at <= clock_timestamp()
+          and account_id <> all ($14::uuid[])
         order by next_at limit $10),
     accounts as (select account_id from waiting union select account_id from due),
     sends as (
@@ -142,7 +169,8 @@ const CLAIM: &str = concat!(
     free as (
         select a.account_id, coalesce(s.count, 0) as used, $5 - coalesce(s.count, 0) as free
         from accounts a left join sends s using (account_id)
-        where a.account_id is not null and $5 > coalesce(s.count, 0)),
+        where a.account_id is not null and $5 > coalesce(s.count, 0)
+          and a.account_id <> all ($14::uuid[])),
     ranked as (
         select a.*, d.next_at, coalesce(t.count, 0) as tenant_used,
                coalesce(t.count, 0) + row_number() over (
@@ -213,10 +241,16 @@ impl Deliveries<'_> {
         owner: RunnerId,
         capacity: &SendCapacity,
     ) -> Result<Vec<Delivery>, Error> {
+        let window = match class {
+            DeliveryClass::Keyed { window } => Some(window),
+            DeliveryClass::Reconcilable | DeliveryClass::Plain => None,
+        };
         let mut once = self.pools.system_connection().await?;
         holdfast_pg::query(END_LOST_SENDS)
             .bind(channel)
-            .bind(class == DeliveryClass::Keyed)
+            .bind(class != DeliveryClass::Plain)
+            .bind(SEND_LEASE.as_secs_f64())
+            .bind(window.map(|window| window.as_secs_f64()))
             .execute(once.conn())
             .await?;
         let used = || capacity.used.iter();
@@ -235,6 +269,7 @@ impl Deliveries<'_> {
             .bind(used().map(|(tenant, ..)| tenant.as_uuid()).collect::<Vec<_>>())
             .bind(capacity.per_tenant)
             .bind(capacity.reserved)
+            .bind(capacity.elsewhere.iter().map(|id| id.as_uuid()).collect::<Vec<_>>())
             .fetch_all(once.conn())
             .await?;
         once.done();
@@ -308,7 +343,8 @@ impl Deliveries<'_> {
               and lease_until > clock_timestamp()
               and (state = 'pending' and attempt = $4 or state = 'sending' and attempt = $4 + 1)
             returning session_id, run_id, target, body, act, split, trace, attempt,
-                      attempt - attempts_before, approval_id";
+                      attempt - attempts_before, approval_id,
+                      extract(epoch from clock_timestamp() - unsure_since)::double precision";
 
         let mut tx = self.pools.tenant(tenant).await?;
         let mut deliveries = Vec::with_capacity(claimed.len());
@@ -322,11 +358,9 @@ impl Deliveries<'_> {
                 .fetch_optional(tx.conn())
                 .await?;
             // The handover took too long, or the session was deleted.
-            let Some((session, run, target, text, act, split, trace, attempt, tries, approval)) =
-                row
-            else {
-                continue;
-            };
+            let Some(row) = row else { continue };
+            let (session, run, target, text, act, split, trace, attempt, tries, approval, unsure) =
+                row;
             deliveries.push(Delivery {
                 tenant,
                 id: (*id).into(),
@@ -341,6 +375,8 @@ impl Deliveries<'_> {
                 part: *part,
                 attempt,
                 tries,
+                unsure_for: unsure
+                    .map(|secs| Duration::try_from_secs_f64(secs).unwrap_or_default()),
                 trace,
             });
         }
@@ -476,6 +512,9 @@ impl Deliveries<'_> {
             with settled as (
                 update session.deliveries
                 set state = $4, reason = $5, platform_id = coalesce($6, platform_id),
+                    unsure_since = case
+                        when $9 then coalesce(unsure_since, lease_until - $10 * interval '1 second')
+                        else unsure_since end,
                     next_at = clock_timestamp() + $7 * interval '1 millisecond',
                     owner = null, lease_until = null,
                     finished_at = case when $4 = 'pending' then null else clock_timestamp() end
@@ -483,17 +522,23 @@ impl Deliveries<'_> {
                   and ((state = 'sending' and owner = $3 and attempt = $8)
                        or (state = 'pending' and attempt = $8 and $4 = 'sent')
                        or (state = 'unknown' and $4 = 'sent'))
-                returning session_id)
+                returning session_id),
+            event as (
+                insert into session.events (tenant_id, family, session_id, name, payload)
+                select $1, 'deliveries', session_id, 'DeliverySettled',
+                       jsonb_build_object('delivery', $2::uuid, 'state', $4::text)
+                from settled where $4 <> 'pending')
             select exists (
                 select from session.deliveries d join settled using (session_id)
                 where d.tenant_id = $1 and d.state = 'pending' and d.delivery_id <> $2)
             from settled";
 
+        let is_unsure = matches!(sent, SendResult::Unsure { .. });
         let (state, reason, platform_id, after) = match sent {
             SendResult::Sent { platform_id } => {
                 (DeliveryState::Sent, None, Some(platform_id), Duration::ZERO)
             }
-            SendResult::Retry { after, reason } => {
+            SendResult::Retry { after, reason } | SendResult::Unsure { after, reason } => {
                 (DeliveryState::Pending, Some(reason), None, after)
             }
             SendResult::Rejected { reason } => {
@@ -513,6 +558,8 @@ impl Deliveries<'_> {
             .bind(platform_id)
             .bind(i64::try_from(after.as_millis()).unwrap_or(i64::MAX))
             .bind(delivery.attempt)
+            .bind(is_unsure)
+            .bind(SEND_LEASE.as_secs_f64())
             .fetch_optional(tx.conn())
             .await?;
         tx.commit().await?;

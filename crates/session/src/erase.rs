@@ -106,7 +106,14 @@ impl<'a> Erasure<'a> {
         const APPROVALS: &str = "
             with rules as (
                 delete from session.approval_rules
-                where tenant_id = $1 and created_by = any($2))
+                where tenant_id = $1 and created_by = any($2)),
+            -- Texts that were sent to the person outside of a conversation.
+            texts as (
+                delete from session.deliveries d
+                where d.tenant_id = $1 and d.channel || ':' || (d.target->>'chat') = any($2)
+                  and not exists (
+                      select from session.sessions s
+                      where s.tenant_id = $1 and s.session_id = d.session_id))
             update session.approvals set decided_by = $3
             where tenant_id = $1 and decided_by = any($2)";
         let (mut erased, mut last) = (Vec::new(), Uuid::nil());

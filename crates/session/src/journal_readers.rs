@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use crate::{Error, Sessions};
+use crate::{Error, RunnerPool, Sessions, queues::runner_pools::is_of_pool};
 
 /// Number of tries after which a range is skipped.
 pub const MAX_EXTRACTION_TRIES: i32 = 5;
@@ -87,6 +87,8 @@ const TURN_INDEX: Reader =
 #[derive(Debug, Clone, Copy)]
 pub struct JournalReader<'a> {
     pools: &'a Pools,
+    /// Pool of the runner that reads.
+    pool: Option<&'a RunnerPool>,
     reader: Reader,
 }
 
@@ -94,13 +96,13 @@ impl Sessions {
     /// Memory extraction: reads conversations with one person.
     #[must_use]
     pub const fn extraction(&self) -> JournalReader<'_> {
-        JournalReader { pools: &self.pools, reader: EXTRACTION }
+        JournalReader { pools: &self.pools, pool: self.pool.as_ref(), reader: EXTRACTION }
     }
 
     /// Index of conversation turns: reads conversations with persons and groups.
     #[must_use]
     pub const fn turn_index(&self) -> JournalReader<'_> {
-        JournalReader { pools: &self.pools, reader: TURN_INDEX }
+        JournalReader { pools: &self.pools, pool: self.pool.as_ref(), reader: TURN_INDEX }
     }
 }
 
@@ -114,7 +116,8 @@ impl JournalReader<'_> {
         rest: Duration,
         limit: i64,
     ) -> Result<Vec<(TenantId, SessionId)>, Error> {
-        const SQL: &str = "
+        const SQL: &str = concat!(
+            "select l.tenant_id, l.session_id from (
             select d.tenant_id, d.session_id
             from (select distinct i.tenant_id, i.session_id from session.inbox i
                   where i.state in ('done', 'dead') and i.finished_at > $1
@@ -136,8 +139,11 @@ impl JournalReader<'_> {
                     and n.finished_at > clock_timestamp() - $2 * interval '1 millisecond'))
             union
             select tenant_id, session_id from session.journal_readers
-            where reader = $4 and pending is not null and lease_until < clock_timestamp()
-            limit $3";
+            where reader = $4 and pending is not null and lease_until < clock_timestamp()) l
+            where ",
+            is_of_pool!(6),
+            " limit $3"
+        );
         let mut once = self.pools.system_connection().await?;
         let rows: Vec<(Uuid, Uuid)> = holdfast_pg::query_as(SQL)
             .bind(jiff_sqlx::Timestamp::from(since))
@@ -145,6 +151,7 @@ impl JournalReader<'_> {
             .bind(limit)
             .bind(self.reader.name)
             .bind(self.reader.kinds)
+            .bind(self.pool.map(RunnerPool::as_str))
             .fetch_all(once.conn())
             .await?;
         once.done();

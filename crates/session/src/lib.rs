@@ -13,11 +13,13 @@
 //! | ingest | gateway | `protocol/ingest.rs` |
 //! | ingest many, message outcomes, end overdue | scheduler | `protocol/batch.rs`, `message_outcomes.rs`, `protocol/overdue.rs` |
 //! | claim, renew, release | agent-runner | `protocol/claim.rs` |
+//! | state that a runner holds | agent-runner | `protocol/held_state.rs` |
 //! | load, append, complete | agent-runner | `protocol/load.rs`, `protocol/append.rs`, `protocol/complete.rs` |
 //! | sweep, prune, the duty to do them | agent-runner | `protocol/sweep.rs`, `upkeep/` |
 //! | pause, resume, cancel | gateway | `protocol/pause.rs` |
 //! | deliveries | channel-bridge, gateway | `delivery.rs` |
-//! | events | agent-runner | `relay.rs` |
+//! | pools of runners | agent-runner, gateway | `queues/runner_pools.rs` |
+//! | log of events | agent-runner, gateway | `event_log.rs` |
 //! | views, ledger of tool calls | gateway, tools | `view.rs`, `tool_calls.rs` |
 //! | memory extraction, index of conversation turns | agent-runner | `journal_readers.rs` |
 //! | spending, usage | agent-runner, gateway | `usage.rs` |
@@ -37,6 +39,7 @@ mod delete;
 mod delivery;
 mod erase;
 mod error;
+mod event_log;
 mod heartbeats;
 mod journal_cache;
 mod journal_readers;
@@ -44,7 +47,6 @@ mod message_outcomes;
 mod model;
 mod protocol;
 mod queues;
-mod relay;
 mod sessions;
 mod settings;
 mod subagents;
@@ -62,27 +64,38 @@ pub use approvals::{
 pub use canvas::{Canvas, MAX_SURFACES, NewSurface, Surface};
 pub use dead_letters::DeadLetters;
 pub use delivery::operations::DeliveryStatus;
+pub use delivery::outbound::{OutboundText, QueuedText};
+pub use delivery::previews::{PreviewState, TakenPreview};
 pub use delivery::progress::DeliveryProgress;
 pub use delivery::{Deliveries, HANDOVER_TIMEOUT, SEND_LEASE, SendCapacity};
 pub use erase::Erasure;
 pub use error::Error;
+pub use event_log::{
+    EVENT_SCHEMAS, Event, EventCursor, EventData, EventField, EventFilter, EventGauges, EventLog,
+    EventLogWriter, EventPage, EventSchema, EventText, HeldEvent, LogBounds, LoggedEvent, NewEvent,
+    UnpublishedEvents, WebhookKey, WebhookProgress, WebhookResult,
+};
 pub use heartbeats::ChannelConversation;
 pub use journal_readers::{EntryMark, JournalRange, JournalReader, MAX_EXTRACTION_TRIES};
 pub use message_outcomes::MessageOutcome;
 pub use model::{
     Acceptance, Claim, ClassSlots, Completion, CompletionResult, DeadLetter, Delivery,
-    DeliveryView, EntryView, FreeSlots, InboxMessage, LoadedSession, MessageStatus, NewDelivery,
-    NewMessage, PendingApproval, RenewalResult, RenewedLease, RunView, SendResult, SessionOwner,
-    SessionView, StepSignals, StepWrite, SweepCounts, TenantCounts, TurnClass, TurnOutcome,
+    DeliveryView, EntryView, FreeSlots, InboxMessage, InvalidPoolName, LoadedSession,
+    MessageStatus, NewDelivery, NewMessage, OUTPUT_LIMIT_REASON, PendingApproval, RenewalResult,
+    RenewedLease, RunView, RunnerPool, SendResult, SessionOwner, SessionView, StepSignals,
+    StepWrite, SweepCounts, TenantCounts, TurnClass, TurnOutcome,
 };
 pub use protocol::batch::MessageWithSettings;
+pub use protocol::claim::NextReady;
+pub use protocol::held_state::{HeldItem, HeldKind, LossReason, LostItem};
+pub use protocol::import::ImportedEntry;
 pub use protocol::overdue::OverdueResult;
 pub use protocol::pause::{CancelResult, PauseResult, ResumeResult};
 pub use protocol::sweep::{MAX_ATTEMPTS, SUSPECT_ATTEMPTS};
+pub use queues::runner_pools::{PoolGauges, RunnerPools, TenantPool};
 pub use queues::{Gauges, Queues, ShareChanges, TenantShare};
-pub use relay::Event;
-pub use sessions::{CLAIM_LEASE, Sessions};
-pub use settings::Settings;
+pub use sessions::{CLAIM_LEASE, HOLDER_WAIT, Sessions};
+pub use settings::{KeyChanges, SessionChanges, Settings};
 pub use subagents::chains::{CHAIN_EVENT, ChainRun, NewChainRun};
 pub use subagents::{
     AnnouncementResult, ChainPosition, Cleanup, NewSubagent, SUBAGENT_EVENT, Subagent,
@@ -101,4 +114,5 @@ pub use upkeep::{
 pub use usage::{
     Charge, CommandsSpent, ExportLine, Spending, UsageLevels, UsageLine, UsageRecords, WriteCost,
 };
-pub use view::{SessionFilter, Views};
+pub use view::responses::{RemovedResponse, Responses};
+pub use view::{SessionCursor, SessionFilter, Views};

@@ -1,14 +1,15 @@
 //! Parameters and results of the protocol's verbs.
 
-use std::time::Duration;
+use std::{fmt, str::FromStr, time::Duration};
 
 use holdfast_types::{
-    AccountId, AgentId, ApprovalId, Body, ChannelAction, DeliveryId, Entry, MessageId, QueueMode,
-    RunId, RunnerId, SessionId, SessionKey, SessionKind, SessionSettings, SessionState, Source,
-    SystemEvent, Target, TenantId, Usage, Wait,
+    AccountId, AgentId, ApprovalId, Body, ChannelAction, DeliveryId, Entry, Handover, MessageId,
+    QueueMode, RunId, RunnerId, SessionId, SessionKey, SessionKind, SessionSettings, SessionState,
+    Source, SystemEvent, Target, TenantId, Usage, Wait,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 use uuid::Uuid;
 
 #[derive(Debug, Clone)]
@@ -184,6 +185,8 @@ pub struct LoadedSession {
     pub events: Vec<SystemEvent>,
     /// Since its last reset, the session has read text from outside.
     pub outside: bool,
+    /// Runner that holds state for the session, as recorded.
+    pub holder: Option<RunnerId>,
 }
 
 /// The writes of one step.
@@ -220,6 +223,9 @@ pub struct StepSignals {
     pub next_entry: i64,
 }
 
+/// Reason of a completed turn whose answer reached its output limit.
+pub const OUTPUT_LIMIT_REASON: &str = "output limit reached";
+
 /// Outcome of a message and of the turn that handled it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TurnOutcome {
@@ -244,6 +250,8 @@ pub struct NewDelivery {
     pub act: Option<ChannelAction>,
     /// Id and idempotency key of the delivery. A repeated tool call passes the same id.
     pub id: DeliveryId,
+    /// Time before it may be sent; usually none.
+    pub delay: Duration,
 }
 
 #[derive(Debug, Clone)]
@@ -272,6 +280,8 @@ pub struct Completion {
     pub model: String,
     /// Number of model calls and tool rounds in the whole turn.
     pub steps: i32,
+    /// Id and tool of each tool call of the whole turn.
+    pub tools: Vec<(String, String)>,
     pub started_at: Timestamp,
     /// Wait of the session after the turn, if no stored message wakes it.
     pub wait: Wait,
@@ -350,6 +360,16 @@ pub struct MessageStatus {
     pub model: String,
     /// Pending approvals of the message's run.
     pub awaited: Vec<PendingApproval>,
+    /// Number of the last step of the run, from 0; `None` if the run has not ended, or used no model.
+    pub last_step: Option<u32>,
+    /// Set if the run ended with calls of the client's tools.
+    pub handover: Option<Handover>,
+    /// Stored form of the message's [`Source`].
+    pub source: String,
+    /// As in the message's body.
+    pub response_fields: Option<Value>,
+    /// No turn has seen the message.
+    pub is_new: bool,
 }
 
 /// Summary of a pending approval.
@@ -382,7 +402,11 @@ pub struct SessionView {
     pub agent: AgentId,
     /// Parent session, for subagents.
     pub parent: Option<SessionId>,
+    /// Label with which a program made it.
     pub label: String,
+    /// Label that people gave it.
+    pub given_label: Option<String>,
+    pub pinned: bool,
     /// Summary of the conversation; empty if there is none.
     pub summary: String,
     /// State, regardless of a pause.
@@ -398,7 +422,11 @@ pub struct SessionView {
     /// Target of the latest message that came by a channel.
     pub last_target: Option<Target>,
     pub created_at: Timestamp,
+    /// End of the last turn; before the first one the creation.
     pub updated_at: Timestamp,
+    /// Beginning of the hour of `updated_at`, by which lists are ordered first. `None`, or an earlier
+    /// hour, if the last turn ended in a runner of a version that does not write it.
+    pub used_hour: Option<Timestamp>,
 }
 
 /// A journal entry as users see it.
@@ -468,6 +496,8 @@ pub struct Delivery {
     pub attempt: i32,
     /// Number of attempts since the delivery was created or sent again by hand, including this one.
     pub tries: i32,
+    /// Time since the first attempt began whose outcome is not known; `None` if there is none.
+    pub unsure_for: Option<Duration>,
     /// W3C traceparent of the message that started the turn.
     pub trace: Option<String>,
 }
@@ -482,6 +512,8 @@ pub enum SendResult {
     },
     /// The platform certainly has not received the message: retry after a delay.
     Retry { after: Duration, reason: String },
+    /// The platform may have the message, and it is safe to try again after a delay.
+    Unsure { after: Duration, reason: String },
     /// The platform rejected the message: it becomes a dead letter.
     Rejected { reason: String },
     /// The outcome cannot be determined.
@@ -543,6 +575,62 @@ impl TurnOutcome {
             "cancelled" => Self::Cancelled,
             "dead" => Self::Dead,
             _ => Self::Failed,
+        }
+    }
+}
+
+/// Maximum length of a pool's name, which is part of the names of Kubernetes objects.
+const MAX_POOL_NAME_CHARS: usize = 40;
+
+/// Name of a pool of runners.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RunnerPool(String);
+
+/// Error for a text that is not a pool's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the name of a runner pool has 1 to {MAX_POOL_NAME_CHARS} characters a-z, 0-9 and `-`, and neither \
+     begins nor ends with `-`"
+)]
+pub struct InvalidPoolName;
+
+impl FromStr for RunnerPool {
+    type Err = InvalidPoolName;
+
+    fn from_str(name: &str) -> Result<Self, InvalidPoolName> {
+        let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        let is_name = (1..=MAX_POOL_NAME_CHARS).contains(&name.len())
+            && name.chars().all(is_plain)
+            && !name.starts_with('-')
+            && !name.ends_with('-');
+        is_name.then(|| Self(name.to_owned())).ok_or(InvalidPoolName)
+    }
+}
+
+impl RunnerPool {
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for RunnerPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_can_be_part_of_the_name_of_an_object() {
+        for name in ["a", "acme", "gpu-2", "9"] {
+            assert_eq!(name.parse::<RunnerPool>().unwrap().as_str(), name);
+        }
+        for name in ["", "-a", "a-", "A", "a_b", "a b", "a.b", &"a".repeat(41)] {
+            assert_eq!(name.parse::<RunnerPool>(), Err(InvalidPoolName), "{name}");
         }
     }
 }

@@ -2,8 +2,10 @@
 
 pub mod append;
 pub mod batch;
-mod claim;
+pub mod claim;
 pub mod complete;
+pub mod held_state;
+pub mod import;
 mod ingest;
 mod load;
 pub mod outside_text;

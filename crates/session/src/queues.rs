@@ -1,5 +1,7 @@
 //! Queues of tenants: their shares of the runners, and their backlog.
 
+pub(crate) mod runner_pools;
+
 use std::time::Duration;
 
 use holdfast_pg::Pools;
@@ -10,7 +12,7 @@ use crate::{Error, Sessions, TenantCounts, sessions::DEFAULT_MAX_SESSIONS};
 /// Backlog of the whole installation, for metrics.
 #[derive(Debug, Clone, Default)]
 pub struct Gauges {
-    /// Number of sessions that are ready and not running.
+    /// Number of sessions that are ready and not running, of tenants of the default pool.
     pub waiting_sessions: i64,
     /// Waiting time of the oldest of them.
     pub oldest_wait: Duration,
@@ -131,12 +133,15 @@ impl Queues<'_> {
             from (
                 select count(*) as count, min(ready_at) as oldest from session.session_lease
                 where state = 'READY' and fair_key is not null and paused is null
+                  and tenant_id <> all (array(select tenant_id from session.tenant_queue
+                                              where pool is not null))
                 union all
                 -- Sessions of suspended tenants wait for no runner.
                 select count(*), min(ready_at) from session.session_lease l
                 where state = 'READY' and fair_key is null and paused is null
                   and not exists (select from session.tenant_queue q
-                                  where q.tenant_id = l.tenant_id and q.suspended)) ready";
+                                  where q.tenant_id = l.tenant_id
+                                    and (q.suspended or q.pool is not null))) ready";
         const DELIVERIES: &str = "
             select 'pending', count(*) from session.deliveries where state = 'pending'
             union all

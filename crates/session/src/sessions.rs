@@ -14,16 +14,22 @@ use holdfast_types::{MessageId, SessionId, SessionKind, SessionState, TenantId, 
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use crate::{Claim, Error, TurnClass, journal_cache::JournalCache};
+use crate::{Claim, Error, RunnerPool, TurnClass, journal_cache::JournalCache};
 
 /// How long a claim lasts without renewal.
 pub const CLAIM_LEASE: Duration = Duration::from_secs(30);
+
+/// How long a ready session waits for the runner that holds its state.
+pub const HOLDER_WAIT: Duration = Duration::from_secs(30);
 
 /// The session protocol over a database. Clones share their state.
 #[derive(Debug, Clone)]
 pub struct Sessions {
     pub(crate) pools: Pools,
     pub(crate) lease: Duration,
+    pub(crate) holder_wait: Duration,
+    /// Pool of the runner that uses it; `None` is the default pool.
+    pub(crate) pool: Option<RunnerPool>,
     pub(crate) journal_cache: Arc<JournalCache>,
     /// Number of claims so far.
     pub(crate) claims: Arc<AtomicU64>,
@@ -43,6 +49,8 @@ impl Sessions {
         Self {
             pools,
             lease: CLAIM_LEASE,
+            holder_wait: HOLDER_WAIT,
+            pool: None,
             journal_cache: Arc::default(),
             claims: Arc::default(),
             sweeps: Arc::default(),
@@ -57,6 +65,19 @@ impl Sessions {
     #[must_use]
     pub fn with_lease(self, lease: Duration) -> Self {
         Self { lease, ..self }
+    }
+
+    /// Replaces the time for which a ready session waits for the runner that holds its state,
+    /// [`HOLDER_WAIT`] by default.
+    #[must_use]
+    pub fn with_holder_wait(self, holder_wait: Duration) -> Self {
+        Self { holder_wait, ..self }
+    }
+
+    /// Works for the tenants of a pool only; by default, for those without one.
+    #[must_use]
+    pub fn in_pool(self, pool: Option<RunnerPool>) -> Self {
+        Self { pool, ..self }
     }
 }
 

@@ -1,12 +1,26 @@
 //! Settings of a session.
 
+mod links;
 mod zones;
 
 use holdfast_pg::{Pools, TenantTx};
 use holdfast_types::{SessionId, SessionSettings, TenantId};
 use sqlx::types::Json;
 
-use crate::{Claim, Error, Sessions, sessions::lock_claimed};
+pub use links::KeyChanges;
+
+use crate::{
+    Claim, Error, Sessions,
+    sessions::{lock_claimed, session_not_found},
+};
+
+/// Changes that people make to a session beside its conversation; `None` keeps a field.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SessionChanges {
+    /// At most 200 characters; empty removes it.
+    pub label: Option<String>,
+    pub pinned: Option<bool>,
+}
 
 /// Settings of sessions, and time zones of people, from [`Sessions::settings`].
 #[derive(Debug, Clone, Copy)]
@@ -35,6 +49,36 @@ impl Settings<'_> {
             .await?;
         tx.commit().await?;
         Ok(found.map(|settings| settings.0).unwrap_or_default())
+    }
+
+    /// Changes a session's label, or pins it. The order of the list stays.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] if there is no such session.
+    pub async fn change(
+        self,
+        tenant: TenantId,
+        session: SessionId,
+        changes: SessionChanges,
+    ) -> Result<(), Error> {
+        const SQL: &str = "
+            update session.sessions set
+                given_label = case when $3::text is null then given_label else nullif($3, '') end,
+                pinned_at = case when $4::bool is null then pinned_at
+                                 when $4 then coalesce(pinned_at, clock_timestamp()) end
+            where tenant_id = $1 and session_id = $2 and kind <> ''";
+
+        let mut tx = self.pools.tenant(tenant).await?;
+        let changed = holdfast_pg::query(SQL)
+            .bind(tenant.as_uuid())
+            .bind(session.as_uuid())
+            .bind(changes.label)
+            .bind(changes.pinned)
+            .execute(tx.conn())
+            .await?;
+        tx.commit().await?;
+        if changed.rows_affected() == 0 { Err(session_not_found(session)) } else { Ok(()) }
     }
 
     /// Replaces the settings of a claimed session.

@@ -1,10 +1,14 @@
 //! Read-only views of sessions, journals and runs.
 
+pub(crate) mod responses;
+
 use holdfast_pg::{Pools, TenantTx};
 use holdfast_types::{
-    AgentId, Entry, MessageId, RunId, SessionId, SessionKey, SessionKind, SessionState, Target,
-    TenantId, Usage,
+    AgentId, Entry, Handover, MessageId, RunId, SessionId, SessionKey, SessionKind, SessionState,
+    Target, TenantId, Usage,
 };
+use jiff::Timestamp;
+use jiff_sqlx::ToSqlx as _;
 use sqlx::{FromRow, types::Json};
 use uuid::Uuid;
 
@@ -17,22 +21,38 @@ use crate::{
 pub struct SessionFilter {
     pub agent: Option<AgentId>,
     pub kind: Option<SessionKind>,
+    /// Only sessions whose key, label or summary contains this, in any case.
+    pub search: Option<String>,
+    /// Only sessions with this label.
+    pub label: Option<String>,
+    pub pinned: Option<bool>,
     pub limit: i64,
-    /// Only sessions created before this one, for paging.
-    pub after: Option<SessionId>,
+    /// Only sessions after this place in the order, for paging.
+    pub after: Option<SessionCursor>,
+}
+
+/// Place in the order of sessions by last use, the newest first. A session that is used while pages
+/// are read moves to the first page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SessionCursor {
+    /// Hour of the last use, as in [`SessionView`].
+    pub used_hour: Option<Timestamp>,
+    pub updated_at: Timestamp,
+    pub id: SessionId,
 }
 
 /// Query for sessions; the parameter is its condition.
 macro_rules! session {
     ($which:literal) => {
         concat!(
-            "select s.session_id, s.key, s.kind, s.agent_id, s.parent_id, s.label, s.summary, l.state, l.paused,
+            "select s.session_id, s.key, s.kind, s.agent_id, s.parent_id, s.label, s.given_label, s.pinned_at is not null as pinned, s.summary,
+                    l.state, l.paused,
                     l.next_in - 1 - l.done_in as waiting,
                     (select count(*) from session.approvals a
                      where a.tenant_id = s.tenant_id and a.session_id = s.session_id
                        and a.state = 'pending' and a.expires_at > clock_timestamp()) as approvals,
                     s.turns, s.input_tokens, s.cached_tokens,
-                    s.output_tokens, s.last_target, s.created_at, s.updated_at
+                    s.output_tokens, s.last_target, s.created_at, s.updated_at, s.used_hour
              from session.sessions s join session.session_lease l using (tenant_id, session_id)
              where s.tenant_id = $1 and ",
             $which
@@ -46,7 +66,7 @@ macro_rules! run {
         concat!(
             "select r.run_id, r.session_id, r.agent_id, r.outcome, r.reason, r.steps, r.model,
                     r.input_tokens, r.cached_tokens, r.output_tokens, e.body->>'text' as text,
-                    r.started_at, r.finished_at
+                    e.body->>'note' as note, r.started_at, r.finished_at
              from session.runs r
              left join session.entries e on e.tenant_id = r.tenant_id
                    and e.session_id = r.session_id and e.seq = r.reply_seq
@@ -126,6 +146,7 @@ impl Views<'_> {
         row.map(SessionView::from).ok_or_else(|| session_not_found(id))
     }
 
+    /// Returns sessions, the last used first.
     pub async fn sessions(
         self,
         tenant: TenantId,
@@ -134,16 +155,27 @@ impl Views<'_> {
         const SQL: &str = session!(
             "s.kind <> ''
              and ($2::uuid is null or s.agent_id = $2) and ($3::text is null or s.kind = $3)
-             and ($4::uuid is null or s.session_id < $4)
-             order by s.session_id desc limit $5"
+             and ($4::timestamptz is null
+                  or (coalesce(s.used_hour, '-infinity'), s.updated_at, s.session_id)
+                     < (coalesce($10::timestamptz, '-infinity'), $4, $5::uuid))
+             and ($6::text is null or strpos(lower(concat_ws(chr(10), s.key, s.given_label, s.label,
+                                                             s.summary)), lower($6)) > 0)
+             and ($7::text is null or coalesce(s.given_label, s.label) = $7)
+             and ($8::bool is null or (s.pinned_at is not null) = $8)
+             order by s.used_hour desc nulls last, s.updated_at desc, s.session_id desc limit $9"
         );
         let mut tx = self.pools.tenant(tenant).await?;
         let rows: Vec<SessionRow> = holdfast_pg::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(filter.agent.map(AgentId::as_uuid))
             .bind(filter.kind.map(SessionKind::as_str))
-            .bind(filter.after.map(SessionId::as_uuid))
+            .bind(filter.after.map(|after| after.updated_at.to_sqlx()))
+            .bind(filter.after.map(|after| after.id.as_uuid()))
+            .bind(filter.search)
+            .bind(filter.label)
+            .bind(filter.pinned)
             .bind(filter.limit)
+            .bind(filter.after.and_then(|after| after.used_hour).map(|hour| hour.to_sqlx()))
             .fetch_all(tx.conn())
             .await?;
         tx.commit().await?;
@@ -182,6 +214,29 @@ impl Views<'_> {
             // No rows: either the journal is empty, or the tenant has no such session.
             self.session(tenant, session).await?;
         }
+        Ok(rows.into_iter().map(EntryView::from).collect())
+    }
+
+    /// Returns the entries of a journal after a seq, oldest first.
+    pub async fn entries_after(
+        self,
+        tenant: TenantId,
+        session: SessionId,
+        after: i64,
+        limit: i64,
+    ) -> Result<Vec<EntryView>, Error> {
+        const SQL: &str = "
+            select seq, run_id, body, created_at from session.entries
+            where tenant_id = $1 and session_id = $2 and seq > $3 order by seq limit $4";
+        let mut tx = self.pools.tenant(tenant).await?;
+        let rows: Vec<EntryRow> = holdfast_pg::query_as(SQL)
+            .bind(tenant.as_uuid())
+            .bind(session.as_uuid())
+            .bind(after)
+            .bind(limit)
+            .fetch_all(tx.conn())
+            .await?;
+        tx.finish_reading();
         Ok(rows.into_iter().map(EntryView::from).collect())
     }
 
@@ -241,6 +296,28 @@ impl Views<'_> {
         Ok((row.into(), entries))
     }
 
+    /// Returns the texts of a run's replies so far, one for each step that ended; at most 1000.
+    pub async fn step_texts(
+        self,
+        tenant: TenantId,
+        session: SessionId,
+        run: RunId,
+    ) -> Result<Vec<String>, Error> {
+        const SQL: &str = "
+            select coalesce(body->>'text', '') from session.entries
+            where tenant_id = $1 and session_id = $2 and run_id = $3 and kind = 'thought'
+            order by seq limit 1000";
+        let mut tx = self.pools.tenant(tenant).await?;
+        let texts = holdfast_pg::query_scalar(SQL)
+            .bind(tenant.as_uuid())
+            .bind(session.as_uuid())
+            .bind(run.as_uuid())
+            .fetch_all(tx.conn())
+            .await?;
+        tx.finish_reading();
+        Ok(texts)
+    }
+
     /// Returns the state of a message, and its answer if there is one.
     ///
     /// # Errors
@@ -252,10 +329,11 @@ impl Views<'_> {
         message: MessageId,
     ) -> Result<MessageStatus, Error> {
         const SQL: &str = "
-            select i.session_id, i.seq, i.run_id, i.outcome, i.reason,
-                   e.body->>'text' as text, coalesce(r.input_tokens, 0) as input_tokens,
+            select i.session_id, i.seq, i.run_id, i.outcome, i.reason, i.source,
+                   i.body->'response_fields' as response_fields, i.state = 'new' as is_new,
+                   e.body->>'text' as text, e.body->>'note' as note, coalesce(r.input_tokens, 0) as input_tokens,
                    coalesce(r.cached_tokens, 0) as cached_tokens,
-                   coalesce(r.output_tokens, 0) as output_tokens, coalesce(r.model, '') as model,
+                   coalesce(r.output_tokens, 0) as output_tokens, coalesce(r.model, '') as model, coalesce(r.steps, 0) as steps,
                    (select jsonb_agg(jsonb_build_object(
                         'approval', a.approval_id, 'tool', a.tool, 'summary', a.summary,
                         'subject', a.subject, 'pattern', coalesce(a.pattern, ''),
@@ -279,17 +357,23 @@ impl Views<'_> {
         tx.commit().await?;
         let row =
             row.ok_or_else(|| Error::NotFound { what: "message", name: message.to_string() })?;
+        let (text, handover) = reply(row.text, row.note.as_deref());
         Ok(MessageStatus {
             message,
             session: row.session_id.into(),
             seq: row.seq,
             run: row.run_id.map(RunId::from),
             outcome: row.outcome.as_deref().map(TurnOutcome::parse),
-            text: row.text.unwrap_or_default(),
+            text,
             reason: row.reason,
             usage: usage(row.input_tokens, row.cached_tokens, row.output_tokens),
             model: row.model,
             awaited: row.awaited.map_or_else(Vec::new, |awaited| awaited.0),
+            last_step: last_step(row.steps),
+            handover,
+            source: row.source,
+            response_fields: row.response_fields.map(|fields| fields.0),
+            is_new: row.is_new,
         })
     }
 }
@@ -322,6 +406,8 @@ struct SessionRow {
     agent_id: Uuid,
     parent_id: Option<Uuid>,
     label: String,
+    given_label: Option<String>,
+    pinned: bool,
     summary: String,
     state: String,
     paused: Option<String>,
@@ -334,6 +420,7 @@ struct SessionRow {
     last_target: Option<Json<Target>>,
     created_at: jiff_sqlx::Timestamp,
     updated_at: jiff_sqlx::Timestamp,
+    used_hour: Option<jiff_sqlx::Timestamp>,
 }
 
 impl From<SessionRow> for SessionView {
@@ -345,6 +432,8 @@ impl From<SessionRow> for SessionView {
             agent: row.agent_id.into(),
             parent: row.parent_id.map(SessionId::from),
             label: row.label,
+            given_label: row.given_label,
+            pinned: row.pinned,
             summary: row.summary,
             state: SessionState::parse(&row.state).unwrap_or(SessionState::Wait),
             paused: row.paused,
@@ -355,6 +444,7 @@ impl From<SessionRow> for SessionView {
             last_target: row.last_target.map(|target| target.0),
             created_at: row.created_at.to_jiff(),
             updated_at: row.updated_at.to_jiff(),
+            used_hour: row.used_hour.map(jiff_sqlx::Timestamp::to_jiff),
         }
     }
 }
@@ -391,6 +481,8 @@ struct RunRow {
     cached_tokens: i64,
     output_tokens: i64,
     text: Option<String>,
+    /// Kind of the reply's note, if it is one.
+    note: Option<String>,
     started_at: jiff_sqlx::Timestamp,
     finished_at: jiff_sqlx::Timestamp,
 }
@@ -406,7 +498,7 @@ impl From<RunRow> for RunView {
             steps: row.steps,
             model: row.model,
             usage: usage(row.input_tokens, row.cached_tokens, row.output_tokens),
-            text: row.text.unwrap_or_default(),
+            text: reply(row.text, row.note.as_deref()).0,
             started_at: row.started_at.to_jiff(),
             finished_at: row.finished_at.to_jiff(),
         }
@@ -420,12 +512,32 @@ struct AnswerRow {
     run_id: Option<Uuid>,
     outcome: Option<String>,
     reason: Option<String>,
+    source: String,
+    response_fields: Option<Json<serde_json::Value>>,
+    is_new: bool,
     text: Option<String>,
+    /// Kind of the reply's note, if it is one.
+    note: Option<String>,
     input_tokens: i64,
     cached_tokens: i64,
     output_tokens: i64,
     model: String,
+    steps: i32,
     awaited: Option<Json<Vec<PendingApproval>>>,
+}
+
+/// Number of the last step: `runs.steps` counts a reply with calls twice.
+fn last_step(steps: i32) -> Option<u32> {
+    Some(u32::try_from(steps).ok()?.checked_sub(1)? / 2)
+}
+
+/// Text of a run's reply, and the calls with which it ended.
+fn reply(text: Option<String>, note: Option<&str>) -> (String, Option<Handover>) {
+    let text = text.unwrap_or_default();
+    match Handover::parse(&text).filter(|_| note == Some("handed_over")) {
+        Some(handover) => (handover.text.clone(), Some(handover)),
+        None => (text, None),
+    }
 }
 
 fn usage(input: i64, cached: i64, output: i64) -> Usage {

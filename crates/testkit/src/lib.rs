@@ -13,7 +13,7 @@
 //! | [`proxy`] | a TCP proxy that cuts, refuses, stalls, and loses answers |
 //! | [`model`] | a scripted model behind the Chat Completions API |
 //! | [`oidc`] | an identity provider |
-//! | [`telegram`], [`webhook`] | fake platforms that send and receive messages |
+//! | [`matrix`], [`platforms`], [`slack`], [`telegram`], [`webhook`] | fake platforms that send and receive messages |
 //! | [`faults`] | faults of those platforms, injected on request |
 //! | [`inputs`] | hostile inputs for parsers |
 //! | [`process`] | a service as a child process, to be killed or paused |
@@ -24,10 +24,12 @@ pub mod collector;
 pub mod faults;
 mod http;
 pub mod inputs;
+pub mod matrix;
 pub mod model;
 pub mod nats;
 pub mod oidc;
 pub mod openapi;
+pub mod platforms;
 pub mod pooler;
 pub mod postgres;
 pub mod process;
@@ -35,6 +37,7 @@ pub mod proxy;
 pub mod redis;
 pub mod replicated;
 mod scratch;
+pub mod slack;
 pub mod telegram;
 pub mod tls_proxy;
 pub mod webhook;
@@ -43,13 +46,16 @@ pub use backends::{Backends, OwnBackends};
 pub use certificates::{Authority, Certificate, CertificateFiles};
 pub use collector::Collector;
 pub use faults::{Fault, Faults};
+pub use matrix::FakeMatrix;
 pub use model::{FakeModel, Reply, Request};
 pub use oidc::{FakeIssuer, SigningKey};
+pub use platforms::{FakeDiscord, FakeMail};
 pub use pooler::Pooler;
 pub use postgres::Database;
 pub use process::Process;
 pub use proxy::Proxy;
 pub use replicated::{NatsCluster, RedisGroup};
+pub use slack::FakeSlack;
 pub use telegram::FakeTelegram;
 pub use tls_proxy::{TlsProxy, TlsStart};
 pub use webhook::FakeReceiver;

@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn another_status_a_missing_field_and_an_invalid_description_are_noticed() {
         let description = Description::read().unwrap();
-        let model = r#"{"id": "a", "object": "model", "created": 1, "owned_by": "holdfast"}"#;
+        let model = r#"{"id": "a", "object": "model", "created": 1, "owned_by": "holdfast", "abilities": []}"#;
         let answer = Answer {
             operation: "get /v1/models/{model}",
             status: 200,

@@ -5,7 +5,12 @@
 //! the same addresses as `web_fetch`: a proxy of [`holdfast_browser`] checks every connection with
 //! the same [guard](crate::web::guard).
 
-use std::{fmt::Write as _, sync::Arc, time::Duration};
+use std::{
+    fmt::{self, Write as _},
+    pin::Pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use holdfast_browser::{
     Browser as Windows, Config, ConnectPolicy, Error, Page, PointerAction, PolicyDecision, Tab,
@@ -16,7 +21,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::{Call, Output, Part, Registry, Tool, ToolError, untrusted, web::Web};
+use crate::{Call, Output, Part, Tool, ToolError, untrusted, web::Web};
 
 /// Maximum length of the page text that the model gets, in characters.
 const MAX_SHOWN_CHARS: usize = 30_000;
@@ -98,6 +103,15 @@ enum Action {
 pub struct Browser {
     windows: Windows,
     guard: Guard,
+    losses: Arc<dyn LostWindows>,
+}
+
+/// Future of the reason why something is lost.
+pub type ReasonFuture<'a> = Pin<Box<dyn Future<Output = Option<String>> + Send + 'a>>;
+
+/// Tells why a conversation's window was lost, if it was.
+pub trait LostWindows: fmt::Debug + Send + Sync {
+    fn reason<'a>(&'a self, call: &'a Call) -> ReasonFuture<'a>;
 }
 
 /// Address check for the browser's proxy.
@@ -113,19 +127,37 @@ impl ConnectPolicy for ProxyGuard {
 }
 
 impl Browser {
-    /// Builds the configured browser, limited to addresses that may be fetched.
+    /// Builds the browser, limited to addresses that may be fetched; `None` if none is configured.
     ///
     /// # Errors
     ///
     /// If this machine has no root certificates.
-    pub fn new(config: Config, web: &Web) -> anyhow::Result<Self> {
-        Self::with(config, web, Arc::new(SystemResolver))
+    pub fn configured(
+        config: &Config,
+        web: &Web,
+        losses: Arc<dyn LostWindows>,
+    ) -> anyhow::Result<Option<Self>> {
+        if !config.is_there() {
+            return Ok(None);
+        }
+        Self::with(config.clone(), web, Arc::new(SystemResolver), losses).map(Some)
     }
 
-    fn with(config: Config, web: &Web, lookup: Arc<dyn Lookup>) -> anyhow::Result<Self> {
+    fn with(
+        config: Config,
+        web: &Web,
+        lookup: Arc<dyn Lookup>,
+        losses: Arc<dyn LostWindows>,
+    ) -> anyhow::Result<Self> {
         let guard = Guard::new(web.allow.clone(), lookup)?;
         let windows = Windows::new(config, Arc::new(ProxyGuard(guard.clone())));
-        Ok(Self { windows, guard })
+        Ok(Self { windows, guard, losses })
+    }
+
+    /// The windows of conversations.
+    #[must_use]
+    pub fn windows(&self) -> Windows {
+        self.windows.clone()
     }
 
     async fn act(&self, call: &Call, input: &BrowserInput) -> Result<Output, Error> {
@@ -141,11 +173,15 @@ impl Browser {
         };
         let (page, is_new) = self.windows.page(tenant, who).await?;
         if is_new && url.is_none() {
-            return Err(Error::Refused(
-                "the window is empty, as it is at first and after a while without use: \
-                 `navigate` first"
+            return Err(Error::Refused(match self.losses.reason(call).await {
+                Some(reason) => format!(
+                    "the window that was open here is lost with its pages, because {reason}: \
+                     `navigate` again"
+                ),
+                None => "the window is empty, as it is at first and after a while without use: \
+                         `navigate` first"
                     .to_owned(),
-            ));
+            }));
         }
         match input.action {
             Action::Screenshot => return screenshot(&page, input).await,
@@ -276,20 +312,6 @@ impl Tool<Output> for Browser {
             let told = crate::untrusted::one_line(&error.to_string());
             ToolError::Tell(told.chars().take(600).collect())
         })
-    }
-}
-
-impl Registry {
-    /// Adds the browser, if one is configured.
-    ///
-    /// # Errors
-    ///
-    /// If this machine has no root certificates.
-    pub fn with_browser(self, config: &Config, web: &Web) -> anyhow::Result<Self> {
-        if !config.is_there() {
-            return Ok(self);
-        }
-        Ok(self.with(Browser::new(config.clone(), web)?))
     }
 }
 

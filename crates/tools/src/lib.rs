@@ -73,7 +73,7 @@ pub use allowed_hosts::AllowedHosts;
 pub use allowed_tools::AllowedTools;
 pub use approval::{Approval, SubjectText};
 #[cfg(feature = "browser")]
-pub use browser::Browser;
+pub use browser::{Browser, LostWindows, ReasonFuture};
 pub use canvas::{Canvas, CanvasSurface, Canvases, SurfaceFormat};
 pub use chains::{ChainRun, Chains};
 pub use commands::{

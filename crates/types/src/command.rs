@@ -14,13 +14,15 @@
 //! | `/model`, `/switch model to …` | shows or sets the session's model | no |
 //! | `/switch channel to …` | sends unasked messages of the session to another channel on which it is held | no |
 //! | `/timezone`, `/timezone Europe/Oslo`, `/timezone default` | shows or sets the user's time zone | no |
+//! | `/queue`, `/queue collect debounce:500ms cap:10 drop:old`, `/queue reset` | shows or sets what becomes of messages during a turn | no |
+//! | `/link`, `/link <code>`, `/unlink` | links accounts of one person on several channels | no |
 //! | `/think`, `/verbose`, `/reasoning`, `/elevated`, each with a level | how messages are answered (spec UIC-004) | no |
 //! | `/compact`, `/compact <what matters>` | summarises the conversation now | no |
 //! | `/chain`, `/chain <name> <text>` | lists the chains, or starts one (spec RTE-016) | no |
 //! | `/approve [id] [once\|always]`, `/deny [id]` | decides an approval | who may |
 //! | `/list agents`, `/list models`, `/list channels`, `/list skills`, `/show agents` | lists what the tenant has | no |
 
-use crate::{ApprovalDecision, Body, Directive, Directives, SessionKind};
+use crate::{ApprovalDecision, Body, Directive, Directives, QueueSettings, SessionKind};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
@@ -34,6 +36,10 @@ pub enum Command {
     /// Channel for unasked messages of the session; `None` is the one that was used last.
     SwitchChannel(Option<String>),
     TimeZone(TimeZoneCommand),
+    Queue(QueueCommand),
+    /// Shows the linked accounts and a code for another; with a code, links this account.
+    Link(Option<String>),
+    Unlink,
     /// Sets directives for the session.
     SetDirectives(Directives),
     /// Shows the level of one directive.
@@ -65,6 +71,15 @@ pub enum TimeZoneCommand {
     Default,
     /// Name of a time zone, not validated.
     Use(String),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum QueueCommand {
+    Show,
+    Reset,
+    Set(QueueSettings),
+    /// Why the settings are wrong.
+    Wrong(String),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,6 +119,19 @@ impl Command {
                 [zone] => Self::TimeZone(TimeZoneCommand::Use((*zone).to_owned())),
                 _ => Self::Malformed("/timezone, /timezone default, or /timezone Europe/Oslo"),
             },
+            "queue" => Self::Queue(match rest.as_slice() {
+                [] => QueueCommand::Show,
+                ["reset" | "default"] => QueueCommand::Reset,
+                words => {
+                    QueueSettings::parse(words).map_or_else(QueueCommand::Wrong, QueueCommand::Set)
+                }
+            }),
+            "link" => match rest.as_slice() {
+                [] => Self::Link(None),
+                [code] => Self::Link(Some((*code).to_owned())),
+                _ => Self::Malformed("/link, or /link <code>"),
+            },
+            "unlink" => plain(Self::Unlink, "/unlink"),
             "chain" => Self::chain(said),
             "compact" => Self::Compact(text_after_name(said).to_owned()),
             "approve" => Self::approve(&rest),
@@ -263,6 +291,19 @@ mod tests {
                 "/Timezone Europe/Oslo",
                 Command::TimeZone(TimeZoneCommand::Use("Europe/Oslo".into())),
             ),
+            ("/queue", Command::Queue(QueueCommand::Show)),
+            ("/queue reset", Command::Queue(QueueCommand::Reset)),
+            (
+                "/queue collect cap:3",
+                Command::Queue(QueueCommand::Set(QueueSettings {
+                    mode: Some(crate::QueueMode::Collect),
+                    cap: Some(3),
+                    ..QueueSettings::default()
+                })),
+            ),
+            ("/link", Command::Link(None)),
+            ("/Link@our_bot ABCD2345", Command::Link(Some("ABCD2345".into()))),
+            ("/unlink", Command::Unlink),
             ("/show agents", Command::List(ListTopic::Agents)),
             ("/list models", Command::List(ListTopic::Models)),
             ("/list skills", Command::List(ListTopic::Skills)),
@@ -329,6 +370,8 @@ mod tests {
             "/switch channel to x y",
             "/model a b",
             "/timezone New York",
+            "/link a b",
+            "/unlink me",
             "/think hard",
             "/think about it",
             "/think about it /verbose on",

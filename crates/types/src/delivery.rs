@@ -1,14 +1,20 @@
 //! Delivery of replies to channels.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 /// Guarantee of a channel's platform about messages that are sent twice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeliveryClass {
-    /// The platform takes an idempotency key: sending again is safe, so delivery is exactly once.
-    Keyed,
-    /// The platform can be asked whether a message arrived.
+    /// The platform takes an idempotency key: sending again is safe while it remembers the key.
+    Keyed {
+        /// Time for which the platform remembers a key. A part whose outcome is still unknown after
+        /// it becomes `unknown`.
+        window: Duration,
+    },
+    /// The platform can be asked whether a message arrived, and is asked before a message of which
+    /// that is not known is sent again.
     Reconcilable,
     /// Neither: a send with an unknown outcome becomes `unknown` and is never repeated; at most
     /// once.

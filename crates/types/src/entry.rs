@@ -13,17 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub use agent_choice::{AgentChoice, ChoiceOrigin};
 pub use system_event::{SessionPost, SystemEvent};
 
-use crate::{Body, Effect, Media};
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ToolCall {
-    /// The model's id for the call; unique within one reply.
-    pub id: String,
-    /// Name as the model wrote it; the tool may not exist.
-    pub tool: String,
-    /// Input as the model wrote it: should be JSON, but may be malformed.
-    pub input: String,
-}
+use crate::{Body, Effect, Media, ToolCall, Usage};
 
 /// Facts about a call that was made, for the ledger of tool calls. No model sees them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,24 +31,6 @@ pub struct CallRecord {
     /// The result has text from outside.
     #[serde(skip_serializing_if = "is_default")]
     pub outside: bool,
-}
-
-/// Token counts as the provider reported them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Usage {
-    pub input: u64,
-    /// Part of `input` that came from the provider's cache.
-    pub cached: u64,
-    pub output: u64,
-}
-
-impl std::ops::AddAssign for Usage {
-    fn add_assign(&mut self, other: Self) {
-        self.input += other.input;
-        self.cached += other.cached;
-        self.output += other.output;
-    }
 }
 
 /// Kind of a note in the journal.
@@ -98,6 +70,9 @@ pub enum Note {
     /// The turn's message is a command that is passed unchanged to a tool: the thought that follows
     /// is not a model's, and the call's result is the answer. The text is the skill's name.
     Dispatched,
+    /// The turn ends with calls of the client's tools; the text is a [`Handover`](crate::Handover)
+    /// as JSON.
+    HandedOver,
     /// An entry or note of a kind that only a newer version knows. It has no effect. The text is the
     /// whole entry as JSON, which is written again unchanged.
     #[serde(skip_deserializing)]
@@ -106,6 +81,10 @@ pub enum Note {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", remote = "Self")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a journal is read once and lives as long as its turn"
+)]
 pub enum Entry {
     /// A message to the agent.
     Heard {

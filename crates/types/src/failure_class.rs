@@ -28,6 +28,8 @@ failure_classes! {
     Address = "address",
     /// All models of a fallback failed, for different reasons.
     AllFailed = "all_failed",
+    /// The answer has not the form that the client asked for.
+    AnswerFormat = "answer_format",
     Auth = "auth",
     BadRequest = "bad_request",
     BudgetSpent = "budget_spent",
@@ -52,8 +54,12 @@ failure_classes! {
     TaskTokens = "budget exceeded: tokens",
     Timeout = "timeout",
     TooLong = "too_long",
+    /// A tool of the client has the name of a tool of the agent.
+    ToolNameTaken = "tool_name_taken",
     TurnTooLong = "turn_too_long",
     Unavailable = "unavailable",
+    /// The model's provider does not take an option that the client asked for.
+    UnsupportedParameter = "unsupported_parameter",
 }
 
 /// A word that is no class of this version.

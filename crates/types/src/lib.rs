@@ -4,9 +4,11 @@
 //! only if at least three crates need it.
 
 mod act;
+mod answer_options;
 mod approval;
 mod chain;
 mod chat;
+mod client_tool;
 mod command;
 mod connection;
 mod context;
@@ -16,6 +18,7 @@ mod effect;
 mod entry;
 mod failure_class;
 mod fault;
+mod handover;
 mod id;
 mod media;
 mod message;
@@ -26,17 +29,22 @@ mod queue;
 mod session_key;
 mod session_settings;
 mod tenant_role;
+mod tool_call;
 mod tree_path;
 mod wait;
 
 pub use act::ChannelAction;
+pub use answer_options::{
+    AnswerFormat, AnswerOptions, AnswerSchema, Effort, InvalidSchema, NamedSchema,
+};
 pub use approval::{ApprovalDecision, ApprovalState};
 pub use chain::{Chain, ChainStep, MAX_STAGES, MAX_STEPS_PER_STAGE, SHIPPED_CHAIN_NAME, Stage};
 pub use chat::{
     Chat, ChatMessage, Image, ImageData, InvalidModelId, InvalidThinking, ModelId, Reply,
     StopReason, Thinking, ToolSpec,
 };
-pub use command::{Command, ListTopic, ModelCommand, TimeZoneCommand};
+pub use client_tool::{ClientCall, ClientResult, ClientTool, ToolChoice};
+pub use command::{Command, ListTopic, ModelCommand, QueueCommand, TimeZoneCommand};
 pub use connection::{
     Caldav, ConnectionKind, ConnectionScope, ConnectionSettings, InvalidConnection, Notion,
     SmtpSecurity, SmtpServer,
@@ -45,19 +53,19 @@ pub use context::{AgentKind, ContextOptions, PromptStrategy, Reactions, Recommen
 pub use delivery::{DeliveryClass, DeliveryState};
 pub use directive::{Directive, Directives, Elevated, InvalidLevel, Reasoning, Verbose};
 pub use effect::Effect;
-pub use entry::{
-    AgentChoice, CallRecord, ChoiceOrigin, Entry, Note, SessionPost, SystemEvent, ToolCall, Usage,
-};
+pub use entry::{AgentChoice, CallRecord, ChoiceOrigin, Entry, Note, SessionPost, SystemEvent};
 pub use failure_class::{FailureClass, UnknownFailureClass};
 pub use fault::{Fault, Kind};
+pub use handover::Handover;
 pub use id::{
     AccountId, AgentId, ApprovalId, DeliveryId, InvalidId, JobId, KeyId, MessageId, NodeId,
     PersonId, RunId, RunnerId, SessionId, TenantId,
 };
 pub use media::{Media, StoredFile, extension, media_type};
 pub use message::{
-    Attachment, Author, Body, Heartbeat, JobFiring, MainSessionPost, ModelRoute, Peer, PeerKind,
-    ReplyTo, RouteScope, SCHEDULE_SOURCE, Sender, Source, Target,
+    Attachment, Author, BlockBoundary, BlockSettings, Body, ChannelOptions, Heartbeat, JobFiring,
+    MainSessionPost, MessageOptions, ModelRoute, Peer, PeerKind, ReplyTo, RouteScope,
+    SCHEDULE_SOURCE, Sender, Source, Target,
 };
 pub use name::{AgentName, account_name};
 pub use newer::known_or_default;
@@ -65,9 +73,13 @@ pub use node::{
     MAX_NODE_COMMAND_BYTES, MAX_NODE_OUTPUT_BYTES, NodeCommand, NodeCommandState, NodeReply,
     NodeRequest, NodeRequestOutcome, SignedCommand,
 };
-pub use queue::QueueMode;
-pub use session_key::{DmScope, GroupScope, InvalidSessionKey, SessionKey, SessionKind};
+pub use queue::{DropPolicy, QueueMode, QueueSettings};
+pub use session_key::{
+    DmScope, GroupScope, InvalidSessionKey, MAX_LINKED_PERSON_BYTES, SessionKey, SessionKind,
+    has_platform_wide_ids, is_reserved_peer, linked_peer, linked_person,
+};
 pub use session_settings::SessionSettings;
 pub use tenant_role::{InvalidTenantRole, TenantRole};
+pub use tool_call::{ToolCall, Usage};
 pub use tree_path::{InvalidPath, TreePath};
 pub use wait::{APPROVAL_RESOLVED, MessageFilter, SessionState, Wait, wakes};

@@ -2,15 +2,17 @@
 
 mod heartbeat;
 mod job_firing;
+mod options;
 mod route;
 
 use serde::{Deserialize, Serialize};
 
 pub use heartbeat::Heartbeat;
 pub use job_firing::{JobFiring, MainSessionPost, SCHEDULE_SOURCE};
+pub use options::{BlockBoundary, BlockSettings, ChannelOptions, MessageOptions};
 pub use route::{ModelRoute, RouteScope};
 
-use crate::{AccountId, StoredFile};
+use crate::{AccountId, AnswerOptions, ClientResult, StoredFile, ToolCall};
 
 /// Origin of a message.
 ///
@@ -128,7 +130,7 @@ pub struct Body {
     pub reply_to: Option<Box<ReplyTo>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<Attachment>,
-    /// Role in a seeded history: `system` or `assistant`; `None` is the user.
+    /// Role in a seeded history: `system`, `assistant` or `tool`; `None` is the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
     /// The message is recorded but needs no answer (a group message that does not mention the
@@ -142,6 +144,9 @@ pub struct Body {
     /// Set if a binding or a rule lets a model choose the agent that answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub route: Option<Box<ModelRoute>>,
+    /// How the message is queued and answered, where its channel's settings say so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub options: Option<Box<MessageOptions>>,
     /// Name of an event of the mesh (an approval, a timer); `None` is a person's message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<String>,
@@ -158,6 +163,18 @@ pub struct Body {
     /// has read text from outside.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub outside: bool,
+    /// What the client asks of the model for this message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer_options: Option<Box<AnswerOptions>>,
+    /// What an API repeats when the answer is read again; only that API reads it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_fields: Option<Box<serde_json::Value>>,
+    /// Calls of the client's tools, in a seeded message of the assistant.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<ToolCall>,
+    /// Results of the client's tools, for the calls right before the message.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub results: Vec<ClientResult>,
 }
 
 impl Body {
@@ -167,11 +184,13 @@ impl Body {
         Self { text: text.into(), ..Self::default() }
     }
 
-    /// Whether the message has text from outside, or a file or picture that anyone may have made. A
-    /// voice message is its sender's own.
+    /// Whether the message has text from outside, a file or picture that anyone may have made, or a
+    /// result of a client's tool. A voice message is its sender's own.
     #[must_use]
     pub fn is_outside_text(&self) -> bool {
-        self.outside || self.attachments.iter().any(|attachment| attachment.kind != "voice")
+        self.outside
+            || !self.results.is_empty()
+            || self.attachments.iter().any(|attachment| attachment.kind != "voice")
     }
 }
 

@@ -17,9 +17,15 @@
 //! lower-cased; a peer's id keeps its case, since platforms have ids that differ
 //! in nothing else. A `:` or `%` inside a part is written `%3A` or `%25`.
 
+mod linked;
+
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
+
+pub use linked::{
+    MAX_LINKED_PERSON_BYTES, has_platform_wide_ids, is_reserved_peer, linked_peer, linked_person,
+};
 
 use crate::AgentName;
 

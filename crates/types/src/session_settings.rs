@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AgentId, Directives, Elevated, Reasoning, Thinking, Verbose, known_or_default};
+use crate::{
+    AgentId, Directives, Elevated, QueueSettings, Reasoning, Thinking, Verbose, known_or_default,
+};
 
 /// Settings of one session that override its agent's. Stored as JSON: fields are only ever added,
 /// with a default.
@@ -33,6 +35,9 @@ pub struct SessionSettings {
     /// Channel for unasked messages; `None` is the one that was used last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub channel: Option<String>,
+    /// Queue settings that `/queue` has set.
+    #[serde(skip_serializing_if = "QueueSettings::is_default")]
+    pub queue: QueueSettings,
     /// Time zone of the user, as a name of the tz database; `None` is the agent's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_zone: Option<String>,

@@ -101,6 +101,32 @@ authorities: ca.crt
 {{ .Values.bootstrap.secretName | default (printf "%s-admin-key" (include "holdfast.fullname" .)) }}
 {{- end -}}
 
+{{- /* The runners, of all pools. */ -}}
+{{- define "holdfast.runnerService" }}
+  values: agentRunner
+  ports: {http: 18791, metrics: 18891}
+  listen: {HOLDFAST_RUNNER__LISTEN: http, HOLDFAST_TELEMETRY__METRICS_LISTEN: metrics}
+  grace: HOLDFAST_RUNNER__SHUTDOWN_GRACE
+  database: database-runner-url
+  buses: [nats, redis]
+  keys:
+    HOLDFAST_SECRETS__KEK: kek
+    HOLDFAST_MESH__KEY: mesh-agent-runner
+    HOLDFAST_MESH__NODE_KEY: node-key
+  calls: [memory-service]
+  internet: true
+{{- end -}}
+
+{{- /* Values of a service; those of a pool of runners are the runners' own but for what the pool says.
+Arguments: root, service. */ -}}
+{{- define "holdfast.serviceValues" -}}
+{{- $values := get .root.Values .service.values -}}
+{{- with .service.pool -}}
+{{- $values = mergeOverwrite (deepCopy $values) (get $.root.Values.runnerPools . | default dict) -}}
+{{- end -}}
+{{- toYaml $values -}}
+{{- end -}}
+
 {{- /*
 The services, as their code defines them: ports, the settings that each reads from a Secret, and the
 services that each calls. tests/helm/check.py compares this with the sources.
@@ -122,18 +148,14 @@ gateway:
   calls: [memory-service]
   internet: true
 agent-runner:
-  values: agentRunner
-  ports: {http: 18791, metrics: 18891}
-  listen: {HOLDFAST_RUNNER__LISTEN: http, HOLDFAST_TELEMETRY__METRICS_LISTEN: metrics}
-  grace: HOLDFAST_RUNNER__SHUTDOWN_GRACE
-  database: database-runner-url
-  buses: [nats, redis]
-  keys:
-    HOLDFAST_SECRETS__KEK: kek
-    HOLDFAST_MESH__KEY: mesh-agent-runner
-    HOLDFAST_MESH__NODE_KEY: node-key
-  calls: [memory-service]
-  internet: true
+{{ include "holdfast.runnerService" . }}
+{{- $root := . }}
+{{- range $pool, $_ := .Values.runnerPools }}
+agent-runner-{{ $pool }}:
+{{ include "holdfast.runnerService" $root }}
+  program: agent-runner
+  pool: {{ $pool | quote }}
+{{- end }}
 channel-bridge:
   values: channelBridge
   ports: {http: 18792, metrics: 18892}

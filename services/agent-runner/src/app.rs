@@ -16,7 +16,7 @@ use holdfast_schedule::store::{Calendar, Jobs};
 use holdfast_session::Sessions;
 use holdfast_skills::{Finder, Registries, SkillLibrary, WithSkillTools as _};
 use holdfast_tools::{
-    Canvas, ChainRun, Cron, DEFAULT_DIRECT_TOOLS, Gateway, Output, Registry, SchedulerAdd,
+    Browser, Canvas, ChainRun, Cron, DEFAULT_DIRECT_TOOLS, Gateway, Output, Registry, SchedulerAdd,
     SchedulerCancel, SchedulerList, SessionsMerge, SessionsSend, SessionsSpawn, SubagentsTool,
     Tool,
 };
@@ -36,17 +36,19 @@ use crate::{
         user_zones::UserZones,
     },
     background::{
-        announcements, extraction, indexing, lease_renewal, maintenance, mcp_servers,
-        runner_report, summaries, tenant_deletion, tenant_events, tenant_limits, tool_list,
-        turn_index,
+        announcements, event_log, extraction, indexing, lease_renewal, maintenance, mcp_servers,
+        runner_renewal, runner_report, summaries, tenant_deletion, tenant_events, tenant_limits,
+        tool_list, turn_index, webhooks,
     },
     config::Config,
+    held_state::HeldState,
     leases::Leases,
     pool::{self, Pool},
     queues::{self, ExtractionQueue},
     tools::{
         connections::SessionConnections,
         files::WorkspaceFiles,
+        lost_state::Losses,
         mcp::Mcp,
         media_providers::MediaProviders,
         memory::Memory,
@@ -79,8 +81,9 @@ pub struct App {
     workspaces: Workspaces,
     library: SkillLibrary,
     shell: Option<Shell>,
+    held: HeldState,
     about: RunnerReport,
-    mcp: Mcp,
+    mcp: Arc<Mcp>,
     media_providers: Arc<MediaProviders>,
     memory: Option<Arc<Memory>>,
     tls: Tls,
@@ -101,8 +104,11 @@ impl App {
         let directory = Directory::new(pools.clone(), &config.secrets)?;
         let bus = Bus::connect(&config.nats, "holdfast-runner").await?;
         let locks = Locks::connect_lazy(&config.redis)?;
-        let sessions = Sessions::new(pools.clone()).with_lease(config.runner.lease);
-        let held = Arc::new(Leases::default());
+        let sessions = Sessions::new(pools.clone())
+            .with_lease(config.runner.lease)
+            .with_holder_wait(config.runner.holder_wait)
+            .in_pool(config.runner.pool()?);
+        let leases = Arc::new(Leases::default());
         let workspaces = Workspaces::new(pools.clone());
         let registries = Registries::from_configs(&config.skills.registries)?;
         let library = SkillLibrary::new(workspaces.clone(), Arc::new(Finder::new(registries)));
@@ -148,7 +154,6 @@ impl App {
             .with_images(Arc::clone(&files), Arc::clone(&studio))
             .with_speech(Arc::clone(&studio))
             .with_web(&config.runner.web, search, guard)?
-            .with_browser(&config.runner.browser, &config.runner.web)?
             .with_connections(
                 Arc::new(SessionConnections::new(directory.clone())),
                 &config.runner.web,
@@ -160,16 +165,25 @@ impl App {
                 *library.limits(),
             )
             .with_direct_tools(DEFAULT_DIRECT_TOOLS.iter().copied());
+        let browser = Browser::configured(
+            &config.runner.browser,
+            &config.runner.web,
+            Arc::new(Losses(sessions.clone())),
+        )?;
+        let windows = browser.as_ref().map(Browser::windows);
+        if let Some(browser) = browser {
+            tools = tools.with(browser);
+        }
         if let Some(shell) = &shell {
             tools = tools.with_commands(Arc::new(shell.clone()));
         }
         if let Some(memory) = &memory {
             tools = tools.with_memory(Arc::clone(memory), files);
         }
-        let sandbox = config.runner.local_sandbox();
-        let mcp = Mcp::new(directory.clone(), &config.runner.mcp, sandbox)?;
+        let mcp = Arc::new(Mcp::new(directory.clone(), workspaces.clone(), &config.runner)?);
         let models = Models::demo();
         let id = RunnerId::generate();
+        let held = HeldState::new((sessions.clone(), id), Arc::clone(&mcp), shell.clone(), windows);
         Ok(Self {
             config,
             id,
@@ -180,10 +194,11 @@ impl App {
             bus,
             locks,
             models,
-            leases: held,
+            leases,
             tools,
             workspaces,
             library,
+            held,
             shell,
             about,
             mcp,
@@ -239,6 +254,7 @@ impl App {
             workspaces,
             library,
             shell,
+            held: held_state,
             about,
             mcp,
             media_providers: studio,
@@ -256,6 +272,7 @@ impl App {
         };
         let shelves = SkillLoader::new(library, directory.clone(), bins);
         let upkeep = UpkeepDuty::new(sessions.clone(), id, config.runner.sweep);
+        let jobs = Jobs::new(pools.clone(), Arc::new(Calendar::default()));
         let worker = Arc::new(Worker {
             id,
             config: config.runner,
@@ -267,13 +284,14 @@ impl App {
                 shelves,
                 models,
                 locks.clone(),
-                guard,
+                guard.clone(),
             )?
             .with_approval_timeout(approval_timeout),
             workspaces,
             policies: Policies::new(directory.clone()),
             media_providers: studio,
             directory,
+            jobs,
             bus: bus.clone(),
             locks: locks.sessions(id),
             redis_locks: locks,
@@ -285,6 +303,7 @@ impl App {
             extractions: ExtractionQueue::default(),
             tools: Arc::new(ToolSet::new(tools)?),
             mcp,
+            held: held_state,
             leases: held,
             upkeep,
             wake: Notify::new(),
@@ -293,7 +312,7 @@ impl App {
             draining: CancellationToken::new(),
             giving_up: CancellationToken::new(),
         });
-        info!(runner.id = %id, listen = %worker.config.listen, slots = worker.config.slots, "serving");
+        info!(runner.id = %id, listen = %worker.config.listen, slots = worker.config.slots, pool = worker.config.pool, "serving");
 
         // Health is served and leases are renewed until the last turn has ended.
         let ended = CancellationToken::new();
@@ -305,7 +324,13 @@ impl App {
             let (stop, ended) = (stop.clone(), ended.clone());
             async move {
                 let answering = AbortOnDropHandle::new(tokio::spawn(answering));
+                let posts = AbortOnDropHandle::new(tokio::spawn(webhooks::run(
+                    Arc::clone(&worker),
+                    guard,
+                    stop.clone(),
+                )));
                 let outcome = run(&worker, &pools, shell, readiness, database, &stop).await;
+                drop(posts);
                 drop(answering);
                 bus.flush().await;
                 ended.cancel();
@@ -362,6 +387,7 @@ async fn run(
     let leases = CancellationToken::new();
     let mut loops = tokio::task::JoinSet::new();
     loops.spawn(lease_renewal::renew_leases(Arc::clone(worker), leases.clone()));
+    loops.spawn(runner_renewal::renew_runner(Arc::clone(worker), stop.clone()));
     loops.spawn(lease_renewal::receive_controls(Arc::clone(worker), leases.clone()));
     loops.spawn(pool::receive_wakeups(Arc::clone(worker), stop.clone()));
     loops.spawn(maintenance::sweep(Arc::clone(worker), stop.clone()));
@@ -370,7 +396,7 @@ async fn run(
     loops.spawn(extraction::run(Arc::clone(worker), stop.clone()));
     loops.spawn(indexing::run(Arc::clone(worker), stop.clone()));
     loops.spawn(turn_index::run(Arc::clone(worker), stop.clone()));
-    loops.spawn(maintenance::relay(Arc::clone(worker), leases.clone()));
+    loops.spawn(event_log::run(Arc::clone(worker), leases.clone()));
     loops.spawn(maintenance::measure(Arc::clone(worker), stop.clone()));
     loops.spawn(tool_list::announce_tools(Arc::clone(worker), stop.clone()));
     loops.spawn(maintenance::prune(Arc::clone(worker), stop.clone()));

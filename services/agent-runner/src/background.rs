@@ -3,7 +3,9 @@
 //! | file | contents |
 //! |---|---|
 //! | `lease_renewal.rs` | renewal of leases |
-//! | `maintenance.rs` | sweep, relay, metrics and pruning |
+//! | `runner_renewal.rs` | renewal of this runner, as the holder of sessions' state |
+//! | `maintenance.rs` | sweep, metrics and pruning |
+//! | `event_log.rs`, `webhooks.rs` | the log of events and its publication; webhooks for events |
 //! | `tenant_deletion.rs` | deletion of tenants |
 //! | `tenant_events.rs`, `tenant_limits.rs` | publication of tenants' events; plans, expiry and warnings |
 //! | `announcements.rs` | ended subagents are announced |
@@ -14,11 +16,13 @@
 //! | `tool_list.rs`, `runner_report.rs` | what this runner announces: its tools and its state |
 
 pub(crate) mod announcements;
+pub(crate) mod event_log;
 pub(crate) mod extraction;
 pub(crate) mod indexing;
 pub(crate) mod lease_renewal;
 pub(crate) mod maintenance;
 pub(crate) mod mcp_servers;
+pub(crate) mod runner_renewal;
 pub(crate) mod runner_report;
 pub(crate) mod summaries;
 pub(crate) mod tenant_deletion;
@@ -26,3 +30,4 @@ pub(crate) mod tenant_events;
 pub(crate) mod tenant_limits;
 pub(crate) mod tool_list;
 pub(crate) mod turn_index;
+pub(crate) mod webhooks;

@@ -2,14 +2,14 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use holdfast_agent::Limits;
 use holdfast_kit::{
     config::{Mesh, Secrets, Tls},
     telemetry,
 };
 use holdfast_sandbox::BackendChoice;
-use holdfast_session::CLAIM_LEASE;
+use holdfast_session::{CLAIM_LEASE, HOLDER_WAIT, RunnerPool};
 use holdfast_tools::Web;
 use serde::{Deserialize, Serialize};
 
@@ -48,6 +48,10 @@ pub struct RunnerConfig {
     /// Address of health and metrics.
     pub listen: SocketAddr,
 
+    /// Pool of this runner: it works for the tenants of this pool only
+    /// (`holdfast tenants update --pool`). Empty: for the tenants without a pool.
+    pub pool: String,
+
     /// Turns that this process runs at once.
     ///
     /// A turn mostly waits for its model, so this may be well above the number of cores; each
@@ -73,6 +77,11 @@ pub struct RunnerConfig {
     #[serde(with = "humantime_serde")]
     pub lease: Duration,
 
+    /// Time for which a ready session waits for the runner that holds its background commands,
+    /// browser window or MCP servers. Then another runner takes it, and they are lost.
+    #[serde(with = "humantime_serde")]
+    pub holder_wait: Duration,
+
     /// Time limit of a turn, including tools and retries.
     #[serde(with = "humantime_serde")]
     pub turn_deadline: Duration,
@@ -89,7 +98,12 @@ pub struct RunnerConfig {
     #[serde(with = "humantime_serde")]
     pub approval_timeout: Duration,
 
-    /// Calls that a model may make in one turn.
+    /// Time that the client of an API has to send the results of its own tools; then its calls end
+    /// with an error.
+    #[serde(with = "humantime_serde")]
+    pub client_tool_timeout: Duration,
+
+    /// Calls that a model may make in one turn, without those of the client's tools.
     pub tool_calls_per_turn: usize,
 
     /// Calls that a model may make in one answer; the others are refused and may be made again.
@@ -103,7 +117,7 @@ pub struct RunnerConfig {
     #[serde(with = "humantime_serde")]
     pub sweep: Duration,
 
-    /// Interval of publishing events, in addition to after each turn.
+    /// Interval of logging and publishing events, in addition to after each turn.
     #[serde(with = "humantime_serde")]
     pub relay: Duration,
 
@@ -118,6 +132,19 @@ pub struct RunnerConfig {
     /// Interval of deleting data past its retention.
     #[serde(with = "humantime_serde")]
     pub prune: Duration,
+
+    /// Retention of the log of events: how long a subscriber may be away.
+    #[serde(with = "humantime_serde")]
+    pub event_retention: Duration,
+
+    /// Delay before an event that a webhook did not accept is posted again; doubled by each failure,
+    /// up to an hour.
+    #[serde(with = "humantime_serde")]
+    pub webhook_retry: Duration,
+
+    /// Time after which such an event is given up, and a webhook that accepts nothing is disabled.
+    #[serde(with = "humantime_serde")]
+    pub webhook_give_up: Duration,
 
     /// Folder to which rows are written before they are deleted for their age; empty: they are not
     /// archived. What cannot be archived is not deleted.
@@ -256,6 +283,7 @@ impl Default for RunnerConfig {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 18_791)),
+            pool: String::new(),
             slots: 32,
             history_entries: 200,
             context_tokens: holdfast_agent::CONTEXT_LIMIT,
@@ -264,15 +292,20 @@ impl Default for RunnerConfig {
             turn_deadline: Duration::from_secs(600),
             model_timeout: Duration::from_secs(120),
             tool_timeout: Duration::from_secs(60),
+            holder_wait: HOLDER_WAIT,
             approval_timeout: Duration::from_secs(120),
+            client_tool_timeout: Duration::from_secs(3_600),
             tool_calls_per_turn: 20,
             tool_calls_at_once: 10,
             poll: Duration::from_secs(1),
             sweep: Duration::from_secs(1),
-            relay: Duration::from_secs(5),
+            relay: Duration::from_secs(1),
             gauges: Duration::from_secs(15),
             tenant_limits: Duration::from_secs(60),
             prune: Duration::from_secs(3600),
+            event_retention: Duration::from_secs(7 * 86_400),
+            webhook_retry: Duration::from_secs(5),
+            webhook_give_up: Duration::from_secs(86_400),
             archive: PathBuf::new(),
             web: Web::default(),
             sandbox: holdfast_sandbox::Config::default(),
@@ -314,12 +347,25 @@ impl RunnerConfig {
         sandbox
     }
 
+    /// Returns the pool; `None` is the default pool.
+    ///
+    /// # Errors
+    ///
+    /// If it is not a name of a pool.
+    pub fn pool(&self) -> anyhow::Result<Option<RunnerPool>> {
+        match self.pool.as_str() {
+            "" => Ok(None),
+            name => Ok(Some(name.parse().context("`runner.pool`")?)),
+        }
+    }
+
     /// Checks combinations of values.
     ///
     /// # Errors
     ///
     /// Names the setting to change.
     pub fn check(&self) -> anyhow::Result<()> {
+        self.pool()?;
         ensure!(self.slots > 0, "`runner.slots` is 0: nothing would ever run");
         ensure!(self.history_entries > 0, "`runner.history_entries` is 0: write 200, say");
         ensure!(

@@ -34,6 +34,7 @@ mod config;
 mod error;
 mod failpoints;
 mod failure_log;
+mod held_state;
 mod jitter;
 mod leases;
 mod pool;

@@ -6,6 +6,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use holdfast_bus::{Control, ControlKind};
 use holdfast_kit::{Check, boot_clock};
 use holdfast_lock::{SessionLock, TakeOutcome};
 use holdfast_session::{Claim, ClassSlots, FreeSlots, TurnClass};
@@ -128,11 +129,17 @@ impl Pool {
     }
 
     /// After a wake-up without a ready session: a session that collects input may become ready
-    /// before the next poll.
+    /// before the next poll. A session whose state another runner holds is passed on to that one.
     async fn schedule_next_ready(&mut self) {
-        let next = self.worker.sessions.next_ready().await.ok().flatten();
-        let soon = next.filter(|wait| *wait < self.worker.config.poll);
+        let Ok(next) = self.worker.sessions.next_ready().await else { return };
+        let soon = next.after.filter(|wait| *wait < self.worker.config.poll);
         self.next_ready_at = soon.map(|wait| Instant::now() + wait.max(Duration::from_millis(2)));
+        for (holder, session) in next.held {
+            if holder != self.worker.id {
+                let control = Control { session, kind: ControlKind::Input, epoch: 0 };
+                self.worker.bus.control(holder, &control);
+            }
+        }
     }
 
     fn start_session(&mut self, claim: Claim, asked: Duration) {
@@ -232,7 +239,7 @@ fn free_slots(
 pub(crate) async fn receive_wakeups(worker: Arc<Worker>, stop: CancellationToken) {
     let mut passed = Instant::now();
     while !stop.is_cancelled() {
-        let Ok(mut wakes) = worker.bus.run_wakes().await else {
+        let Ok(mut wakes) = worker.bus.run_wakes(&worker.config.pool).await else {
             sleep(Duration::from_secs(1)).await;
             continue;
         };

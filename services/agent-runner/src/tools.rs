@@ -7,6 +7,7 @@
 //! | `mesh.rs` | sessions, agents and messages of the mesh |
 //! | `files.rs`, `patches.rs` | workspace files; copies that subagents work on |
 //! | `shell.rs` | commands in the sandbox, on workspace files |
+//! | `lost_state.rs` | what sessions have lost with a runner |
 //! | `memory.rs`, `memory_subject.rs` | memory, and whose memory it is |
 //! | `subagents.rs`, `chains.rs` | subagents, and sequences of them |
 //! | `schedules.rs` | jobs and reminders |
@@ -24,6 +25,7 @@ pub(crate) mod channel_messages;
 pub(crate) mod connections;
 pub(crate) mod files;
 mod gateway_methods;
+pub(crate) mod lost_state;
 pub(crate) mod mcp;
 pub(crate) mod media_providers;
 pub(crate) mod memory;

@@ -15,6 +15,7 @@
 //! | `intake.rs` | messages that a turn hears; pure |
 //! | `journal.rs` | entries that the turn reads and writes |
 //! | `think.rs`, `prompt.rs`, `calls.rs` | model requests and their prompts, tool calls |
+//! | `client_options.rs` | form of an answer and calls of tools that an API's client asks for |
 //! | `approvals.rs` | calls that need an approval |
 //! | `context.rs` | what the model is shown: compaction, images, memories |
 //! | `reply.rs` | ends of a turn, and what is sent |
@@ -31,6 +32,7 @@ mod after_turn;
 mod approvals;
 mod budget;
 mod calls;
+mod client_options;
 mod commands;
 pub(crate) mod context;
 mod firings;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use holdfast_bus::Bus;
 use holdfast_directory::Directory;
 use holdfast_lock::{Locks, SessionLocks};
+use holdfast_schedule::store::Jobs;
 use holdfast_session::Sessions;
 use holdfast_types::RunnerId;
 use holdfast_workspace::Workspaces;
@@ -17,6 +18,7 @@ use crate::{
         user_zones::UserZones,
     },
     config::RunnerConfig,
+    held_state::HeldState,
     leases::Leases,
     queues::{ExtractionQueue, SummaryQueue},
     tools::{
@@ -34,6 +36,7 @@ pub(crate) struct Worker {
     /// Time zones that users have set.
     pub(crate) user_zones: UserZones,
     pub(crate) directory: Directory,
+    pub(crate) jobs: Jobs,
     pub(crate) agents: Agents,
     pub(crate) workspaces: Workspaces,
     pub(crate) policies: Policies,
@@ -51,7 +54,9 @@ pub(crate) struct Worker {
     pub(crate) extractions: ExtractionQueue,
     /// Tools of every agent; a turn may have more.
     pub(crate) tools: Arc<ToolSet>,
-    pub(crate) mcp: Mcp,
+    pub(crate) mcp: Arc<Mcp>,
+    /// What this process holds for sessions.
+    pub(crate) held: HeldState,
     pub(crate) leases: Arc<Leases>,
     /// Whether this process sweeps, measures and prunes for the installation.
     pub(crate) upkeep: UpkeepDuty,

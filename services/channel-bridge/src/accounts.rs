@@ -2,20 +2,19 @@
 //!
 //! The accounts are read again every few seconds: a new one is served, a changed one is rebuilt, a
 //! disabled or deleted one is stopped. An account that cannot be used is logged once and does not
-//! affect others. While the database is unavailable, the accounts that were read last remain.
+//! affect others. While the database is unavailable, the accounts that were read last remain. What
+//! they know about their platforms is stored at the same interval.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, PoisonError, RwLock},
     time::Duration,
 };
 
 use holdfast_directory::{
-    Directory, Error, OpenAccount,
-    channel::{self, UpdateMode},
+    AccountState, AccountStatus, Directory, Error, ListedAccount, OpenAccount,
 };
 use holdfast_kit::Check;
-use holdfast_lock::Locks;
 use holdfast_types::{AccountId, Fault as _, TenantId};
 use tokio::{
     task::JoinHandle,
@@ -25,17 +24,12 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
-    account::Unusable,
-    adapter::ChannelAdapter,
-    config::Bridge,
-    guard::Clients,
-    ingest::Ingest,
-    telegram::{self, Poller, Telegram},
-    webhook::Webhook,
+    account::{ServedAccount, Statuses},
+    channel::{Channel, ChannelAccount, StoredSettings, Unusable},
+    keeper::{ConnectionKeeper, Holders},
 };
 
-/// Channels that this bridge serves.
-pub const CHANNELS: [&str; 2] = [channel::TELEGRAM, channel::WEBHOOK];
+pub use crate::channel::AccountContext;
 
 /// Time that a worker has to stop before it is aborted.
 const WORKER_STOP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -43,8 +37,7 @@ const WORKER_STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// One account, served or not.
 #[derive(Debug, Clone)]
 pub enum AccountHandle {
-    Telegram(Arc<Telegram>),
-    Webhook(Arc<Webhook>),
+    Served(Arc<dyn ChannelAccount>),
     /// The account cannot be used, for this reason.
     Unusable(String),
 }
@@ -60,39 +53,63 @@ pub enum MissingAdapter {
 #[derive(Debug, Clone)]
 struct LoadedAccount {
     version: i64,
-    line: AccountHandle,
-}
-
-#[derive(Debug, Clone)]
-pub struct AccountContext {
-    pub config: Bridge,
-    /// HTTP clients for calls to platforms.
-    pub clients: Clients,
-    /// Client of the gateway, which receives the messages.
-    pub ingest: Ingest,
-    /// Leases that decide which bridge polls a bot.
-    pub locks: Locks,
+    channel: String,
+    account: AccountHandle,
 }
 
 /// Accounts that are served, refreshed from the directory.
 #[derive(Debug)]
 pub struct Accounts {
     directory: Directory,
+    channels: &'static [&'static Channel],
     context: AccountContext,
     known: RwLock<HashMap<AccountId, LoadedAccount>>,
+    statuses: Arc<Statuses>,
+    holders: Arc<Holders>,
 }
 
 impl Accounts {
     #[must_use]
-    pub fn new(directory: Directory, means: AccountContext) -> Self {
-        Self { directory, context: means, known: RwLock::default() }
+    pub fn new(
+        directory: Directory,
+        channels: &'static [&'static Channel],
+        context: AccountContext,
+    ) -> Self {
+        Self {
+            directory,
+            channels,
+            context,
+            known: RwLock::default(),
+            statuses: Arc::default(),
+            holders: Arc::default(),
+        }
+    }
+
+    /// Returns the channel with this name, if it is served here.
+    #[must_use]
+    pub fn channel(&self, name: &str) -> Option<&'static Channel> {
+        self.channels.iter().find(|channel| channel.name == name).copied()
     }
 
     /// Returns the account with this id, if it is served here.
     #[must_use]
-    pub fn get(&self, id: AccountId) -> Option<AccountHandle> {
+    pub fn get(&self, id: AccountId) -> Option<Arc<dyn ChannelAccount>> {
+        match self.handle(id)? {
+            AccountHandle::Served(account) => Some(account),
+            AccountHandle::Unusable(_) => None,
+        }
+    }
+
+    /// Whether there is an account of this channel.
+    #[must_use]
+    pub fn has_any_of(&self, channel: &str) -> bool {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        known.get(&id).map(|known| known.line.clone())
+        known.values().any(|known| known.channel == channel)
+    }
+
+    fn handle(&self, id: AccountId) -> Option<AccountHandle> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.get(&id).map(|known| known.account.clone())
     }
 
     /// Returns the adapter that sends for an account.
@@ -104,16 +121,31 @@ impl Accounts {
         &self,
         tenant: TenantId,
         id: AccountId,
-    ) -> Result<Arc<dyn ChannelAdapter>, MissingAdapter> {
-        let line = match self.get(id) {
-            Some(line) => line,
+    ) -> Result<Arc<dyn ChannelAccount>, MissingAdapter> {
+        let account = match self.handle(id) {
+            Some(account) => account,
             None => self.read(tenant, id).await?,
         };
-        match line {
-            AccountHandle::Telegram(telegram) => Ok(telegram),
-            AccountHandle::Webhook(webhook) => Ok(webhook),
+        match account {
+            AccountHandle::Served(account) => Ok(account),
             AccountHandle::Unusable(why) => Err(MissingAdapter::Unavailable(why)),
         }
+    }
+
+    /// Returns the accounts of a channel that are sent for by the bridge with their connection,
+    /// which is not this one.
+    #[must_use]
+    pub fn connected_elsewhere(&self, channel: &str) -> Vec<AccountId> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let is_elsewhere = |(id, known): (&AccountId, &LoadedAccount)| match &known.account {
+            AccountHandle::Served(account) => {
+                let needs_connection =
+                    account.account().channel == channel && account.sends_over_connection();
+                (needs_connection && !self.holders.is_held(*id)).then_some(*id)
+            }
+            AccountHandle::Unusable(_) => None,
+        };
+        known.iter().filter_map(is_elsewhere).collect()
     }
 
     /// Reads an account that is not known here: it may be newer than the last refresh.
@@ -127,24 +159,26 @@ impl Accounts {
         if !is_served {
             return Err(MissingAdapter::Unavailable("the account is disabled".to_owned()));
         }
-        self.build(tenant, &open).map_err(|error| MissingAdapter::Unavailable(error.to_string()))
+        let built = self.build(tenant, &open);
+        built
+            .map(AccountHandle::Served)
+            .map_err(|error| MissingAdapter::Unavailable(error.to_string()))
     }
 
-    fn build(&self, tenant: TenantId, open: &OpenAccount) -> Result<AccountHandle, Unusable> {
+    fn build(
+        &self,
+        tenant: TenantId,
+        open: &OpenAccount,
+    ) -> Result<Arc<dyn ChannelAccount>, Unusable> {
         let OpenAccount { account, secrets } = open;
-        let who = (tenant, account.id, account.name.clone());
-        let chosen = (&account.settings, secrets);
-        let AccountContext { config, clients, ingest, .. } = &self.context;
-        match account.channel.as_str() {
-            channel::TELEGRAM => {
-                let means = (clients, config.telegram.api_base.as_str(), ingest);
-                Ok(AccountHandle::Telegram(Arc::new(Telegram::new(who, chosen, means)?)))
-            }
-            channel::WEBHOOK => {
-                Ok(AccountHandle::Webhook(Arc::new(Webhook::new(who, chosen, clients)?)))
-            }
-            other => Err(Unusable::Channel(other.to_owned())),
-        }
+        let Some(Channel { name, build, .. }) = self.channel(&account.channel) else {
+            return Err(Unusable::Channel(account.channel.clone()));
+        };
+        let identity = (tenant, account.id, account.name.clone(), *name);
+        let ingest = self.context.ingest.clone();
+        let answers = Some(self.context.answers.clone());
+        let served = ServedAccount::new(identity, ingest, answers, Arc::clone(&self.statuses));
+        build(served, StoredSettings { settings: &account.settings, secrets }, &self.context)
     }
 
     /// Reads the list of accounts, and builds those that are new or have changed.
@@ -153,13 +187,9 @@ impl Accounts {
     ///
     /// If the directory cannot be read.
     pub async fn refresh(&self) -> Result<(), Error> {
-        let mut listed = HashMap::new();
-        for channel in CHANNELS {
-            for (tenant, id, version) in self.directory.accounts().all(channel).await? {
-                listed.insert(id, (tenant, version));
-            }
-        }
-        for (id, (tenant, version)) in &listed {
+        let channels: Vec<&str> = self.channels.iter().map(|channel| channel.name).collect();
+        let listed = self.directory.accounts().all(&channels).await?;
+        for ListedAccount { tenant, id, version, channel } in &listed {
             let is_known = {
                 let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
                 known.get(id).is_some_and(|known| known.version >= *version)
@@ -173,15 +203,33 @@ impl Accounts {
                 Err(error) if error.kind().is_transient() => return Err(error),
                 Err(error) => Err(error.to_string()),
             };
-            let line = made.unwrap_or_else(|why| {
-                warn!(why, account.id = %id, "an account cannot be served until it is changed");
-                AccountHandle::Unusable(why)
-            });
-            let known = LoadedAccount { version: *version, line };
+            let account = match made {
+                Ok(account) => AccountHandle::Served(account),
+                Err(why) => {
+                    warn!(why, account.id = %id, "an account cannot be served until it is changed");
+                    let status =
+                        AccountStatus { state: AccountState::Failing, detail: why.clone() };
+                    self.statuses.set((*tenant, *id), status);
+                    AccountHandle::Unusable(why)
+                }
+            };
+            let known = LoadedAccount { version: *version, channel: channel.clone(), account };
             self.known.write().unwrap_or_else(PoisonError::into_inner).insert(*id, known);
         }
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|id, _| listed.contains_key(id));
+        let listed: HashSet<AccountId> = listed.iter().map(|account| account.id).collect();
+        known.retain(|id, _| listed.contains(id));
+        self.statuses.retain(|id| known.contains_key(&id));
+        Ok(())
+    }
+
+    /// Stores what the accounts know about their platforms. A failure is repeated at the next
+    /// refresh.
+    async fn store_statuses(&self) -> Result<(), Error> {
+        for ((tenant, id), status) in self.statuses.due() {
+            self.directory.accounts().record_status(tenant, id, &status).await?;
+            self.statuses.mark_stored((tenant, id), &status);
+        }
         Ok(())
     }
 
@@ -202,6 +250,9 @@ impl Accounts {
                     }
                     is_failing = false;
                     workers.reconcile(&self).await;
+                    if let Err(error) = self.store_statuses().await {
+                        warn!(%error, "the statuses of accounts are not stored yet; trying again");
+                    }
                 }
                 Err(error) => {
                     if !is_failing {
@@ -220,7 +271,7 @@ impl Accounts {
     }
 }
 
-/// Tasks that run for accounts: pollers, and registrations of webhooks.
+/// Tasks that keep the connections of accounts.
 #[derive(Default)]
 struct Workers(HashMap<AccountId, Worker>);
 
@@ -243,15 +294,13 @@ impl Worker {
 impl Workers {
     /// Starts and stops workers until they match the accounts.
     async fn reconcile(&mut self, accounts: &Accounts) {
-        let wanted: HashMap<AccountId, (i64, Arc<Telegram>)> = {
+        let wanted: HashMap<AccountId, (i64, Arc<dyn ChannelAccount>)> = {
             let known = accounts.known.read().unwrap_or_else(PoisonError::into_inner);
-            let bots = known.iter().filter_map(|(id, known)| match &known.line {
-                AccountHandle::Telegram(telegram) => {
-                    Some((*id, (known.version, Arc::clone(telegram))))
-                }
-                AccountHandle::Webhook(_) | AccountHandle::Unusable(_) => None,
+            let served = known.iter().filter_map(|(id, known)| match &known.account {
+                AccountHandle::Served(account) => Some((*id, (known.version, Arc::clone(account)))),
+                AccountHandle::Unusable(_) => None,
             });
-            bots.collect()
+            served.collect()
         };
         let is_right = |id: &AccountId, worker: &Worker| {
             wanted.get(id).is_some_and(|(version, _)| *version == worker.version)
@@ -260,10 +309,10 @@ impl Workers {
             self.0.iter().filter(|(id, worker)| !is_right(id, worker)).map(|(id, _)| *id).collect();
         let leaving = wrong.iter().filter_map(|id| self.0.remove(id)).map(Worker::stop);
         futures::future::join_all(leaving.collect::<Vec<_>>()).await;
-        for (id, (version, telegram)) in wanted {
+        for (id, (version, account)) in wanted {
             self.0.entry(id).or_insert_with(|| {
                 let stop = CancellationToken::new();
-                let task = start_worker(telegram, &accounts.context, stop.clone());
+                let task = accounts.start_worker(account, stop.clone());
                 Worker { version, stop, task }
             });
         }
@@ -274,29 +323,18 @@ impl Workers {
     }
 }
 
-fn start_worker(
-    telegram: Arc<Telegram>,
-    means: &AccountContext,
-    stop: CancellationToken,
-) -> JoinHandle<()> {
-    match telegram.mode() {
-        UpdateMode::Poll => {
-            let wait = means.config.telegram.poll_timeout;
-            tokio::spawn(Poller::new(telegram, means.locks.clone(), wait).run(stop))
+impl Accounts {
+    fn start_worker(
+        &self,
+        account: Arc<dyn ChannelAccount>,
+        stop: CancellationToken,
+    ) -> JoinHandle<()> {
+        // The future of a connection does nothing until it is polled.
+        if Arc::clone(&account).connect(stop.clone()).is_none() {
+            account.account().report_working("the platform calls the bridge");
+            return tokio::spawn(async move { stop.cancelled().await });
         }
-        UpdateMode::Webhook => match &means.config.public_url {
-            Some(base) => {
-                let url = format!("{}/telegram/{}", base.trim_end_matches('/'), telegram.id());
-                tokio::spawn(telegram::register(telegram, url, stop))
-            }
-            None => {
-                warn!(
-                    account.id = %telegram.id(),
-                    "an account wants to be called by telegram: set `bridge.public_url`, \
-                     or register its webhook by hand"
-                );
-                tokio::spawn(async {})
-            }
-        },
+        let (locks, holders) = (self.context.locks.clone(), Arc::clone(&self.holders));
+        tokio::spawn(ConnectionKeeper::new(account, locks, holders).run(stop))
     }
 }

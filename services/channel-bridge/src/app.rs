@@ -11,7 +11,7 @@ use holdfast_kit::{Check, Readiness, Tasks, net, tls::Tls};
 use holdfast_lock::Locks;
 use holdfast_pg::Pools;
 use holdfast_session::Sessions;
-use holdfast_types::{DeliveryClass, RunnerId};
+use holdfast_types::RunnerId;
 use holdfast_workspace::Workspaces;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -19,19 +19,17 @@ use tracing::info;
 
 use crate::{
     Config,
+    account::RunningAnswers,
     accounts::{AccountContext, Accounts},
+    channel::Channel,
+    channels::CHANNELS,
     deliver::DeliveryWorker,
     guard::Clients,
-    http::{self, HttpState},
     ingest::Ingest,
     outcome::RetryPolicy,
+    router::{self, HttpState},
     share::SendSlots,
-    telegram, webhook,
 };
-
-/// Each channel, with the platform's guarantee for a message that is sent twice.
-const CHANNELS: [(&str, DeliveryClass); 2] =
-    [(telegram::CHANNEL, DeliveryClass::Plain), (webhook::CHANNEL, DeliveryClass::Keyed)];
 
 /// The bridge, with its port bound, not yet serving.
 #[derive(Debug)]
@@ -66,7 +64,20 @@ impl App {
         let bus = Bus::connect(&config.nats, "holdfast-bridge").await?;
         let locks = Locks::connect_lazy(&config.redis)?;
         let directory = Directory::new(pools.clone(), &config.secrets)?;
-        let means = AccountContext { config: config.bridge.clone(), clients, ingest, locks };
+        let stopping = CancellationToken::new();
+        let means = AccountContext {
+            config: config.bridge.clone(),
+            clients,
+            ingest,
+            answers: RunningAnswers {
+                bus: bus.clone(),
+                sessions: Sessions::new(pools.clone()),
+                stopping: stopping.clone(),
+            },
+            locks,
+            directory: directory.clone(),
+            stopping,
+        };
         Ok(Self { config, listener, pools, bus, directory, means, tls })
     }
 
@@ -86,16 +97,16 @@ impl App {
     /// The first failure of any of the service's tasks.
     pub async fn run(self, stop: CancellationToken) -> anyhow::Result<()> {
         let Self { config, listener, pools, bus, directory, means, tls } = self;
+        let stopping = means.stopping.clone();
         let readiness = Readiness::new();
         let (database, accounts_read) = (readiness.check("database"), readiness.check("accounts"));
-        let ingest = means.ingest.clone();
-        let accounts = Arc::new(Accounts::new(directory, means));
+        let accounts = Arc::new(Accounts::new(directory, &CHANNELS, means));
         let sessions = Sessions::new(pools.clone());
         let owner = RunnerId::generate();
         info!(address = %listener.local_addr()?, bridge.id = %owner, "serving");
 
         let mut tasks = Tasks::new(stop.clone());
-        let router = http::router(HttpState::new(Arc::clone(&accounts), ingest))
+        let router = router::router(HttpState::new(Arc::clone(&accounts)))
             .merge(doors::health(readiness.clone(), &config.telemetry));
         tasks.spawn("http", doors::serve(listener, router, tls.server()?, stop.clone()));
         tasks.spawn("accounts", {
@@ -108,7 +119,7 @@ impl App {
             }
         });
         let slots = config.bridge.deliver_slots as usize;
-        for (channel, class) in CHANNELS {
+        for &Channel { name, class, .. } in CHANNELS {
             let deliver = DeliveryWorker {
                 sessions: sessions.clone(),
                 files: Workspaces::new(pools.clone()),
@@ -116,18 +127,19 @@ impl App {
                 bus: bus.clone(),
                 retry: RetryPolicy::lasting(config.bridge.give_up_after),
                 owner,
-                channel,
+                channel: name,
                 class,
                 slots,
                 shares: SendSlots::of(slots),
             };
-            tasks.spawn(channel, deliver.run(stop.clone()));
+            tasks.spawn(name, deliver.run(stop.clone()));
         }
         tasks.spawn("drain", {
             let readiness = readiness.clone();
             async move {
                 stop.cancelled().await;
                 readiness.drain();
+                stopping.cancel();
                 Ok(())
             }
         });

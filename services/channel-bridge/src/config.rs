@@ -35,8 +35,9 @@ pub struct Config {
 pub struct Bridge {
     /// Address for HTTP: calls of platforms, health, metrics.
     ///
-    /// If others can reach the address, put a proxy in front of it that passes `/telegram/` and
-    /// `/webhook/` only.
+    /// If others can reach the address, put a proxy in front of it that passes the paths of channels
+    /// only: `/telegram/`, `/webhook/`, `/slack/`,
+    /// `/matrix/`, `/whatsapp/`, `/widget/`.
     pub listen: SocketAddr,
 
     /// URL at which platforms reach `listen` from the Internet: `https://bridge.example.com`.
@@ -46,6 +47,8 @@ pub struct Bridge {
     pub public_url: Option<String>,
 
     pub telegram: Telegram,
+    pub discord: Discord,
+    pub slack: Slack,
 
     /// Replies that are sent at once, on each kind of channel.
     ///
@@ -82,12 +85,42 @@ pub struct Telegram {
     pub poll_timeout: Duration,
 }
 
+/// Options of the table `[bridge.discord]`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Discord {
+    /// Base URL of the API, with its version.
+    pub api_base: String,
+}
+
+/// Options of the table `[bridge.slack]`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Slack {
+    /// Base URL of the Web API.
+    pub api_base: String,
+}
+
+impl Default for Discord {
+    fn default() -> Self {
+        Self { api_base: "https://discord.com/api/v10".to_owned() }
+    }
+}
+
+impl Default for Slack {
+    fn default() -> Self {
+        Self { api_base: "https://slack.com/api".to_owned() }
+    }
+}
+
 impl Default for Bridge {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 18792)),
             public_url: None,
             telegram: Telegram::default(),
+            discord: Discord::default(),
+            slack: Slack::default(),
             deliver_slots: 32,
             give_up_after: Duration::from_secs(3600),
             refresh: Duration::from_secs(2),
@@ -126,6 +159,8 @@ impl Config {
             bridge.telegram.poll_timeout
         );
         check_url("telegram.api_base", &bridge.telegram.api_base)?;
+        check_url("discord.api_base", &bridge.discord.api_base)?;
+        check_url("slack.api_base", &bridge.slack.api_base)?;
         if let Some(url) = &bridge.public_url {
             check_url("public_url", url)?;
         }

@@ -9,7 +9,7 @@ use std::{future::pending, sync::Arc, time::Duration};
 
 use holdfast_bus::{Bus, Subscription};
 use holdfast_kit::{Backoff, trace};
-use holdfast_session::{Delivery, Error, SendResult, Sessions};
+use holdfast_session::{Delivery, Error, SendResult, Sessions, TakenPreview};
 use holdfast_types::{ChannelAction, DeliveryClass, Fault as _, RunnerId};
 use holdfast_workspace::{ContentHash, Workspaces};
 use tokio::{
@@ -22,16 +22,23 @@ use tracing::{Instrument as _, debug, error, info, info_span, warn};
 use crate::{
     Outcome,
     accounts::{Accounts, MissingAdapter},
+    channel::{ChannelAccount, Edit},
     meter,
-    outcome::RetryPolicy,
+    outcome::{Reconciliation, RetryPolicy},
     share::SendSlots,
 };
 
 /// Interval between claims while no wake-up arrives and no delivery is due.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
+/// [`POLL_INTERVAL`] of a channel without accounts, whose replies can only be refused.
+const UNUSED_POLL_INTERVAL: Duration = Duration::from_secs(5);
+
 /// Maximum duration of one send: below the lease of a delivery, with time left to settle it.
 pub const SEND_TIMEOUT: Duration = Duration::from_secs(45);
+
+/// Maximum time for which a sent answer waits until its preview is deleted.
+const PREVIEW_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Number of attempts, over about a minute and a half, in which a bridge of a newer version may take
 /// an action that this one does not know. Later replies of the session wait for it.
@@ -105,7 +112,7 @@ impl DeliveryWorker {
                         () = stop.cancelled() => {}
                         () = more.notified() => {}
                         () = next_wake_up(&mut wakes) => {}
-                        () = sleep(POLL_INTERVAL) => {}
+                        () = sleep(this.poll_interval()) => {}
                     }
                 }
                 Err(error) => {
@@ -126,8 +133,13 @@ impl DeliveryWorker {
         Ok(())
     }
 
+    fn poll_interval(&self) -> Duration {
+        if self.accounts.has_any_of(self.channel) { POLL_INTERVAL } else { UNUSED_POLL_INTERVAL }
+    }
+
     async fn claim(&self, free: usize) -> Result<Vec<Delivery>, Error> {
-        let capacity = self.shares.capacity(free);
+        let mut capacity = self.shares.capacity(free);
+        capacity.elsewhere = self.accounts.connected_elsewhere(self.channel);
         self.sessions.deliveries().claim(self.channel, self.class, self.owner, &capacity).await
     }
 
@@ -147,7 +159,8 @@ impl DeliveryWorker {
         async {
             let Some(outcome) = self.attempt(&mut delivery).await else { return };
             let tries = u32::try_from(delivery.tries).unwrap_or(u32::MAX);
-            let sent = self.retry.settle(self.class, tries, outcome);
+            let unsure_for = delivery.unsure_for.unwrap_or_default();
+            let sent = self.retry.settle(self.class, (tries, unsure_for), outcome);
             self.log_outcome(&delivery, &sent);
             self.settle(&delivery, sent, more).await;
         }
@@ -164,6 +177,16 @@ impl DeliveryWorker {
             }
             Err(MissingAdapter::Unavailable(why)) => return Some(Outcome::not_sent(why)),
         };
+        let preview = match self.take_preview(&*adapter, delivery).await {
+            Ok(preview) => preview,
+            Err(outcome) => return Some(outcome),
+        };
+        // An edit can be repeated without harm.
+        if preview.is_none()
+            && let Some(outcome) = self.resolve_unsure(&*adapter, delivery).await
+        {
+            return Some(outcome);
+        }
         let file = match self.prepare(delivery).await {
             Ok(file) => file,
             Err(outcome) => return Some(outcome),
@@ -184,8 +207,88 @@ impl DeliveryWorker {
                 Err(error) => return Some(Outcome::not_sent(format!("cannot cut it: {error}"))),
             }
         }
-        let sent = timeout(SEND_TIMEOUT, adapter.send(delivery, file.as_deref())).await;
-        Some(sent.unwrap_or_else(|_| Outcome::unsure("it took too long")))
+        if let Some(preview) = preview {
+            return Some(self.replace_preview(&*adapter, delivery, &preview).await);
+        }
+        Some(send(&*adapter, delivery, file.as_deref()).await)
+    }
+
+    /// Takes the preview of the answer, if this delivery is the beginning of the answer.
+    async fn take_preview(
+        &self,
+        adapter: &dyn ChannelAccount,
+        delivery: &Delivery,
+    ) -> Result<Option<TakenPreview>, Outcome> {
+        let is_text = delivery.act.is_none() && delivery.approval.is_none() && delivery.part == 0;
+        if adapter.edits().is_none() || !is_text {
+            return Ok(None);
+        }
+        let taken = self.sessions.deliveries().take_preview(delivery).await;
+        taken.map_err(|error| Outcome::not_sent(format!("cannot look for its preview: {error}")))
+    }
+
+    /// Replaces the preview of the answer by the answer. If the platform refuses that, or an earlier
+    /// edit may still be executed, the answer is sent as a new message.
+    async fn replace_preview(
+        &self,
+        adapter: &dyn ChannelAccount,
+        delivery: &Delivery,
+        TakenPreview { platform_id, is_changing }: &TakenPreview,
+    ) -> Outcome {
+        let Some(edits) = adapter.edits() else { return Outcome::not_sent("its account changes") };
+        let (target, text) = (&delivery.target, delivery.text.as_str());
+        if !is_changing {
+            let edit = Edit { target, id: platform_id, text, delivery: Some(delivery.id) };
+            match timeout(SEND_TIMEOUT, edits.edit(edit)).await {
+                Err(_) => return Outcome::not_sent("it took too long"),
+                Ok(Outcome::Refused { .. }) => {}
+                Ok(outcome) => return outcome,
+            }
+        }
+        if let Err(error) = self.sessions.deliveries().forget_preview(delivery).await {
+            return Outcome::not_sent(format!("cannot leave its preview: {error}"));
+        }
+        let sent = send(adapter, delivery, None).await;
+        // Nothing knows of it any more.
+        let _ = timeout(PREVIEW_TIMEOUT, edits.remove(target, platform_id)).await;
+        sent
+    }
+
+    /// Decides about a part of which an earlier attempt may have arrived; `None` if it may be sent.
+    async fn resolve_unsure(
+        &self,
+        adapter: &dyn ChannelAccount,
+        delivery: &Delivery,
+    ) -> Option<Outcome> {
+        let unsure_for = delivery.unsure_for?;
+        // The text is split before the first call to the platform.
+        if !delivery.split && delivery.act.is_none() {
+            return None;
+        }
+        match self.class {
+            DeliveryClass::Plain => None,
+            DeliveryClass::Keyed { window } if unsure_for < window => None,
+            DeliveryClass::Keyed { window } => Some(Outcome::Unknown {
+                reason: format!(
+                    "an earlier attempt may have arrived, and the platform remembers keys for \
+                     {} s only",
+                    window.as_secs()
+                ),
+            }),
+            DeliveryClass::Reconcilable => {
+                let asked = timeout(SEND_TIMEOUT, adapter.reconcile(delivery)).await;
+                let asked = asked.unwrap_or_else(|_| Reconciliation::NotYet {
+                    reason: "the platform did not say in time whether it has the message"
+                        .to_owned(),
+                });
+                match asked {
+                    Reconciliation::Sent { platform_id } => Some(Outcome::Sent { platform_id }),
+                    Reconciliation::NotSent => None,
+                    Reconciliation::NotYet { reason } => Some(Outcome::Unsure { reason }),
+                    Reconciliation::CannotTell { reason } => Some(Outcome::Unknown { reason }),
+                }
+            }
+        }
     }
 
     /// Loads the file that an act sends, or finds the message that it deletes or closes.
@@ -237,7 +340,9 @@ impl DeliveryWorker {
     fn log_outcome(&self, delivery: &Delivery, sent: &SendResult) {
         let (outcome, reason) = match sent {
             SendResult::Sent { .. } => ("sent", ""),
-            SendResult::Retry { reason, .. } => ("again", reason.as_str()),
+            SendResult::Retry { reason, .. } | SendResult::Unsure { reason, .. } => {
+                ("again", reason.as_str())
+            }
             SendResult::Rejected { reason } => ("dead", reason.as_str()),
             SendResult::Unknown { reason } => ("unknown", reason.as_str()),
         };
@@ -247,6 +352,9 @@ impl DeliveryWorker {
         match sent {
             SendResult::Sent { .. } => debug!(part = delivery.part, "a reply was sent"),
             SendResult::Retry { after, .. } => info!(?after, "a reply was not sent, and will be"),
+            SendResult::Unsure { after, .. } => {
+                info!(?after, "a reply may have arrived, and is tried again");
+            }
             SendResult::Rejected { .. } | SendResult::Unknown { .. } => {
                 warn!(
                     outcome,
@@ -285,6 +393,11 @@ impl DeliveryWorker {
             }
         }
     }
+}
+
+async fn send(adapter: &dyn ChannelAccount, delivery: &Delivery, file: Option<&[u8]>) -> Outcome {
+    let sent = timeout(SEND_TIMEOUT, adapter.send(delivery, file)).await;
+    sent.unwrap_or_else(|_| Outcome::unsure("it took too long"))
 }
 
 /// Waits for a free slot, then takes all free slots.

@@ -1,9 +1,15 @@
 //! HTTP clients for calls to platforms, and protection against addresses that a tenant chose.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use holdfast_egress::{self as egress, Guard};
 use reqwest::{Client, Url};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    time::timeout,
+};
+use tokio_rustls::{TlsConnector, rustls::pki_types::ServerName};
 
 /// Connect timeout. A failure within it means that nothing was sent.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -24,6 +30,22 @@ pub enum AddressRefusal {
          or have it listed in `egress.allow`"
     )]
     Private(String),
+    /// A secret would be sent to it without TLS.
+    #[error("`{0}` would be sent a secret without TLS: write `https://`")]
+    NoTls(String),
+}
+
+/// Connection without HTTP.
+pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+
+/// Encryption of a connection without HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encryption {
+    None,
+    /// TLS with this protocol (ALPN); empty offers none.
+    Tls(&'static str),
 }
 
 /// HTTP clients for calls to platforms.
@@ -43,6 +65,82 @@ impl Clients {
     pub fn new(egress: &egress::Config) -> anyhow::Result<Self> {
         let platform = egress::client_builder(CONNECT_TIMEOUT)?.pool_idle_timeout(IDLE_TIMEOUT);
         Ok(Self { platform: platform.build()?, guard: egress.guard()? })
+    }
+
+    /// Connects to a host and port that a tenant or a platform chose, which must be public or listed.
+    ///
+    /// # Errors
+    ///
+    /// Why not, for people.
+    pub async fn connect(
+        &self,
+        host: &str,
+        port: u16,
+        encryption: Encryption,
+    ) -> Result<Box<dyn Stream>, String> {
+        let addresses = self.guard.addresses(host, port).await.map_err(|error| match error {
+            egress::AddressRefusal::Private(host) => AddressRefusal::Private(host).to_string(),
+            other => other.to_string(),
+        })?;
+        let took_too_long = |_| format!("`{host}:{port}` did not answer in time");
+        let connecting = timeout(CONNECT_TIMEOUT, TcpStream::connect(addresses.as_slice()));
+        let stream = connecting.await.map_err(took_too_long)?;
+        let stream = stream.map_err(|_| format!("`{host}:{port}` could not be reached"))?;
+        // Small writes must not wait for each other.
+        let _ = stream.set_nodelay(true);
+        let protocol = match encryption {
+            Encryption::None => return Ok(Box::new(stream)),
+            Encryption::Tls(protocol) => protocol,
+        };
+        self.secure(host, port, protocol, Box::new(stream)).await
+    }
+
+    /// Begins TLS on a connection that [`connect`](Self::connect) made without.
+    ///
+    /// # Errors
+    ///
+    /// Why not, for people.
+    pub async fn secure(
+        &self,
+        host: &str,
+        port: u16,
+        protocol: &str,
+        stream: Box<dyn Stream>,
+    ) -> Result<Box<dyn Stream>, String> {
+        let took_too_long = |_| format!("`{host}:{port}` did not answer in time");
+        let mut config = holdfast_kit::tls::https().map_err(|error| error.to_string())?;
+        config.alpn_protocols = match protocol {
+            "" => Vec::new(),
+            protocol => vec![protocol.into()],
+        };
+        let name = ServerName::try_from(host.to_owned());
+        let name = name.map_err(|_| format!("`{host}` is no name that a certificate can have"))?;
+        let secured =
+            timeout(CONNECT_TIMEOUT, TlsConnector::from(Arc::new(config)).connect(name, stream));
+        match secured.await.map_err(took_too_long)? {
+            Ok(stream) => Ok(Box::new(stream)),
+            Err(error) => Err(format!("`{host}:{port}` was reached, and TLS failed: {error}")),
+        }
+    }
+
+    /// Returns an address that a tenant chose and that is sent a secret, and the client for it:
+    /// without TLS only if the operator listed the address.
+    ///
+    /// # Errors
+    ///
+    /// If it is not a URL, a private address, or without TLS.
+    pub fn for_secret(&self, url: &str) -> Result<(Client, Url), AddressRefusal> {
+        let (client, url) = self.for_tenant(url)?;
+        match self.guard.client_for_secret(&url) {
+            Err(egress::AddressRefusal::NoTls(host)) => Err(AddressRefusal::NoTls(host)),
+            Ok(_) | Err(_) => Ok((client, url)),
+        }
+    }
+
+    /// Returns the checks of addresses, for connections without an HTTP client.
+    #[must_use]
+    pub const fn guard(&self) -> &Guard {
+        &self.guard
     }
 
     /// Returns an address that a tenant chose, and the client for it. The client checks what the

@@ -1,23 +1,26 @@
 //! channel-bridge: speaks each platform's protocol, in and out, and decides nothing else.
 //!
 //! ```text
-//!  telegram ──poll, webhook──▶ telegram::{poll, judge} ─┐
-//!  programs ──signed POST────▶ http, webhook::inbound ──┴─▶ ingest ──gRPC──▶ gateway
+//!  platforms ──connection──▶ connection ─┐
+//!  platforms ──calls───────▶ http ───────┴▶ a channel's judge ▶ inbound ▶ ingest ──gRPC──▶ gateway
 //!
-//!  deliveries (Postgres) ──claim──▶ deliver ──▶ split ──▶ adapter ──▶ telegram, programs
+//!  deliveries (Postgres) ──claim──▶ deliver ──▶ split ──▶ a channel's `send` ──▶ platforms
 //!       ▲                                                   │
 //!       └──────────────── settle ◀── outcome ◀──────────────┘
 //! ```
 //!
 //! | module | subject |
 //! |---|---|
-//! | `account`, `accounts` | reasons why an account cannot be served; the served accounts |
-//! | `adapter`, `telegram`, `webhook` | interface of a channel; the channels |
-//! | `ingest` | hand-over of messages to the gateway, and the time when a platform may forget them |
+//! | `channel`, `channels` | interface of a channel; the channels |
+//! | `account`, `accounts` | what each served account has, and its status; the served accounts |
+//! | `keeper`, `connection` | one connection for each account, however many bridges run; how one ends |
+//! | `inbound`, `ingest` | verdicts about messages; hand-over of messages to the gateway, and the time when a platform may forget them |
 //! | `deliver`, `share`, `outcome` | sending of replies; limit per account; retries |
 //! | `split` | splitting of a reply into parts that a platform takes |
+//! | `buttons`, `call`, `html`, `media`, `websocket` | parts that several channels use |
 //! | `guard` | addresses that a tenant must not make us call |
-//! | `http`, `app`, `config`, `meter` | endpoints, composition, options, metrics |
+//! | `notices` | people who may not write are told, rarely |
+//! | `router`, `http`, `app`, `config`, `meter` | endpoints, composition, options, metrics |
 //!
 //! A message is acknowledged to its platform only after the gateway has committed it; a reply is
 //! `sending` in the database before its platform is called. docs/channels.md describes the
@@ -25,21 +28,29 @@
 
 mod account;
 mod accounts;
-mod adapter;
 mod app;
+mod buttons;
+mod call;
+mod channel;
+mod channels;
 mod config;
+mod connection;
 mod deliver;
 mod guard;
+mod html;
 mod http;
+mod inbound;
 mod ingest;
+mod keeper;
+mod media;
 mod meter;
+mod notices;
 mod outcome;
+mod router;
 mod share;
 mod split;
-mod telegram;
-mod webhook;
+mod websocket;
 
-pub use adapter::ChannelAdapter;
 pub use app::App;
-pub use config::{Bridge, Config, Telegram};
+pub use config::{Bridge, Config, Discord, Slack, Telegram};
 pub use outcome::Outcome;

@@ -11,3 +11,9 @@ pub fn delivery(channel: &'static str, outcome: &'static str) {
     metrics::counter!("holdfast_bridge_deliveries_total", "channel" => channel, "outcome" => outcome)
         .increment(1);
 }
+
+/// Counts a change of a message that shows an answer while it is written.
+pub fn preview(channel: &'static str, outcome: &'static str) {
+    metrics::counter!("holdfast_bridge_previews_total", "channel" => channel, "outcome" => outcome)
+        .increment(1);
+}

@@ -3,18 +3,22 @@
 //! An adapter reports what it knows; the channel's class and the number of attempts decide the
 //! rest, only here.
 //!
-//! | outcome | plain | keyed |
-//! |---|---|---|
-//! | sent | sent | sent |
-//! | certainly not sent | retried later | retried later |
-//! | refused | dead | dead |
-//! | unsure | unknown | retried later, with the same key |
+//! | outcome | plain | keyed | reconcilable |
+//! |---|---|---|---|
+//! | sent | sent | sent | sent |
+//! | certainly not sent | retried later | retried later | retried later |
+//! | refused | dead | dead | dead |
+//! | unsure | unknown | retried with the same key while the platform remembers it, then unknown | the platform is asked before it is retried |
+//! | unknown for good | unknown | unknown | unknown |
 
 use std::time::Duration;
 
 use holdfast_kit::Backoff;
 use holdfast_session::SendResult;
 use holdfast_types::DeliveryClass;
+
+/// Minimum time after an unsure attempt before the platform is asked: it may still be at work on it.
+const MIN_RECONCILE_DELAY: Duration = Duration::from_secs(5);
 
 /// Maximum length of a stored reason, in characters.
 const MAX_REASON_CHARS: usize = 300;
@@ -34,8 +38,23 @@ pub enum Outcome {
     },
     /// The platform refuses, and would refuse again.
     Refused { reason: String },
-    /// Sent or not: the outcome cannot be determined.
+    /// Sent or not: the outcome is not known, or not yet.
     Unsure { reason: String },
+    /// Sent or not, and nobody will be able to tell.
+    Unknown { reason: String },
+}
+
+/// What a platform answers when it is asked for a message (class `Reconcilable`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reconciliation {
+    /// It has the message.
+    Sent { platform_id: String },
+    /// It certainly has not got the message, and will not get it by the earlier attempt.
+    NotSent,
+    /// It cannot tell yet, or could not be asked: it is asked again later.
+    NotYet { reason: String },
+    /// It can never tell.
+    CannotTell { reason: String },
 }
 
 impl Outcome {
@@ -81,9 +100,15 @@ impl RetryPolicy {
     }
 
     /// Returns the record for attempt number `attempt`, the first being 1. The attempts before the
-    /// delivery was sent again by hand do not count.
+    /// delivery was sent again by hand do not count. `unsure_for` is the time since the first
+    /// attempt whose outcome is not known.
     #[must_use]
-    pub fn settle(&self, class: DeliveryClass, attempt: u32, outcome: Outcome) -> SendResult {
+    pub fn settle(
+        &self,
+        class: DeliveryClass,
+        (attempt, unsure_for): (u32, Duration),
+        outcome: Outcome,
+    ) -> SendResult {
         let is_last = attempt >= self.tries;
         match outcome {
             Outcome::Sent { platform_id } => SendResult::Sent { platform_id },
@@ -98,14 +123,23 @@ impl RetryPolicy {
                 let after = told.unwrap_or_else(|| self.pause(attempt));
                 SendResult::Retry { after, reason: shortened(reason) }
             }
-            Outcome::Unsure { reason } => match class {
-                DeliveryClass::Keyed if !is_last => {
-                    SendResult::Retry { after: self.pause(attempt), reason: shortened(reason) }
+            Outcome::Unknown { reason } => SendResult::Unknown { reason: shortened(reason) },
+            Outcome::Unsure { reason } => {
+                let after = match class {
+                    _ if is_last => None,
+                    DeliveryClass::Keyed { window } => {
+                        Some(self.pause(attempt)).filter(|after| unsure_for + *after < window)
+                    }
+                    DeliveryClass::Reconcilable => {
+                        Some(self.pause(attempt).max(MIN_RECONCILE_DELAY))
+                    }
+                    DeliveryClass::Plain => None,
+                };
+                match after {
+                    Some(after) => SendResult::Unsure { after, reason: shortened(reason) },
+                    None => SendResult::Unknown { reason: shortened(reason) },
                 }
-                DeliveryClass::Keyed | DeliveryClass::Reconcilable | DeliveryClass::Plain => {
-                    SendResult::Unknown { reason: shortened(reason) }
-                }
-            },
+            }
         }
     }
 
@@ -131,25 +165,38 @@ mod tests {
     use super::*;
 
     const HOUR: Duration = Duration::from_secs(3600);
+    const KEYED: DeliveryClass = DeliveryClass::Keyed { window: HOUR };
+    const FIRST: (u32, Duration) = (1, Duration::ZERO);
+
+    #[test]
+    fn a_key_is_used_only_while_the_platform_remembers_it() {
+        let retry = RetryPolicy::lasting(HOUR);
+        let settle = |unsure_for| retry.settle(KEYED, (2, unsure_for), Outcome::unsure("lost"));
+
+        assert!(matches!(settle(HOUR / 2), SendResult::Unsure { .. }));
+        assert!(matches!(settle(HOUR), SendResult::Unknown { .. }));
+    }
 
     #[test]
     fn what_is_sent_or_refused_is_final() {
         let retry = RetryPolicy::lasting(HOUR);
         let sent = Outcome::Sent { platform_id: "7".into() };
 
-        assert!(matches!(retry.settle(DeliveryClass::Plain, 1, sent),
+        assert!(matches!(retry.settle(DeliveryClass::Plain, FIRST, sent),
             SendResult::Sent { platform_id } if platform_id == "7"));
-        assert!(matches!(retry.settle(DeliveryClass::Keyed, 1, Outcome::refused("no")),
+        assert!(matches!(retry.settle(KEYED, FIRST, Outcome::refused("no")),
             SendResult::Rejected { reason } if reason == "no"));
     }
 
     #[test]
     fn what_nobody_knows_is_sent_again_only_where_that_is_safe() {
         let retry = RetryPolicy::lasting(HOUR);
-        let settle = |class| retry.settle(class, 1, Outcome::unsure("lost"));
+        let settle = |class| retry.settle(class, FIRST, Outcome::unsure("lost"));
 
         assert!(matches!(settle(DeliveryClass::Plain), SendResult::Unknown { .. }));
-        assert!(matches!(settle(DeliveryClass::Keyed), SendResult::Retry { .. }));
+        assert!(matches!(settle(KEYED), SendResult::Unsure { .. }));
+        let asked = settle(DeliveryClass::Reconcilable);
+        assert!(matches!(asked, SendResult::Unsure { after, .. } if after >= MIN_RECONCILE_DELAY));
     }
 
     #[test]
@@ -158,7 +205,11 @@ mod tests {
         let mut waited = Duration::ZERO;
         let mut attempt = 1;
         let last = loop {
-            match retry.settle(DeliveryClass::Plain, attempt, Outcome::not_sent("no route")) {
+            match retry.settle(
+                DeliveryClass::Plain,
+                (attempt, Duration::ZERO),
+                Outcome::not_sent("no route"),
+            ) {
                 SendResult::Retry { after, .. } => waited += after,
                 last => break last,
             }
@@ -183,7 +234,7 @@ mod tests {
         let after = Some(Duration::from_secs(40));
         let outcome = Outcome::NotSent { reason: "429".into(), after };
 
-        let sent = RetryPolicy::lasting(HOUR).settle(DeliveryClass::Plain, 1, outcome);
+        let sent = RetryPolicy::lasting(HOUR).settle(DeliveryClass::Plain, FIRST, outcome);
 
         let SendResult::Retry { after, .. } = sent else { panic!("{sent:?}") };
         assert!(after >= Duration::from_secs(40) && after <= Duration::from_millis(40_500));
@@ -193,7 +244,7 @@ mod tests {
     fn a_keyed_one_whose_last_try_is_unsure_is_not_called_dead() {
         let retry = RetryPolicy::lasting(Duration::from_secs(1));
 
-        let last = retry.settle(DeliveryClass::Keyed, retry.tries, Outcome::unsure("500"));
+        let last = retry.settle(KEYED, (retry.tries, Duration::ZERO), Outcome::unsure("500"));
 
         assert!(matches!(last, SendResult::Unknown { .. }));
     }
@@ -202,7 +253,7 @@ mod tests {
     fn a_long_reason_is_shortened_between_characters() {
         let SendResult::Rejected { reason } = RetryPolicy::lasting(HOUR).settle(
             DeliveryClass::Plain,
-            1,
+            FIRST,
             Outcome::refused("é".repeat(999)),
         ) else {
             panic!("not refused")

@@ -44,6 +44,7 @@ impl SendSlots {
             per_account: count(self.share()),
             per_tenant: count(self.share()),
             reserved: count(self.reserved()),
+            elsewhere: Vec::new(),
             used: used
                 .iter()
                 .map(|((tenant, account), n)| (*tenant, *account, count(*n)))
@@ -109,7 +110,13 @@ mod tests {
 
         assert!(second.is_awaited());
         let used = vec![(tenant, account, 2)];
-        let capacity = SendCapacity { slots: 6, per_account: 2, per_tenant: 2, reserved: 2, used };
+        let capacity = SendCapacity {
+            per_account: 2,
+            per_tenant: 2,
+            reserved: 2,
+            used,
+            ..SendCapacity::slots(6)
+        };
         assert_eq!(slots.capacity(6), capacity);
         drop((first, second));
         assert!(slots.capacity(8).used.is_empty());

@@ -1,6 +1,6 @@
 //! Errors in the format of OpenAI's API.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use axum::{
     Json,
@@ -31,7 +31,7 @@ struct ErrorBody {
     message: String,
     #[serde(rename = "type")]
     kind: &'static str,
-    param: Option<&'static str>,
+    param: Option<Cow<'static, str>>,
     code: Option<&'static str>,
 }
 
@@ -61,13 +61,13 @@ impl ApiError {
     }
 
     /// A field of the request is not valid.
-    pub fn invalid_field(param: &'static str, message: impl Into<String>) -> Self {
+    pub fn invalid_field(param: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         let refusal = Self::new(StatusCode::BAD_REQUEST, INVALID_REQUEST, message);
-        Self { body: ErrorBody { param: Some(param), ..refusal.body }, ..refusal }
+        Self { body: ErrorBody { param: Some(param.into()), ..refusal.body }, ..refusal }
     }
 
     /// A field of the request asks for something that is not supported.
-    pub fn unsupported(param: &'static str, message: impl Into<String>) -> Self {
+    pub fn unsupported(param: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self::invalid_field(param, message).code("unsupported_parameter")
     }
 
@@ -81,10 +81,39 @@ impl ApiError {
         Self { status: StatusCode::NOT_FOUND, ..refusal }
     }
 
+    pub fn no_embedding_model(name: &str, known: &str) -> Self {
+        let name: String = name.chars().take(80).collect();
+        let message =
+            format!("there is no embedding model `{name}`: write `holdfast`, which is `{known}`");
+        let refusal = Self::invalid_field("model", message).code("model_not_found");
+        Self { status: StatusCode::NOT_FOUND, ..refusal }
+    }
+
     pub fn no_response(id: &str) -> Self {
         let id: String = id.chars().take(80).collect();
         let message = format!("there is no response `{id}`: it may have been deleted since");
         Self::invalid_field("previous_response_id", message).code("previous_response_not_found")
+    }
+
+    /// A response that is read, and not continued from.
+    pub fn no_stored_response(id: &str) -> Self {
+        Self::not_found("response_id", "response", id)
+    }
+
+    pub fn no_conversation(id: &str) -> Self {
+        Self::not_found("conversation_id", "conversation", id)
+    }
+
+    fn not_found(param: &'static str, what: &str, id: &str) -> Self {
+        let id: String = id.chars().take(80).collect();
+        let message = format!("there is no {what} `{id}`: it may have been deleted since");
+        let refusal = Self::invalid_field(param, message).code("not_found");
+        Self { status: StatusCode::NOT_FOUND, ..refusal }
+    }
+
+    /// Whether the thing that a request names is not there.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self.body.code, Some("previous_response_not_found" | "not_found"))
     }
 
     pub fn bad_body(message: &str) -> Self {
@@ -106,7 +135,8 @@ impl ApiError {
         let path: String = path.chars().take(80).collect();
         let message = format!(
             "there is no `{method} {path}`: there are `POST /v1/chat/completions`, \
-             `POST /v1/responses`, `GET /v1/models` and `POST /mcp`"
+             `POST /v1/responses`, `POST /v1/embeddings`, `GET /v1/models` and `POST /mcp`; \
+             `GET /openapi.json` lists all"
         );
         Self::new(StatusCode::NOT_FOUND, INVALID_REQUEST, message).code("unknown_url")
     }
@@ -114,9 +144,14 @@ impl ApiError {
     /// Known path, but another method.
     pub fn no_method(method: &str, path: &str) -> Self {
         let path: String = path.chars().take(80).collect();
+        let is_list = path.ends_with("/items") || path.ends_with("/input_items");
         let other = match method {
+            _ if path.starts_with("/v1/models") || is_list => "GET",
+            _ if path.ends_with("/cancel") => "POST",
+            _ if path.starts_with("/v1/responses/") || path.starts_with("/v1/conversations/") => {
+                "GET` or `DELETE"
+            }
             "GET" | "HEAD" => "POST",
-            _ if path.starts_with("/v1/models") => "GET",
             "POST" => "GET",
             _ if path.starts_with("/v1/") || path == "/mcp" => "POST",
             _ => "GET",
@@ -185,6 +220,7 @@ impl ApiError {
             }
             Some(
                 Class::Address
+                | Class::AnswerFormat
                 | Class::Auth
                 | Class::BadRequest
                 | Class::ContextOverflow
@@ -198,8 +234,10 @@ impl ApiError {
                 | Class::TaskSteps
                 | Class::TaskTime
                 | Class::TaskTokens
-                | Class::TurnTooLong,
+                | Class::TurnTooLong
+                | Class::UnsupportedParameter,
             ) => (StatusCode::UNPROCESSABLE_ENTITY, INVALID_REQUEST),
+            Some(Class::ToolNameTaken) => (StatusCode::BAD_REQUEST, INVALID_REQUEST),
             // The same request may succeed; so may one whose class is of a later version.
             Some(
                 Class::AllFailed
@@ -344,6 +382,7 @@ mod tests {
             ("no_model", 422, true),
             ("address", 422, true),
             ("no_task", 422, true),
+            ("tool_name_taken", 400, true),
             ("unavailable", 502, false),
             ("timeout", 502, false),
             ("anything else", 502, false),

@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, ensure};
+use axum::middleware::from_fn_with_state;
 use holdfast_bus::Bus;
 use holdfast_directory::Directory;
 use holdfast_grpc::{ClientCertificateLayer, Signer};
@@ -25,6 +26,8 @@ use crate::{
         self,
         schedules::{self, Schedules},
     },
+    cors,
+    events::{self, EventSource},
     follow::Follower,
     grpc::{self, ChannelIngest, Messages},
     http,
@@ -32,6 +35,7 @@ use crate::{
     mcp, nodes,
     oidc::TokenVerifier,
     openai::OpenAi,
+    ws,
 };
 
 /// Interval of the database check.
@@ -46,6 +50,7 @@ pub struct App {
     settings: Current<Config>,
     http: TcpListener,
     grpc: TcpListener,
+    websocket: Option<TcpListener>,
     pools: Pools,
     bus: Bus,
     locks: Locks,
@@ -72,13 +77,17 @@ impl App {
         );
         let http = net::listen(config.gateway.http, "gateway.http").await?;
         let grpc = net::listen(config.gateway.grpc, "gateway.grpc").await?;
+        let websocket = match config.gateway.websocket.listen {
+            Some(address) => Some(net::listen(address, "gateway.websocket.listen").await?),
+            None => None,
+        };
         let pools = Pools::lazy(&config.database, "gateway")?;
         let bus = Bus::connect(&config.nats, "holdfast-gateway").await?;
         let locks = Locks::connect_lazy(&config.redis)?;
         let directory = Directory::new(pools.clone(), &config.secrets)?;
         let signer = signer(&config)?;
         let tls = Tls::load(&config.tls)?;
-        Ok(Self { settings, http, grpc, pools, bus, locks, directory, signer, tls })
+        Ok(Self { settings, http, grpc, websocket, pools, bus, locks, directory, signer, tls })
     }
 
     pub fn http_address(&self) -> anyhow::Result<SocketAddr> {
@@ -89,14 +98,21 @@ impl App {
         Ok(self.grpc.local_addr()?)
     }
 
+    /// Address of the WebSocket gateway, which may be that of HTTP.
+    fn websocket_address(&self) -> anyhow::Result<SocketAddr> {
+        Ok(self.websocket.as_ref().unwrap_or(&self.http).local_addr()?)
+    }
+
     /// Serves until `stop` is cancelled, then finishes the calls in flight.
     ///
     /// # Errors
     ///
     /// The first error of any of its tasks.
     pub async fn run(self, stop: CancellationToken) -> anyhow::Result<()> {
-        info!(http = %self.http_address()?, grpc = %self.grpc_address()?, "serving");
-        let Self { settings, http, grpc, pools, bus, locks, directory, signer, tls } = self;
+        let websocket = self.websocket_address()?;
+        info!(http = %self.http_address()?, grpc = %self.grpc_address()?, %websocket, "serving");
+        let Self { settings, http, grpc, websocket, pools, bus, locks, directory, signer, tls } =
+            self;
         // Of the start: what is read here needs a restart to change.
         let config = settings.get();
         let (gateway, grace) = (&config.gateway, config.gateway.shutdown_grace);
@@ -106,6 +122,7 @@ impl App {
         let cut = CancellationToken::new();
         let sessions = Sessions::new(pools.clone());
         let memory = memory(&config, signer.as_ref(), &tls)?;
+        let embeddings = memory.clone();
         let workspaces = Workspaces::new(pools.clone());
         let registries = Registries::from_configs(&config.skills.registries)?;
         let state = control::State {
@@ -130,26 +147,44 @@ impl App {
         let services =
             grpc::routes(messages, ChannelIngest::new(ingest.clone()), gateway.body_limit);
         let services = control::add_services(services, &state, gateway.body_limit);
-        let jobs = Jobs::new(pools.clone(), Arc::new(Calendar::default()));
         let schedules = Schedules {
             state: state.clone(),
-            jobs: jobs.with_limits(config.schedules.limits()),
+            jobs: state.jobs.clone().with_limits(config.schedules.limits()),
             rules: config.schedules.clone(),
         };
+        let mesh = (ingest.clone(), follower.clone());
+        let parts = (doorman.clone(), state.clone(), schedules.clone());
+        let event_source = EventSource::new(state.sessions.clone(), cut.clone());
+        let served = (settings.clone(), stop.clone());
+        let sockets = ws::Service::new(mesh.clone(), parts, served, event_source.clone());
         let services = schedules::add_service(services, schedules, gateway.body_limit);
+        let services =
+            events::add_services(services, &state, event_source.clone(), gateway.body_limit);
         let services = nodes::add_service(services, &state, &stop, gateway.body_limit);
         let grpc_router =
             grpc::router(services, doorman.clone(), &readiness, gateway.has_reflection())?
                 .layer(ClientCertificateLayer::new(tls.caller_certificates()));
-        let mesh = (ingest.clone(), follower.clone());
         let mesh = mcp::service(mesh, (doorman.clone(), state), &settings, cut.clone());
-        let api = OpenAi::new(ingest, follower, settings);
-        let http_router = http::router(api, mesh, doorman, readiness.clone(), &config.telemetry);
+        let api = OpenAi::new(ingest, follower, settings, embeddings);
+        let origins = cors::Origins::new(&gateway.cors_origins);
+        let http_router = http::router(api, mesh, doorman, readiness.clone(), &config.telemetry)
+            .layer(from_fn_with_state(origins, cors::allow));
+        let sockets_router = ws::router(Arc::clone(&sockets));
+        let http_router = match &websocket {
+            Some(_) => http_router,
+            None => http_router.merge(sockets_router.clone()),
+        };
 
         let mut tasks = Tasks::new(stop.clone());
         let (http_tls, grpc_tls) = (tls.server()?, tls.mesh_server()?);
+        if let Some(listener) = websocket {
+            let (tls, stop) = (http_tls.clone(), stop.clone());
+            tasks.spawn("websocket", holdfast_doors::serve(listener, sockets_router, tls, stop));
+        }
+        tasks.spawn("websocket connections", sockets.run());
         tasks.spawn("http", holdfast_doors::serve(http, http_router, http_tls, stop.clone()));
         tasks.spawn("grpc", holdfast_doors::serve(grpc, grpc_router, grpc_tls, stop.clone()));
+        tasks.spawn("events", event_source.watch(bus.clone(), stop.clone()));
         tasks.spawn("database", watch_database(pools.clone(), database, stop.clone()));
         tasks.spawn("drain", drain(readiness, cut, grace, stop));
         let outcome = tasks.run(grace).await;

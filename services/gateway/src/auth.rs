@@ -6,6 +6,7 @@
 //! | `authorization: Bearer eyJ…` | a person, over HTTP or gRPC: a token of a configured issuer | what the person's role permits |
 //! | `x-holdfast-context` | a service of the mesh, over gRPC | what needs the scope `service` |
 //! | `authorization: Bearer hfn_…` | a node, over gRPC | connecting as that node |
+//! | `hfd_…` | a device, over WebSocket, with its signature | what it was approved for, of what its approver may do |
 //!
 //! The tenant is derived here and nowhere else. All callers of a tenant share one rate limit, kept in
 //! Redis; while Redis is unreachable each process enforces a part of it by itself. Services of the
@@ -17,7 +18,8 @@ use std::{
 };
 
 use holdfast_directory::{
-    Directory, Error as DirectoryError, KeyPrincipal, LimitLevel, LimitName, SignIn,
+    ApproverRights, DevicePrincipal, Directory, Error as DirectoryError, KeyPrincipal, LimitLevel,
+    LimitName, SignIn,
 };
 use holdfast_grpc::{
     CONTEXT_HEADER, CallTarget, Caller, InvalidContext, Principal, Scope, Scopes, Signer,
@@ -33,6 +35,7 @@ use crate::{
     calls::{CallLimiter, OpenCall},
     config,
     oidc::{TokenError, TokenVerifier, VerifiedToken},
+    permissions::operator_scopes::Grants,
 };
 
 /// Service of the mesh that calls the gateway.
@@ -90,16 +93,55 @@ impl Authenticator {
     ///
     /// If the credential is missing or not valid, the rate is used up, or too many calls are open.
     pub async fn admit(&self, headers: &HeaderMap) -> Result<(Caller, OpenCall), Error> {
-        let token = bearer(headers)?;
-        let (caller, limits) = if TokenVerifier::is_jwt(token) {
-            self.person(token).await?
-        } else {
-            let known = self.directory.keys().authenticate(token).await?;
-            let limits = CallLimits { rate: known.rate, concurrent: known.concurrent_calls };
-            (caller(known), limits)
-        };
+        let (caller, limits) = self.verify(bearer(headers)?).await?;
         let call = self.admit_call(caller.tenant, limits).await?;
         Ok((caller, call))
+    }
+
+    /// As [`admit`](Self::admit), with the credential of a WebSocket connection.
+    ///
+    /// # Errors
+    ///
+    /// As [`admit`](Self::admit).
+    pub async fn admit_connection(
+        &self,
+        token: &str,
+    ) -> Result<(CredentialHolder, OpenCall), Error> {
+        let (identity, limits) = self.verify_connection(token).await?;
+        let call = self.admit_call(identity.caller.tenant, limits).await?;
+        Ok((identity, call))
+    }
+
+    /// Returns the holder of the credential of a WebSocket connection, without counting a call.
+    ///
+    /// # Errors
+    ///
+    /// If the credential is not valid.
+    pub async fn identify(&self, token: &str) -> Result<CredentialHolder, Error> {
+        self.verify_connection(token).await.map(|(identity, _)| identity)
+    }
+
+    async fn verify_connection(
+        &self,
+        token: &str,
+    ) -> Result<(CredentialHolder, CallLimits), Error> {
+        if Directory::is_device_token(token) {
+            let known = self.directory.devices().authenticate(token).await?;
+            let limits = CallLimits { rate: known.rate, concurrent: known.concurrent_calls };
+            return Ok((identity_of_device(known), limits));
+        }
+        let (caller, limits) = self.verify(token).await?;
+        let grants = Grants::of(&caller);
+        Ok((CredentialHolder { caller, grants, device: None }, limits))
+    }
+
+    async fn verify(&self, token: &str) -> Result<(Caller, CallLimits), Error> {
+        if TokenVerifier::is_jwt(token) {
+            return self.person(token).await;
+        }
+        let known = self.directory.keys().authenticate(token).await?;
+        let limits = CallLimits { rate: known.rate, concurrent: known.concurrent_calls };
+        Ok((caller(known), limits))
     }
 
     /// Returns the person of a token, and the tenant's limits.
@@ -202,6 +244,17 @@ impl Authenticator {
     }
 }
 
+/// Holder of the credential of a WebSocket connection.
+#[derive(Debug, Clone)]
+pub struct CredentialHolder {
+    pub caller: Caller,
+    /// Scopes that the connection may have.
+    pub grants: Grants,
+    /// Id of the device whose token the credential is. The connection has to prove that it is this
+    /// device.
+    pub device: Option<String>,
+}
+
 /// Limits of a tenant's calls.
 #[derive(Debug, Clone, Copy)]
 struct CallLimits {
@@ -235,12 +288,30 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Error> {
 }
 
 fn caller(known: KeyPrincipal) -> Caller {
-    // Scopes that only a later version knows grant nothing here.
-    let scopes = known.scopes.iter().filter_map(|word| word.parse::<Scope>().ok());
-    // No key acts as a service or a node, whatever scopes are stored with it.
-    let scopes = scopes.filter(|scope| !matches!(scope, Scope::Service | Scope::Node)).collect();
     let principal = Principal::Key(known.key);
+    let scopes = scopes_of_key(&known.scopes);
     Caller { tenant: known.tenant, principal, scopes, name: known.name }
+}
+
+fn scopes_of_key(stored: &[String]) -> Scopes {
+    // Scopes that only a later version knows grant nothing here.
+    let scopes = stored.iter().filter_map(|word| word.parse::<Scope>().ok());
+    // No key acts as a service or a node, whatever scopes are stored with it.
+    scopes.filter(|scope| !matches!(scope, Scope::Service | Scope::Node)).collect()
+}
+
+/// A device acts as its approver, with those of the approver's rights that it was approved for.
+fn identity_of_device(known: DevicePrincipal) -> CredentialHolder {
+    let DevicePrincipal { tenant, device, name, approver, .. } = known;
+    let (principal, scopes) = match approver {
+        ApproverRights::Key { key, scopes } => (Principal::Key(key), scopes_of_key(&scopes)),
+        ApproverRights::Person { person, role } => {
+            (Principal::Person { id: person, role }, Scopes::EMPTY)
+        }
+    };
+    let caller = Caller { tenant, principal, scopes, name };
+    let grants = Grants::of(&caller).limit_to(Some(&known.scopes));
+    CredentialHolder { caller, grants, device: Some(device) }
 }
 
 #[cfg(test)]

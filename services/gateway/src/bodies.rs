@@ -1,4 +1,4 @@
-//! Budget of request bodies in memory, per tenant and in total, and the time in which they arrive.
+//! Budget of request bodies and of large WebSocket messages in memory, per tenant and in total, and the time in which they arrive.
 //!
 //! A body is charged as its bytes come, and until its call has a response: the message is in memory
 //! until then. The limits on the number of calls do not bound memory, since a message may have 24
@@ -92,12 +92,17 @@ impl BodyBudget {
         Self { budget: Budget::new(0, 0), settings }
     }
 
+    /// Returns an empty share of a tenant, for what is read in another way than as a body.
+    pub fn share(&self, tenant: TenantId) -> BudgetShare<TenantId> {
+        let config::Gateway { body_bytes, body_bytes_per_tenant, .. } = self.settings.get().gateway;
+        self.budget.set_limits(body_bytes, body_bytes_per_tenant);
+        self.budget.share(tenant)
+    }
+
     /// Returns a body that is charged to its tenant.
     pub fn charge(&self, tenant: TenantId, body: Body, form: BodyForm) -> (Body, BodyCharge) {
-        let config::Gateway { body_bytes, body_bytes_per_tenant, body_timeout, .. } =
-            self.settings.get().gateway;
-        self.budget.set_limits(body_bytes, body_bytes_per_tenant);
-        let share = Arc::new(self.budget.share(tenant));
+        let body_timeout = self.settings.get().gateway.body_timeout;
+        let share = Arc::new(self.share(tenant));
         let charge = BodyCharge(Arc::clone(&share));
         let earliest = Instant::now() + body_timeout;
         let deadline = Box::pin(sleep_until(earliest));

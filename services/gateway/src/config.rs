@@ -103,10 +103,61 @@ pub struct Gateway {
     #[serde(with = "humantime_serde")]
     pub heartbeat: Duration,
 
+    pub websocket: WebSocket,
+
     /// Origins of web pages that may call `/mcp`, such as `https://app.example.com:443`.
     ///
     /// Requests from other web pages are refused. Programs send no origin and are not affected.
     pub mcp_origins: Vec<String>,
+
+    /// Origins of web pages that may call the HTTP API from a browser, such as
+    /// `https://app.example.com`, or `*` for all. Empty allows none.
+    pub cors_origins: Vec<String>,
+}
+
+/// The table `[gateway.websocket]`: the WebSocket gateway.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct WebSocket {
+    /// Listen address of a port of its own. Without the setting it is served on `gateway.http`, at
+    /// `/` and `/ws`.
+    pub listen: Option<SocketAddr>,
+
+    /// Maximum number of open connections, those included that have not shaken hands.
+    pub connections: u32,
+
+    /// Maximum number of open connections of one tenant.
+    ///
+    /// Keep it well below `connections`, or one tenant can block all others.
+    pub connections_per_tenant: u32,
+
+    /// Time from the opening of a connection to the end of its handshake.
+    #[serde(with = "humantime_serde")]
+    pub handshake_timeout: Duration,
+
+    /// Maximum size of a frame after the handshake, in bytes. Before it, a frame has 64 kB at most.
+    pub max_payload: usize,
+
+    /// Bytes that may wait to be sent on one connection. A client that reads slower is disconnected.
+    pub send_buffer: usize,
+
+    /// Interval of the events `tick`, of pings and of checks of the credential.
+    #[serde(with = "humantime_serde")]
+    pub tick_interval: Duration,
+}
+
+impl Default for WebSocket {
+    fn default() -> Self {
+        Self {
+            listen: None,
+            connections: 12_000,
+            connections_per_tenant: 2_000,
+            handshake_timeout: Duration::from_secs(10),
+            max_payload: 25 * 1024 * 1024,
+            send_buffer: 2 * 1024 * 1024,
+            tick_interval: Duration::from_secs(30),
+        }
+    }
 }
 
 impl Gateway {
@@ -132,7 +183,9 @@ impl Default for Gateway {
             calls: 10_000,
             calls_per_tenant: 1_000,
             heartbeat: Duration::from_secs(15),
+            websocket: WebSocket::default(),
             mcp_origins: Vec::new(),
+            cors_origins: Vec::new(),
         }
     }
 }
@@ -161,6 +214,10 @@ impl Config {
             ("heartbeat", self.gateway.heartbeat.is_zero()),
             ("answer_timeout", self.gateway.answer_timeout.is_zero()),
             ("body_timeout", self.gateway.body_timeout.is_zero()),
+            ("websocket.connections", self.gateway.websocket.connections == 0),
+            ("websocket.handshake_timeout", self.gateway.websocket.handshake_timeout.is_zero()),
+            ("websocket.max_payload", self.gateway.websocket.max_payload == 0),
+            ("websocket.tick_interval", self.gateway.websocket.tick_interval.is_zero()),
         ] {
             ensure!(!zero, "`gateway.{setting}` is 0, and nobody could get in: raise it");
         }
@@ -173,6 +230,9 @@ impl Config {
         self.oidc.check()?;
         for (setting, address) in [("http", self.gateway.http), ("grpc", self.gateway.grpc)] {
             self.tls.check_listener(&format!("gateway.{setting}"), address)?;
+        }
+        if let Some(address) = self.gateway.websocket.listen {
+            self.tls.check_listener("gateway.websocket.listen", address)?;
         }
         if calls_per_tenant > calls / 2 {
             warn!(

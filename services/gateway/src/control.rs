@@ -4,30 +4,30 @@
 //! To serve them, make one [`State`] and call [`add_services`]. Handlers parse, call and
 //! convert; `permissions.rs` decides who may call them.
 
-mod accounts;
+pub mod accounts;
 pub mod agents;
-mod approvals;
-mod budgets;
-mod chains;
+pub mod approvals;
+pub mod budgets;
+pub mod chains;
 mod connections;
-mod credentials;
+pub mod credentials;
 pub mod files;
-mod heartbeats;
-mod keys;
+pub mod heartbeats;
+pub mod keys;
 mod mcp_servers;
 mod memories;
-mod models;
-mod operations;
+pub mod models;
+pub mod operations;
 mod packages;
 mod people;
-mod policies;
-mod providers;
+pub mod policies;
+pub mod providers;
 mod routing;
 pub mod schedules;
 pub mod sessions;
-mod skills;
-mod subagents;
-mod tenants;
+pub mod skills;
+pub mod subagents;
+pub mod tenants;
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -39,13 +39,14 @@ use holdfast_proto::gateway::v1::{
     agents_server::AgentsServer, approvals_server::ApprovalsServer, audit_server::AuditServer,
     budgets_server::BudgetsServer, chains_server::ChainsServer, channels_server::ChannelsServer,
     connections_server::ConnectionsServer, credentials_server::CredentialsServer,
-    files_server::FilesServer, heartbeats_server::HeartbeatsServer, keys_server::KeysServer,
-    knowledge_server::KnowledgeServer, mcp_servers_server::McpServersServer,
-    memories_server::MemoriesServer, models_server::ModelsServer,
-    operations_server::OperationsServer, packages_server::PackagesServer,
-    people_server::PeopleServer, plans_server::PlansServer, policies_server::PoliciesServer,
-    providers_server::ProvidersServer, routing_server::RoutingServer,
-    sessions_server::SessionsServer, skills_server::SkillsServer,
+    devices_server::DevicesServer, files_server::FilesServer, heartbeats_server::HeartbeatsServer,
+    keys_server::KeysServer, knowledge_server::KnowledgeServer,
+    mcp_servers_server::McpServersServer, memories_server::MemoriesServer,
+    models_server::ModelsServer, operations_server::OperationsServer,
+    packages_server::PackagesServer, people_server::PeopleServer, plans_server::PlansServer,
+    policies_server::PoliciesServer, providers_server::ProvidersServer,
+    routing_server::RoutingServer, sessions_server::SessionsServer,
+    settings_server::SettingsServer, skills_server::SkillsServer,
     subagents_server::SubagentsServer, tenants_server::TenantsServer,
     usage_reports_server::UsageReportsServer,
 };
@@ -101,6 +102,7 @@ pub fn add_services(routes: Routes, state: &State, body_limit: usize) -> Routes 
                 .max_encoding_message_size(MAX_ARCHIVE_BYTES),
         )
         .add_service(service!(PoliciesServer, policies::Policies))
+        .add_service(service!(SettingsServer, agents::settings::Settings))
         .add_service(service!(ProvidersServer, providers::Providers))
         .add_service(service!(CredentialsServer, credentials::Credentials))
         .add_service(service!(ModelsServer, models::Models))
@@ -108,6 +110,7 @@ pub fn add_services(routes: Routes, state: &State, body_limit: usize) -> Routes 
         .add_service(service!(HeartbeatsServer, heartbeats::Heartbeats))
         .add_service(service!(ConnectionsServer, connections::Connections))
         .add_service(service!(KeysServer, keys::Keys))
+        .add_service(service!(DevicesServer, keys::devices::Devices))
         .add_service(service!(McpServersServer, mcp_servers::McpServers))
         .add_service(service!(MemoriesServer, memories::Memories))
         .add_service(

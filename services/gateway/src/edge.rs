@@ -100,7 +100,8 @@ pub async fn grpc(State(doorman): State<Authenticator>, request: Request, next: 
         Some(status) if is_unreadable_request(&status) => {
             (Status::invalid_argument(status.message()).into_http(), Code::InvalidArgument)
         }
-        Some(status) if status.code() == Code::OutOfRange => {
+        // tonic's own refusal of a large message; ours have details.
+        Some(status) if status.code() == Code::OutOfRange && status.details().is_empty() => {
             let told = format!("the request is too large: {}", status.message());
             (Status::invalid_argument(told).into_http(), Code::InvalidArgument)
         }

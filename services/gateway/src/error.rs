@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use holdfast_grpc::{InvalidContext, MemoryCallError, Scopes};
 use holdfast_types::{Fault, InvalidId, InvalidSessionKey, Kind, TenantRole};
-use tonic::Status;
+use tonic::{Code, Status};
 
 use crate::{bodies::BodyRefusal, oidc::TokenError};
 
@@ -31,6 +31,11 @@ pub enum Error {
     NoRole { needs: String },
     #[error("only a node may be connected: use the token that `CreateNode` showed, not an API key")]
     NotNode,
+    /// The caller may not do what a device asks for.
+    #[error(
+        "the device asks for `{0}`, which you may not do yourself: ask somebody who may to approve it"
+    )]
+    ScopeOfDevice(&'static str),
     /// An HTTP route without a row in the table of permissions.
     #[error("nobody may call this")]
     NoRule,
@@ -75,6 +80,9 @@ pub enum Error {
     /// A required field is empty.
     #[error("`{0}` is empty, and has to say something")]
     MissingField(&'static str),
+    /// A sender's id has the form of a linked account.
+    #[error("the sender's id begins with `=`, which is kept for linked accounts")]
+    ReservedSender,
     /// A field has a value that is not one of the known ones.
     #[error("`{field}` is `{given}`: write {wanted}")]
     UnknownValue { field: &'static str, given: String, wanted: &'static str },
@@ -101,6 +109,13 @@ pub enum Error {
         "there is no agent `{0}`: see `holdfast agents list` (`ListAgents`) for those there are"
     )]
     NoAgent(String),
+
+    /// The log of events does not reach back to a cursor, or does not reach it.
+    #[error(
+        "the events after this cursor are not kept any more, or the cursor is of another log: \
+         subscribe from EARLIEST, and read the state itself where events may be missing"
+    )]
+    CursorOutOfRange,
 
     /// The wait for an answer timed out; the turn goes on.
     #[error(
@@ -183,6 +198,7 @@ impl Fault for Error {
             | Self::Role { .. }
             | Self::NoRole { .. }
             | Self::NotNode
+            | Self::ScopeOfDevice(_)
             | Self::NoRule
             | Self::Subagent
             | Self::DecisionOverMcp => Kind::Forbidden,
@@ -201,10 +217,12 @@ impl Fault for Error {
             | Self::Attachments(_)
             | Self::NulCharacter(_)
             | Self::MissingField(_)
+            | Self::ReservedSender
             | Self::UnknownValue { .. }
             | Self::Id(_)
             | Self::Key(_)
-            | Self::OtherAgent { .. } => Kind::Invalid,
+            | Self::OtherAgent { .. }
+            | Self::CursorOutOfRange => Kind::Invalid,
             Self::NoAgent(_) | Self::NoArticle(_) | Self::NoJob(_) => Kind::NotFound,
             Self::NoReminder { is_full: true, .. } => Kind::Exhausted,
             Self::NoReminder { is_full: false, .. } => Kind::Invalid,
@@ -223,12 +241,14 @@ impl Fault for Error {
             Self::Scope { .. } | Self::NoRole { .. } => "SCOPE_MISSING",
             Self::Role { .. } => "ROLE_TOO_SMALL",
             Self::NotNode => "NODE_TOKEN_MISSING",
+            Self::ScopeOfDevice(_) => "SCOPE_OF_DEVICE_MISSING",
             Self::Token(_) => "TOKEN_REFUSED",
             Self::RateLimited { .. } => "RATE_LIMITED",
             Self::TooManyCalls { .. } => "CALL_LIMIT_REACHED",
             Self::Full => "GATEWAY_FULL",
             Self::Stopping => "GATEWAY_STOPPING",
             Self::AnswerTimeout { .. } => "ANSWER_TIMEOUT",
+            Self::CursorOutOfRange => "CURSOR_OUT_OF_RANGE",
             Self::NoRunner(_) => "NO_RUNNER",
             Self::NoMemory => "NO_MEMORY_SERVICE",
             Self::MemoryTimeout => "MEMORY_TIMEOUT",
@@ -245,6 +265,7 @@ impl Fault for Error {
             | Self::Empty
             | Self::NulCharacter(_)
             | Self::MissingField(_)
+            | Self::ReservedSender
             | Self::UnknownValue { .. }
             | Self::Id(_)
             | Self::Key(_)
@@ -263,7 +284,10 @@ impl Fault for Error {
 
 impl From<Error> for Status {
     fn from(error: Error) -> Self {
-        let status = holdfast_grpc::status(&error);
+        let status = match error {
+            Error::CursorOutOfRange => holdfast_grpc::status_with_code(&error, Code::OutOfRange),
+            _ => holdfast_grpc::status(&error),
+        };
         match error.retry_after() {
             Some(after) => holdfast_grpc::with_retry_after(status, after),
             None => status,

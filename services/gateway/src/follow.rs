@@ -11,6 +11,7 @@
 
 mod event;
 mod merge;
+mod replay;
 
 pub use event::{Event, EventKind, TurnResult};
 #[cfg(test)]
@@ -21,12 +22,16 @@ use std::{collections::VecDeque, time::Duration};
 use holdfast_bus::{Bus, Delta, Deltas};
 use holdfast_session::{Acceptance, MessageStatus, Sessions};
 use holdfast_types::{ApprovalId, Fault as _, MessageId, RunId, SessionId, TenantId};
-use tokio::time::{Instant, sleep_until};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep_until},
+};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use crate::Error;
 use merge::{DeltaMerge, MergeOutcome};
+use replay::Replay;
 
 /// Time without a delta after which the journal is queried. Also the time between checks of the
 /// bus.
@@ -69,6 +74,42 @@ impl Follower {
         follow
     }
 
+    /// As [`follow_accepted`](Self::follow_accepted), with deltas that the caller has subscribed to.
+    pub fn follow_accepted_with(
+        &self,
+        tenant: TenantId,
+        accepted: &Acceptance,
+        runs: Vec<RunId>,
+        deltas: mpsc::Receiver<Delta>,
+    ) -> FollowedMessage {
+        let deltas = Some(DeltaSource::Shared(deltas));
+        let mut follow = self.follow(tenant, accepted.message, accepted.session, deltas);
+        follow.merge = DeltaMerge::new(accepted.seq, runs);
+        if accepted.duplicate {
+            follow.next_query = Instant::now();
+        }
+        follow
+    }
+
+    /// As [`message`](Self::message), with deltas that the caller has subscribed to.
+    ///
+    /// # Errors
+    ///
+    /// If the tenant has no such message.
+    pub async fn message_with(
+        &self,
+        tenant: TenantId,
+        message: MessageId,
+        deltas: mpsc::Receiver<Delta>,
+    ) -> Result<FollowedMessage, Error> {
+        let answer = self.sessions.views().answer(tenant, message).await?;
+        let deltas = Some(DeltaSource::Shared(deltas));
+        let mut follow = self.follow(tenant, message, answer.session, deltas);
+        follow.merge = DeltaMerge::new(answer.seq, vec![message.into()]);
+        follow.apply_answer(answer);
+        Ok(follow)
+    }
+
     /// Follows an older message, whether its turn has ended or not.
     ///
     /// # Errors
@@ -90,12 +131,27 @@ impl Follower {
         Ok(follow)
     }
 
+    /// As [`message`](Self::message), with the texts of all steps, also of those before this call.
+    ///
+    /// # Errors
+    ///
+    /// If the tenant has no such message.
+    pub async fn message_from_start(
+        &self,
+        tenant: TenantId,
+        message: MessageId,
+    ) -> Result<FollowedMessage, Error> {
+        let mut follow = self.message(tenant, message).await?;
+        follow.replay = Some(Replay::default());
+        Ok(follow)
+    }
+
     fn follow(
         &self,
         tenant: TenantId,
         message: MessageId,
         session: SessionId,
-        deltas: Option<Deltas>,
+        deltas: Option<DeltaSource>,
     ) -> FollowedMessage {
         FollowedMessage {
             follower: self.clone(),
@@ -106,6 +162,7 @@ impl Follower {
             merge: DeltaMerge::new(0, Vec::new()),
             undecided: None,
             pending_events: VecDeque::new(),
+            replay: None,
             reported_approvals: Vec::new(),
             next_query: Instant::now() + SILENCE_BEFORE_QUERY,
             silence: SILENCE_BEFORE_QUERY,
@@ -114,9 +171,9 @@ impl Follower {
         }
     }
 
-    async fn subscribe(&self, tenant: TenantId, session: SessionId) -> Option<Deltas> {
+    async fn subscribe(&self, tenant: TenantId, session: SessionId) -> Option<DeltaSource> {
         match self.bus.subscribe_deltas(tenant, session).await {
-            Ok(deltas) => Some(deltas),
+            Ok(deltas) => Some(DeltaSource::Session(deltas)),
             Err(error) => {
                 debug!(%error, "following by the journal alone");
                 None
@@ -125,17 +182,28 @@ impl Follower {
     }
 }
 
+/// Subscription that a follower reads.
+#[derive(Debug)]
+enum DeltaSource {
+    /// Its own, to one session.
+    Session(Deltas),
+    /// Part of a subscription that several followers share. It loses deltas if it is full.
+    Shared(mpsc::Receiver<Delta>),
+}
+
 #[derive(Debug)]
 pub struct FollowedMessage {
     follower: Follower,
     tenant: TenantId,
     message: MessageId,
     session: SessionId,
-    deltas: Option<Deltas>,
+    deltas: Option<DeltaSource>,
     merge: DeltaMerge,
     /// Delta that waits until the journal tells whether its turn has seen the message.
     undecided: Option<Delta>,
     pending_events: VecDeque<Event>,
+    /// Set if the texts of all steps are reported.
+    replay: Option<Replay>,
     /// Approvals that were reported already.
     reported_approvals: Vec<ApprovalId>,
     next_query: Instant,
@@ -163,6 +231,23 @@ impl FollowedMessage {
         self.session
     }
 
+    #[must_use]
+    pub const fn tenant(&self) -> TenantId {
+        self.tenant
+    }
+
+    /// Position of the message in its session.
+    #[must_use]
+    pub const fn seq(&self) -> i64 {
+        self.merge.seq()
+    }
+
+    /// Whether this process stops.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.follower.stop.is_cancelled()
+    }
+
     /// Returns the next event; `None` after the end, which is reported exactly once.
     ///
     /// Cancel safe: dropping the future loses no event.
@@ -172,6 +257,11 @@ impl FollowedMessage {
     /// If the message was deleted, or the process stops. The turn goes on.
     pub async fn next(&mut self) -> Option<Result<Event, Error>> {
         loop {
+            if let Err(error) = self.replay_steps().await {
+                self.is_over = true;
+                self.deltas = None;
+                return Some(Err(error));
+            }
             if let Some(event) = self.pending_events.pop_front() {
                 // The bus and the journal both report an approval.
                 if let EventKind::Approval(awaited) = &event.kind {
@@ -308,7 +398,7 @@ impl FollowedMessage {
     }
 
     fn apply_answer(&mut self, answer: MessageStatus) {
-        let MessageStatus { run, outcome, text, reason, usage, model, awaited, .. } = answer;
+        let (run, awaited, step) = (answer.run, answer.awaited.clone(), answer.last_step);
         if let Some(run) = run {
             self.merge.adopt(run);
         }
@@ -319,13 +409,8 @@ impl FollowedMessage {
                 kind: EventKind::Approval(awaited),
             });
         }
-        if let Some(outcome) = outcome {
-            let finished = TurnResult { outcome, text, reason, usage, model };
-            self.pending_events.push_back(Event {
-                run,
-                step: None,
-                kind: EventKind::Done(finished),
-            });
+        if let Some(finished) = TurnResult::of_status(answer) {
+            self.pending_events.push_back(Event { run, step, kind: EventKind::Done(finished) });
         }
     }
 }
@@ -336,9 +421,10 @@ fn next_silence(silence: Duration) -> Duration {
 }
 
 /// Next delta; pending forever without a subscription.
-async fn next(deltas: &mut Option<Deltas>) -> Option<Delta> {
+async fn next(deltas: &mut Option<DeltaSource>) -> Option<Delta> {
     match deltas {
-        Some(deltas) => deltas.next().await,
+        Some(DeltaSource::Session(deltas)) => deltas.next().await,
+        Some(DeltaSource::Shared(deltas)) => deltas.recv().await,
         None => std::future::pending().await,
     }
 }

@@ -1,4 +1,4 @@
-//! HTTP routes: the OpenAI-compatible API, the platform as an MCP server, health and metrics, and
+//! HTTP routes: the OpenAI-compatible API, AG-UI, the platform as an MCP server, health and metrics, and
 //! their description.
 
 use axum::{
@@ -13,6 +13,7 @@ use http::header::CONTENT_TYPE;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::{
+    agui,
     api_error::ApiError,
     auth::Authenticator,
     edge, mcp,
@@ -33,8 +34,19 @@ pub fn router(
         .route("/mcp", any_service(mesh))
         .route_layer(middleware::from_fn_with_state(bounds, mcp::read_whole_body));
     let api = Router::new()
+        .route("/chat", post(agui::run))
         .route("/v1/chat/completions", post(openai::chat))
         .route("/v1/responses", post(openai::respond))
+        .route("/v1/responses/{response}", get(openai::response).delete(openai::delete_response))
+        .route("/v1/responses/{response}/cancel", post(openai::cancel_response))
+        .route("/v1/responses/{response}/input_items", get(openai::input_items))
+        .route("/v1/conversations", post(openai::create_conversation))
+        .route(
+            "/v1/conversations/{conversation}",
+            get(openai::conversation).delete(openai::delete_conversation),
+        )
+        .route("/v1/conversations/{conversation}/items", get(openai::conversation_items))
+        .route("/v1/embeddings", post(openai::embeddings))
         .route("/v1/models", get(openai::models))
         .route("/v1/models/{*model}", get(openai::model))
         .with_state(api)

@@ -19,20 +19,25 @@ use holdfast_directory::{Directory, RoutedAgent};
 use holdfast_grpc::{Caller, Principal};
 use holdfast_kit::trace;
 use holdfast_proto::gateway::v1::MessageAttachment;
-use holdfast_session::{Acceptance, CancelResult, NewMessage, SessionOwner, Sessions};
+use holdfast_session::{
+    Acceptance, CancelResult, NewMessage, OverdueResult, SessionOwner, Sessions,
+};
 use holdfast_types::{
-    Body, Command, MessageId, QueueMode, RunId, SessionId, SessionKey, SessionKind, Source,
-    TenantId,
+    AnswerOptions, Body, ChannelOptions, Command, Effort, MessageId, MessageOptions, QueueMode,
+    RunId, SessionId, SessionKey, SessionKind, Source, TenantId,
 };
 use holdfast_workspace::Workspaces;
 use tokio::time::Instant;
 use uuid::Uuid;
 
 pub use author::{are_owners, of_caller, of_key, of_sender};
-pub use destination::Destination;
+pub use destination::{Destination, named_destination};
 pub use text::clean;
 
 use crate::Error;
+
+/// Channel of programs in the options of agents.
+const PROGRAMS: &str = "api";
 
 /// Maximum length of an idempotency key, in bytes.
 const MAX_IDEMPOTENCY_KEY_BYTES: usize = 256;
@@ -48,6 +53,10 @@ pub struct InboundMessage {
     /// Id, key, or a name given by the caller; empty is the agent's main session.
     pub session: String,
     pub attachments: Vec<MessageAttachment>,
+    /// How much the model thinks; `None` is the session's setting.
+    pub effort: Option<Effort>,
+    /// What becomes of the message while a turn runs; `None` is the session's setting.
+    pub queue_mode: Option<QueueMode>,
 }
 
 #[derive(Debug, Clone)]
@@ -107,9 +116,18 @@ impl Ingest {
         let place = self.destination(caller.tenant, &said.agent, &said.session).await?;
         body.author = of_caller(caller);
         self.store_files(caller.tenant, &place, &mut body, files).await?;
+        if let Some(effort) = said.effort {
+            let asked = AnswerOptions { effort: Some(effort), ..AnswerOptions::default() };
+            body.answer_options = Some(Box::new(asked));
+        }
+        let mut options = place.agent.settings.options_for(PROGRAMS, "default");
+        options.queue.mode = said.queue_mode.or(options.queue.mode);
+        let is_queue_chosen = said.queue_mode.is_some();
+        let own = MessageOptions { channel: options, signature: None, is_queue_chosen };
+        body.options = own.boxed();
         let message = NewMessage {
-            mode: place.agent.settings.queue_mode,
-            debounce: debounce(&place.agent),
+            mode: options.queue.mode.unwrap_or(place.agent.settings.queue_mode),
+            debounce: debounce(&place.agent, &options),
             idem_key,
             ..new_message(caller, place, body)
         };
@@ -197,7 +215,10 @@ impl Ingest {
         if let Some(running) = running {
             let kind = match taken.mode {
                 QueueMode::Interrupt => ControlKind::Interrupt,
-                QueueMode::Steer | QueueMode::Followup | QueueMode::Collect => ControlKind::Input,
+                QueueMode::Steer
+                | QueueMode::Followup
+                | QueueMode::Collect
+                | QueueMode::SteerBacklog => ControlKind::Input,
             };
             self.signal_runner(session, running, kind);
         }
@@ -211,6 +232,45 @@ impl Ingest {
         session: &str,
     ) -> Result<CancelResult, Error> {
         let session = self.existing_session(tenant, agent, session).await?;
+        self.cancel_session(tenant, session).await
+    }
+
+    /// Cancels the turn that handles a message. A message that waits behind others of its session is
+    /// left alone.
+    pub async fn cancel_message(
+        &self,
+        tenant: TenantId,
+        session: SessionId,
+        seq: i64,
+    ) -> Result<(), Error> {
+        match self.sessions.end_overdue(tenant, session, seq).await? {
+            OverdueResult::Stopped(running) => {
+                self.signal_runner(session, running, ControlKind::Cancel);
+            }
+            OverdueResult::Woken(true) => self.bus.wake_run(0),
+            OverdueResult::Waits if self.is_next(tenant, session, seq).await? => {
+                self.cancel_session(tenant, session).await?;
+            }
+            OverdueResult::Woken(false)
+            | OverdueResult::Waits
+            | OverdueResult::Begun
+            | OverdueResult::Gone => {}
+        }
+        Ok(())
+    }
+
+    /// Whether no message of another request waits in the session.
+    async fn is_next(&self, tenant: TenantId, session: SessionId, seq: i64) -> Result<bool, Error> {
+        let own = self.sessions.responses().request_messages(tenant, session, seq).await?.len();
+        let waiting = self.sessions.views().session(tenant, session).await?.waiting;
+        Ok(usize::try_from(waiting).is_ok_and(|waiting| waiting <= own))
+    }
+
+    async fn cancel_session(
+        &self,
+        tenant: TenantId,
+        session: SessionId,
+    ) -> Result<CancelResult, Error> {
         let cancelled = self.sessions.cancel(tenant, session).await?;
         match cancelled {
             CancelResult::Running(running) => {
@@ -282,8 +342,9 @@ fn is_resume_command(message: &NewMessage) -> bool {
         .is_some_and(|command| command == Command::Resume && command.is_for(message.key.kind()))
 }
 
-fn debounce(agent: &RoutedAgent) -> Duration {
-    Duration::from_millis(u64::from(agent.settings.debounce_ms))
+fn debounce(agent: &RoutedAgent, options: &ChannelOptions) -> Duration {
+    let pause = options.queue.debounce_ms.unwrap_or(agent.settings.debounce_ms);
+    Duration::from_millis(u64::from(pause))
 }
 
 /// Session key for a name given by the caller.

@@ -10,16 +10,20 @@
 //! | `audit.rs` | the audit of administrative calls |
 //! | `ingest.rs` | accepting messages |
 //! | `routing.rs` | choosing the agent and the session of a message from a channel |
+//! | `events.rs` | subscriptions to a tenant's events |
 //! | `follow.rs` | following a message to its answer |
 //! | `control.rs` | a tenant's settings, conversations and state |
 //! | `nodes.rs` | nodes and their connections |
 //! | `grpc.rs` | the gRPC server |
 //! | `http.rs`, `openai.rs`, `api_error.rs` | the HTTP server, the OpenAI-compatible API, its errors |
+//! | `agui.rs` | the same conversations for clients of the AG-UI protocol |
 //! | `mcp.rs` | the platform as an MCP server, over HTTP |
+//! | `ws.rs` | the WebSocket gateway: OpenClaw's and LurkBot's protocols |
 //!
 //! The gateway holds no state that must survive: a message is accepted when Postgres has stored it,
 //! and it can be followed through any gateway.
 
+mod agui;
 mod api_error;
 mod app;
 mod audit;
@@ -28,8 +32,10 @@ mod bodies;
 mod calls;
 mod config;
 mod control;
+mod cors;
 mod edge;
 mod error;
+mod events;
 mod follow;
 mod grpc;
 mod http;
@@ -40,6 +46,7 @@ mod oidc;
 mod openai;
 mod permissions;
 mod routing;
+mod ws;
 
 pub use app::App;
 pub use config::{Config, Gateway};

@@ -35,9 +35,16 @@ const MAX_QUEUED_REQUESTS: usize = 64;
 
 /// Implements `holdfast.gateway.v1.Nodes`.
 #[derive(Debug)]
-struct Nodes {
+pub struct Nodes {
     state: State,
     stop: CancellationToken,
+}
+
+impl Nodes {
+    /// Handlers without connections of nodes, for other APIs.
+    pub fn new(state: State) -> Self {
+        Self { state, stop: CancellationToken::new() }
+    }
 }
 
 /// Adds the service to `routes`; its connections end when `stop` is cancelled.

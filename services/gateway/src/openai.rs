@@ -11,28 +11,49 @@
 //! | `previous_response_id` of the newest response | the session of that response continues |
 //! | `previous_response_id` of an older response | a new session, which begins with the conversation up to it |
 //! | neither | a new session for this request, which begins with all messages sent |
+//! | results of calls that wait for the client, in whatever history | the session of these calls continues |
 //! | `Idempotency-Key` | a repeated request gets the stored answer; another request: 409 |
 //!
+//! `agui.rs`, beside this module, is a third format of the same.
+//!
 //! A message is accepted before the first byte of an answer, so that an invalid one gets a proper
-//! HTTP status. If the client disconnects, the turn goes on and its answer is stored.
+//! HTTP status. If the client aborts a stream, its turn is
+//! cancelled, unless the request has an `Idempotency-Key`, is in the background, or says so.
 
 mod body;
 mod chat;
 mod content;
 mod conversation;
+mod conversations;
+mod embeddings;
+mod handover;
 mod history;
+mod items;
 mod models;
+mod options;
 mod responses;
 mod sent_text;
 mod sse;
+mod tools;
 
 use std::sync::Arc;
 
+use holdfast_grpc::MemoryClient;
 use holdfast_kit::config::reload::Current;
 
+pub use body::read_json;
 pub use chat::chat;
+pub use content::{Message, Role, join_calls};
+pub use conversation::{AnswerRequest, MODEL_PREFIX, cancels_on_abort, idempotency_key_of};
+pub use conversations::{
+    conversation, conversation_items, create_conversation, delete_conversation,
+};
+pub use embeddings::embeddings;
 pub use models::{model, models};
-pub use responses::respond;
+pub use options::GivenOptions;
+pub use responses::{cancel_response, delete_response, input_items, respond, response};
+pub use sse::{EventBuffer, StreamFormat, StreamOptions, id_headers, stream_response};
+pub use tools::GivenTools;
 
 use crate::{Config, follow::Follower, ingest::Ingest};
 
@@ -45,15 +66,26 @@ pub struct OpenAi {
     ingest: Ingest,
     follower: Follower,
     settings: Current<Config>,
+    /// `None` without a mesh secret to sign calls with.
+    memory: Option<MemoryClient>,
 }
 
 impl OpenAi {
     #[must_use]
-    pub const fn new(ingest: Ingest, follower: Follower, settings: Current<Config>) -> Self {
-        Self { ingest, follower, settings }
+    pub const fn new(
+        ingest: Ingest,
+        follower: Follower,
+        settings: Current<Config>,
+        memory: Option<MemoryClient>,
+    ) -> Self {
+        Self { ingest, follower, settings, memory }
     }
 
-    fn settings(&self) -> Arc<Config> {
+    pub const fn ingest(&self) -> &Ingest {
+        &self.ingest
+    }
+
+    pub fn settings(&self) -> Arc<Config> {
         self.settings.get()
     }
 }

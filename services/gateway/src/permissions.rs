@@ -3,6 +3,8 @@
 //!
 //! API keys have scopes, people have a role. Both are compared with the same table.
 
+pub mod operator_scopes;
+
 use std::{collections::HashMap, sync::LazyLock};
 
 use holdfast_grpc::{Caller, Principal, Scope};
@@ -21,6 +23,8 @@ pub enum Permission {
     Chat,
     /// Reads settings and conversations.
     Read,
+    /// Subscribes to events, without what was said.
+    ReadEvents,
     /// Reads limits, usage and events: of the own tenant, and with the scope `platform` of any.
     ReadUsage,
     /// Decides about tool calls.
@@ -45,6 +49,7 @@ impl Permission {
             Self::ListModels => &[Scope::Chat, Scope::Read],
             Self::Chat => &[Scope::Chat],
             Self::Read => &[Scope::Read],
+            Self::ReadEvents => &[Scope::Events, Scope::Read],
             Self::ReadUsage => &[Scope::Read, Scope::Platform],
             Self::Approve => &[Scope::Approve],
             Self::Manage | Self::Own => &[Scope::Admin],
@@ -58,7 +63,7 @@ impl Permission {
     #[must_use]
     pub const fn least_role(self) -> Option<TenantRole> {
         match self {
-            Self::SignedIn | Self::ListModels | Self::Read | Self::ReadUsage => {
+            Self::SignedIn | Self::ListModels | Self::Read | Self::ReadEvents | Self::ReadUsage => {
                 Some(TenantRole::Viewer)
             }
             Self::Chat => Some(TenantRole::Member),
@@ -159,8 +164,16 @@ const fn change(method: &'static str, permission: Permission) -> Rule {
 use Permission as P;
 
 const HTTP: &[Rule] = &[
+    call("/chat", P::Chat),
     call("/v1/chat/completions", P::Chat),
     call("/v1/responses", P::Chat),
+    call("/v1/responses/{response}", P::Chat),
+    call("/v1/responses/{response}/cancel", P::Chat),
+    call("/v1/responses/{response}/input_items", P::Chat),
+    call("/v1/conversations", P::Chat),
+    call("/v1/conversations/{conversation}", P::Chat),
+    call("/v1/conversations/{conversation}/items", P::Chat),
+    call("/v1/embeddings", P::Chat),
     call("/v1/models", P::ListModels),
     call("/v1/models/{*model}", P::ListModels),
     // Each tool has the rule of the method that it calls.
@@ -191,6 +204,7 @@ const GRPC: &[Rule] = &[
     change("Channels/CreateAccount", P::Manage),
     change("Channels/UpdateAccount", P::Manage),
     change("Channels/DeleteAccount", P::Manage),
+    change("Channels/SendText", P::Manage),
     call("Connections/ListConnections", P::Manage),
     change("Connections/PutConnection", P::Manage),
     change("Connections/DeleteConnection", P::Manage),
@@ -199,6 +213,20 @@ const GRPC: &[Rule] = &[
     change("Credentials/DeleteCredential", P::Own),
     change("Credentials/OrderCredentials", P::Own),
     change("Credentials/EnableCredential", P::Own),
+    call("Devices/ListDevices", P::Manage),
+    change("Devices/ApproveDevice", P::Manage),
+    change("Devices/RejectDevice", P::Manage),
+    change("Devices/RemoveDevice", P::Manage),
+    change("Devices/RotateDeviceToken", P::Manage),
+    change("Devices/RevokeDeviceToken", P::Manage),
+    call("EventWebhooks/ListEventWebhooks", P::Manage),
+    change("EventWebhooks/CreateEventWebhook", P::Manage),
+    change("EventWebhooks/UpdateEventWebhook", P::Manage),
+    change("EventWebhooks/DeleteEventWebhook", P::Manage),
+    change("EventWebhooks/RotateEventWebhookSecret", P::Manage),
+    call("EventWebhooks/ListEventDeadLetters", P::Manage),
+    change("EventWebhooks/ReplayEvents", P::Manage),
+    call("Events/Subscribe", P::ReadEvents),
     call("Files/ListFiles", P::Read),
     call("Files/ReadFile", P::Read),
     change("Files/WriteFile", P::Manage),
@@ -304,7 +332,10 @@ const GRPC: &[Rule] = &[
     call("Schedules/CancelReminder", P::Chat),
     call("Sessions/ListSessions", P::Read),
     call("Sessions/GetSession", P::Read),
+    call("Sessions/UpdateSession", P::Chat),
     call("Sessions/GetHistory", P::Read),
+    call("Sessions/ExportSession", P::Read),
+    change("Sessions/ImportSession", P::Manage),
     call("Sessions/PauseSession", P::Chat),
     call("Sessions/ResumeSession", P::Chat),
     change("Sessions/DeleteSession", P::Chat),
@@ -312,6 +343,9 @@ const GRPC: &[Rule] = &[
     call("Sessions/GetCanvas", P::Read),
     call("Sessions/GetRun", P::Read),
     call("Sessions/ListToolCalls", P::Read),
+    call("Settings/GetSettings", P::Read),
+    call("Settings/DescribeSettings", P::Read),
+    change("Settings/SetSetting", P::Manage),
     call("Skills/ListSkills", P::Read),
     call("Skills/GetSkill", P::Read),
     change("Skills/PutSkill", P::Manage),

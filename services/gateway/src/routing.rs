@@ -18,7 +18,11 @@ mod key;
 use std::fmt;
 
 use holdfast_directory::{RoutedAgent, Routing, RoutingRule};
-use holdfast_types::{InvalidSessionKey, ModelRoute, Peer, PeerKind, SessionKey, account_name};
+use holdfast_types::{
+    AgentId, InvalidSessionKey, ModelRoute, Peer, PeerKind, SessionKey, account_name,
+};
+
+pub(crate) use key::linked_author;
 
 /// Message from a channel, as far as routing needs it.
 #[derive(Debug, Clone)]
@@ -70,7 +74,7 @@ pub enum MatchedBy {
     Team,
     Account,
     Channel,
-    /// Position of the rule, from 1.
+    /// Position of the rule in the tenant's list, from 1; disabled rules count.
     Rule(usize),
     /// No binding and no rule matched.
     Default,
@@ -102,6 +106,8 @@ pub struct RoutingDecision {
     pub tools: Option<Vec<String>>,
     /// Set if a model chooses the agent; `agent` then answers if the model makes no choice.
     pub by_model: Option<ModelRoute>,
+    /// Further agents that answer the message, with the session of each.
+    pub also: Vec<(RoutedAgent, SessionKey)>,
 }
 
 /// Chooses the agent and the session of a message.
@@ -113,7 +119,12 @@ pub fn route(
     routing: &Routing,
     inbound: &RoutingInput,
 ) -> Result<RoutingDecision, InvalidSessionKey> {
-    let RoutingChoice { agent, matched_by, tools, by_model } = choose(routing, inbound);
+    let RoutingChoice { agent, matched_by, tools, by_model, also } = choose(routing, inbound);
+    // The default agent stands in for a deleted one only if it is to answer at all.
+    let also = also.iter().filter_map(|id| routing.agents().iter().find(|one| one.id == *id));
+    let also = also
+        .filter(|one| one.id != agent.id)
+        .map(|one| Ok((one.clone(), key::session_key(routing, one, inbound)?)));
     Ok(RoutingDecision {
         key: key::session_key(routing, agent, inbound)?,
         main_key: SessionKey::main(&agent.name),
@@ -121,6 +132,7 @@ pub fn route(
         matched_by,
         tools,
         by_model,
+        also: also.collect::<Result<_, InvalidSessionKey>>()?,
     })
 }
 
@@ -130,6 +142,7 @@ struct RoutingChoice<'r> {
     matched_by: MatchedBy,
     tools: Option<Vec<String>>,
     by_model: Option<ModelRoute>,
+    also: &'r [AgentId],
 }
 
 fn choose<'r>(routing: &'r Routing, inbound: &RoutingInput) -> RoutingChoice<'r> {
@@ -140,6 +153,7 @@ fn choose<'r>(routing: &'r Routing, inbound: &RoutingInput) -> RoutingChoice<'r>
             matched_by,
             tools: None,
             by_model: binding.by_model.clone(),
+            also: &binding.also,
         };
     }
     let channel = inbound.channel();
@@ -149,18 +163,25 @@ fn choose<'r>(routing: &'r Routing, inbound: &RoutingInput) -> RoutingChoice<'r>
         Some((rule, place)) => {
             let agent = routing.agent_or_default(rule.agent);
             let (tools, by_model) = (rule.tools.clone(), rule.by_model.clone());
-            RoutingChoice { agent, matched_by: MatchedBy::Rule(place), tools, by_model }
+            RoutingChoice { agent, matched_by: MatchedBy::Rule(place), tools, by_model, also: &[] }
         }
         None => {
             let agent = routing.default_agent();
-            RoutingChoice { agent, matched_by: MatchedBy::Default, tools: None, by_model: None }
+            RoutingChoice {
+                agent,
+                matched_by: MatchedBy::Default,
+                tools: None,
+                by_model: None,
+                also: &[],
+            }
         }
     }
 }
 
-/// Whether all conditions of a rule match; a rule without conditions matches everything.
+/// Whether a rule is enabled and all its conditions match; one without conditions matches everything.
 fn rule_matches(rule: &RoutingRule, channel: &str, inbound: &RoutingInput) -> bool {
-    rule.channel.as_deref().is_none_or(|wanted| wanted == channel)
+    !rule.disabled
+        && rule.channel.as_deref().is_none_or(|wanted| wanted == channel)
         && rule.user_id.as_deref().is_none_or(|wanted| inbound.author() == Some(wanted))
         && rule.pattern.as_ref().is_none_or(|pattern| pattern.matches(&inbound.text))
 }

@@ -113,8 +113,7 @@ fn secret_changed(context: &Context, secret: &PartialObjectMeta<Secret>) {
         context.forget_key(tenant);
         context.tenants.trigger(|known| known.name_any() == tenant);
     }
-    let refers =
-        |secret: Option<&SecretReference>| secret.is_some_and(|secret| secret.name == name);
-    context.channels.trigger(|channel| refers(channel.secret()));
-    context.providers.trigger(|provider| refers(provider.secret()));
+    let refers = |secrets: Vec<&SecretReference>| secrets.iter().any(|secret| secret.name == name);
+    context.channels.trigger(|channel| refers(channel.secrets()));
+    context.providers.trigger(|provider| refers(provider.secrets()));
 }

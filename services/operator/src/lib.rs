@@ -33,7 +33,10 @@ mod tenant_keys;
 
 pub use app::App;
 pub use config::{Config, Operator};
-pub use resources::manifests::{TenantState, definitions};
+pub use resources::{
+    documents::{Documents, IdentitySpec, InvalidDocuments, RoutingSpec},
+    manifests::{TenantState, definitions},
+};
 
 /// Name of this operator as a writer of fields and reporter of events.
 const FIELD_MANAGER: &str = "holdfast-operator";

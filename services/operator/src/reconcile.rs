@@ -60,7 +60,7 @@ pub trait Reconciled: HasStore {
         &self,
         context: &Context,
         observed: Option<&Observed>,
-        secret: Option<&SecretValue>,
+        secrets: &[SecretValue],
     ) -> impl Future<Output = Result<Vec<String>, Failure>> + Send;
 
     /// Does what is needed beside the object, each time the object is as desired.
@@ -151,11 +151,12 @@ async fn apply<K: Reconciled>(resource: &K, context: &Context) -> Result<(), Fai
             "delete one of the two, or give this one another `name` by creating it anew",
         ));
     }
-    let secret = match resource.secret() {
-        Some(wanted) => Some(context.secret_value(wanted).await?),
-        None => None,
-    };
-    let secret_version = secret.as_ref().map(|secret| secret.version.clone());
+    let mut secrets = Vec::new();
+    for wanted in resource.secrets() {
+        secrets.push(context.secret_value(wanted).await?);
+    }
+    let versions: Vec<&str> = secrets.iter().map(|secret| secret.version.as_str()).collect();
+    let secret_version = Some(versions.join(",")).filter(|versions| !versions.is_empty());
     let observed = resource.observe(context).await?;
     let is_applied = known.is_ready()
         && known.observed_generation == generation
@@ -167,7 +168,7 @@ async fn apply<K: Reconciled>(resource: &K, context: &Context) -> Result<(), Fai
         }
         before => {
             set_finalizer(resource, context, true).await?;
-            let warnings = resource.write(context, before.as_ref(), secret.as_ref()).await?;
+            let warnings = resource.write(context, before.as_ref(), &secrets).await?;
             let after = resource.observe(context).await?.ok_or_else(|| {
                 Failure::new(
                     "GatewayFailed",

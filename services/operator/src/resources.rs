@@ -6,9 +6,11 @@
 //! | `tenant`, `agent`, `channel`, `model_provider` | one resource each, and its conversion from and to the gateway's messages |
 //! | `status` | the status that all of them have |
 //! | `manifests` | the definitions, and resources as YAML |
+//! | `documents` | resources in a file that is applied without Kubernetes |
 
 mod agent;
 mod channel;
+pub(crate) mod documents;
 pub(crate) mod manifests;
 mod model_provider;
 mod status;
@@ -78,8 +80,10 @@ pub trait Managed:
     /// What the resource describes, unique in its kind. Of two resources with the same claim the
     /// older one counts.
     fn claim(&self) -> String;
-    /// Secret that the resource refers to.
-    fn secret(&self) -> Option<&SecretReference>;
+    /// Values in Secrets that the resource refers to.
+    fn secrets(&self) -> Vec<&SecretReference> {
+        Vec::new()
+    }
 }
 
 /// Name in the gateway: the given one, else that of the resource.

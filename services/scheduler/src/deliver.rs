@@ -254,9 +254,10 @@ impl Deliver {
                 if let Some(running) = accepted.running {
                     let kind = match mode {
                         QueueMode::Interrupt => ControlKind::Interrupt,
-                        QueueMode::Steer | QueueMode::Followup | QueueMode::Collect => {
-                            ControlKind::Input
-                        }
+                        QueueMode::Steer
+                        | QueueMode::Followup
+                        | QueueMode::Collect
+                        | QueueMode::SteerBacklog => ControlKind::Input,
                     };
                     let control = Control { session: accepted.session, kind, epoch: running.epoch };
                     self.ctx.bus.control(running.owner, &control);

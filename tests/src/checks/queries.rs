@@ -88,11 +88,12 @@ pub(super) const BROKEN: [(&str, &str); 17] = [
                  select from session.inbox i where i.run_id = r.run_id and i.target is not null)) r
          where replies <> greatest(notes, 1)",
     ),
+    // These platforms leave no outcome unknown: they have keys, or can be asked.
     (
-        "I4 every reply to a keyed channel is sent, and no reply is refused or left lying",
+        "I4 every reply to a keyed or reconcilable channel is sent, and no reply is refused or left lying",
         "select delivery_id::text || ' on ' || channel || ' is ' || state || ': ' || coalesce(reason, '-')
          from session.deliveries
-         where state in ('pending', 'sending', 'dead') or (channel = 'webhook' and state <> 'sent')",
+         where state in ('pending', 'sending', 'dead') or (channel in ('webhook', 'matrix', 'slack', 'discord', 'email') and state <> 'sent')",
     ),
     (
         "I5 epochs never go back along a journal, which has no gap",

@@ -12,7 +12,7 @@ use sha2::Sha256;
 use tokio::time::{sleep, timeout};
 use tonic::Status;
 
-use super::{Conversation, SEND_TIMEOUT, Senders};
+use super::{Conversation, SEND_TIMEOUT, Senders, TestChannel};
 use crate::dice;
 use crate::history::EventKind;
 
@@ -108,6 +108,38 @@ impl Senders<'_> {
             }
         };
         timeout(SEND_TIMEOUT, taken).await.context("nobody takes the bot's updates")
+    }
+
+    /// Matrix, Slack and a mailbox keep what nobody has confirmed, too. On Discord people write while
+    /// the bot is connected, and the message may be lost all the same.
+    pub(super) async fn by_platform(
+        &self,
+        conversation: &Conversation,
+        id: &str,
+        text: &str,
+        copies: usize,
+    ) -> anyhow::Result<()> {
+        let platforms = &self.mesh.fakes.platforms;
+        let platforms = platforms.as_ref().context("the mesh has no such platforms")?;
+        let platform_id = self.next_platform_id.fetch_add(1, Ordering::Relaxed);
+        let is_heard = async {
+            while !platforms.is_heard(conversation.door) {
+                sleep(Duration::from_millis(50)).await;
+            }
+        };
+        timeout(SEND_TIMEOUT, is_heard).await.context("nobody reads at the platform")?;
+        platforms.write(conversation, u64::try_from(platform_id)?, text, copies);
+        if conversation.door == TestChannel::Discord {
+            self.record(conversation, id, |message| EventKind::Unanswered { message });
+        } else {
+            self.record_acknowledgement(conversation, id, None);
+        }
+        let taken = async {
+            while platforms.pending() > PENDING {
+                sleep(Duration::from_millis(50)).await;
+            }
+        };
+        timeout(SEND_TIMEOUT, taken).await.context("nobody takes the platforms' messages")
     }
 }
 

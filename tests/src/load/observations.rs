@@ -15,6 +15,7 @@ use tonic::Status;
 use super::channels::conversation_of;
 use super::{CALL_TIMEOUT, Conversation, MessageRetention, Senders, SentMessage, TestChannel};
 use crate::history::{Client, End, EventKind, Link, MessageId, WitnessKind};
+use crate::platforms::{Platforms, conversation_in};
 use crate::script::MessageKind;
 
 /// Rows of a list that one call returns.
@@ -30,7 +31,12 @@ impl Conversation {
         let link = match self.door {
             TestChannel::Grpc => Link::Grpc,
             TestChannel::Webhook => Link::Keyed,
-            TestChannel::Telegram => Link::Plain,
+            // Their senders are not told a message's id, and hear replies without keys.
+            TestChannel::Telegram
+            | TestChannel::Matrix
+            | TestChannel::Slack
+            | TestChannel::Discord
+            | TestChannel::Email => Link::Plain,
         };
         let tenant = u16::try_from(self.tenant).unwrap_or(u16::MAX);
         Client { tenant, number: u32::try_from(self.number).unwrap_or(u32::MAX), link }
@@ -173,8 +179,11 @@ impl Senders<'_> {
             Ok::<_, Status>(client.list_deliveries(request).await?.into_inner().deliveries)
         };
         for delivery in self.retry_call("unknown replies", 0, list).await? {
-            let chat = delivery.chat.parse().ok().and_then(conversation_of);
-            if let Some((tenant, number)) = chat.filter(|_| delivery.channel == "telegram") {
+            let place = match delivery.channel.as_str() {
+                "telegram" => delivery.chat.parse().ok().and_then(conversation_of),
+                channel => conversation_in(channel, &delivery.chat),
+            };
+            if let Some((tenant, number)) = place {
                 let client = Client { tenant, number, link: Link::Plain };
                 self.mesh.fakes.history.client(client, EventKind::UnknownReplies { count: 1 });
             }
@@ -202,6 +211,10 @@ impl Senders<'_> {
             let tenant = owner.and_then(|owner| u16::try_from(owner).ok()).unwrap_or(u16::MAX);
             let number = conversation_of(sent.chat).map_or(u32::MAX, |(_, number)| number);
             heard(sent.at, Client { tenant, number, link: Link::Plain }, &sent.text, None);
+        }
+        for (at, channel, chat, text) in fakes.platforms.iter().flat_map(Platforms::heard) {
+            let (tenant, number) = conversation_in(channel, &chat).unwrap_or((u16::MAX, u32::MAX));
+            heard(at, Client { tenant, number, link: Link::Plain }, &text, None);
         }
         for post in fakes.world.posts() {
             let body = post.json();

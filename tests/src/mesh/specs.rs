@@ -98,6 +98,8 @@ impl Mesh {
             ("HOLDFAST_RUNNER__SHUTDOWN_GRACE".to_owned(), "10s".to_owned()),
             // Reminders may follow each other as soon as in a test.
             ("HOLDFAST_SCHEDULES__REMINDERS_APART".to_owned(), "1s".to_owned()),
+            // A receiver of events that was down is asked again as soon as in a test.
+            ("HOLDFAST_RUNNER__WEBHOOK_RETRY".to_owned(), "1s".to_owned()),
             ("HOLDFAST_FAILPOINTS".to_owned(), plan.failpoints.clone()),
             ("CHAOS_WORLD_URL".to_owned(), self.fakes.world.url()),
         ]);
@@ -137,6 +139,10 @@ impl Mesh {
             ("HOLDFAST_BRIDGE__REFRESH".to_owned(), "1s".to_owned()),
             ("HOLDFAST_MESH__GATEWAY_URL".to_owned(), format!("{}://{gateway}", self.scheme())),
         ]);
+        if let Some(platforms) = &self.fakes.platforms {
+            env.push(("HOLDFAST_BRIDGE__SLACK__API_BASE".to_owned(), platforms.slack.url()));
+            env.push(("HOLDFAST_BRIDGE__DISCORD__API_BASE".to_owned(), platforms.discord.url()));
+        }
         let name = format!("bridge-{number}");
         let args = vec!["channel-bridge".to_owned()];
         self.node(NodeSpec { name, role: Role::Bridge, program, args, env, http })

@@ -121,7 +121,15 @@ const VENDORS: &[(&str, &[&str])] = &[
     ),
     (
         "tokio-tungstenite",
-        &["holdfast-browser", "holdfast-sandbox-pods", "holdfast-testkit-kube", TESTS],
+        &[
+            "channel-bridge",
+            "gateway",
+            "holdfast-browser",
+            "holdfast-sandbox-pods",
+            "holdfast-testkit",
+            "holdfast-testkit-kube",
+            TESTS,
+        ],
     ),
     ("clap", &["holdfast", TESTS]),
 ];

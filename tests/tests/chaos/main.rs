@@ -5,11 +5,14 @@
 //! `HOLDFAST_CHAOS_MINUTES`.
 
 mod actors;
+mod client_tools;
 mod disk;
 mod erases;
+mod events;
 mod failover;
 mod fair;
 mod faults;
+mod held;
 mod idle;
 mod jetstream;
 mod learns;

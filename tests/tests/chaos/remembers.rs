@@ -108,8 +108,79 @@ async fn what_somebody_says_in_telegram_is_known_in_their_other_sessions_and_to_
     Ok(())
 }
 
+/// A person links two accounts herself, and the runner dies when the link is made and nothing is
+/// moved yet: the next one finishes it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn accounts_that_a_person_links_are_one_although_the_runner_dies_in_between()
+-> anyhow::Result<()> {
+    let _turn = turnstile::lock_shared().await?;
+    let plan = MeshConfig {
+        memories: 1,
+        lease: std::time::Duration::from_millis(900),
+        tenants: vec![QueueMode::Steer],
+        ..MeshConfig::small(RUNNER)
+    };
+    let mesh = Mesh::prepare(&plan, Backends::get().await?).await?;
+    mesh.fakes.model.answer(knowing);
+    let runner = &mesh.runners[0];
+    for node in mesh.gateways.iter().chain(&mesh.bridges).chain(&mesh.memories) {
+        node.start().await?;
+        node.ready(REPLY_TIMEOUT).await?;
+    }
+    let caller = GrpcClient::of(&mesh, 0)?;
+    add_second_bot(&caller).await?;
+    runner.start_with(&[LONG_RECALL_TIMEOUT]).await?;
+    runner.ready(REPLY_TIMEOUT).await?;
+    let anna = TelegramUser::of(&mesh, &mesh.tenants[0].bot, 42);
+    let elsewhere = TelegramUser::of(&mesh, SECOND_BOT_TOKEN, 50);
+    let question = "what is the cat called?";
+    let kept = elsewhere.ask("Remember: my cat is called Tom").await?;
+    ensure!(kept.starts_with("Remembered as itm_"), "{kept}");
+    ensure!(anna.ask(question).await? == ANYBODY, "known before the accounts are linked");
+
+    let told = anna.ask("/link").await?;
+    let code = told.lines().find_map(|line| line.strip_prefix("/link ")).unwrap_or_default();
+    runner.kill().await?;
+    let dies = ("HOLDFAST_FAILPOINTS", "runner.linked=kill:1");
+    runner.start_with(&[LONG_RECALL_TIMEOUT, dies]).await?;
+    let (heard, news) = (elsewhere.heard().len(), anna.heard().len());
+    elsewhere.send(&format!("/link {code}"));
+    runner.wait_for_death(REPLY_TIMEOUT).await?;
+    runner.start_with(&[LONG_RECALL_TIMEOUT]).await?;
+    elsewhere.wait_for_messages(heard + 1).await?;
+    anna.wait_for_messages(news + 1).await?;
+
+    let linked = elsewhere.heard().pop().unwrap_or_default();
+    ensure!(linked.starts_with("Linked with your account on telegram."), "{linked}");
+    let news = anna.heard().split_off(news);
+    ensure!(news.len() == 1 && news[0].starts_with("An account on telegram is now"), "{news:?}");
+    for (which, who) in [("the first", &anna), ("the other", &elsewhere)] {
+        let known = who.ask(question).await?;
+        ensure!(known == "I know Tom", "{which} account is told `{known}`");
+    }
+    let renamed =
+        "select count(*) from session.sessions where key like '%:dm:telegram:second:=telegram%'";
+    ensure!(mesh.number(renamed).await? == 1, "the conversation does not go on");
+    let old = "select count(*) from memory.units where user_id = 'telegram:50'";
+    ensure!(mesh.number(old).await? == 0, "something is remembered of the former name");
+    let stranger = TelegramUser::of(&mesh, SECOND_BOT_TOKEN, 43).ask(question).await?;
+    ensure!(stranger == ANYBODY, "a stranger is told `{stranger}`");
+    Ok(())
+}
+
 /// Another bot of the tenant's, Anna's two accounts, and who the owner is.
 async fn set_up(caller: &GrpcClient) -> anyhow::Result<()> {
+    add_second_bot(caller).await?;
+    let mut routing = RoutingClient::new(caller.channel.clone());
+    for peer in ["42", "50"] {
+        let (channel, peer, canonical) = ("telegram".into(), peer.into(), "anna".into());
+        let identity = Some(pb::Identity { channel, peer, canonical });
+        routing.put_identity(caller.request(pb::PutIdentityRequest { identity })?).await?;
+    }
+    caller.put_owner("telegram:1").await
+}
+
+async fn add_second_bot(caller: &GrpcClient) -> anyhow::Result<()> {
     let account = pb::Account {
         channel: "telegram".to_owned(),
         name: "second".to_owned(),
@@ -121,11 +192,5 @@ async fn set_up(caller: &GrpcClient) -> anyhow::Result<()> {
     let create = pb::CreateAccountRequest { account: Some(account), secrets };
     let mut channels = ChannelsClient::new(caller.channel.clone());
     channels.create_account(caller.request(create)?).await?;
-    let mut routing = RoutingClient::new(caller.channel.clone());
-    for peer in ["42", "50"] {
-        let (channel, peer, canonical) = ("telegram".into(), peer.into(), "anna".into());
-        let identity = Some(pb::Identity { channel, peer, canonical });
-        routing.put_identity(caller.request(pb::PutIdentityRequest { identity })?).await?;
-    }
-    caller.put_owner("telegram:1").await
+    Ok(())
 }

@@ -152,6 +152,7 @@ async fn remove_old(mesh: &Mesh, enough: &CancellationToken) -> anyhow::Result<(
         deliveries: KEPT,
         runs: KEPT,
         events: KEPT,
+        event_log: KEPT,
         ephemeral: KEPT,
         heartbeats: KEPT,
         journals: None,

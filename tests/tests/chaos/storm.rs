@@ -1,6 +1,8 @@
 //! All faults at once: processes are killed, paused and drained, backends crash, answers get lost,
 //! while messages are sent. Then the faults stop, and every guarantee is checked.
 
+mod subscribers;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,14 +12,17 @@ use anyhow::ensure;
 use futures::future::{join_all, try_join_all};
 use holdfast_tests::checks::{Findings, check, journals_of};
 use holdfast_tests::history::{Verdict, judge};
-use holdfast_tests::load::Senders;
+use holdfast_tests::load::{Senders, TestChannel};
 use holdfast_tests::mesh::{Mesh, MeshConfig};
 use holdfast_tests::node::{Node, Role};
+use holdfast_tests::person::until;
+use holdfast_tests::platforms::Platforms;
 use holdfast_tests::turnstile;
 use holdfast_types::QueueMode;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use self::subscribers::{Receipt, Subscribers};
 use crate::actors::set_up;
 use crate::report::Report;
 use crate::talk::talk;
@@ -71,20 +76,34 @@ pub(crate) async fn blow(
         lease: LEASE,
         slots: 8,
         failpoints: points.join(","),
+        platforms: true,
         ..plan
     };
     let mesh = Mesh::start(&plan, servers.own.urls()).await?;
     mesh.fakes.model.latency(Duration::from_millis(250));
     set_up(&mesh).await?;
+    let platforms = mesh.fakes.platforms.as_ref();
+    let are_read = async || Ok(platforms.is_some_and(Platforms::are_read));
+    until("bridges read at the platforms", are_read).await?;
+    let subscribers = Subscribers::start(&mesh).await?;
     let load = Senders::on(&mesh)?;
     let weather = Weather::default();
 
     let mut report = Report::of(name);
-    let played = tokio::select! {
-        played = play(&mesh, &load, servers, &weather, &mut report) => played,
-        failed = keep_up(&mesh) => failed.map(|()| Vec::new()),
+    let playing = async {
+        let playing = play(&mesh, &load, servers, &weather, &mut report);
+        let complaints = Box::pin(playing).await?;
+        subscribers.finish(&mesh).await?;
+        anyhow::Ok(complaints)
     };
-    let complaints = played?;
+    let playing = async { tokio::try_join!(playing, subscribers.receive(&mesh)) };
+    let (mut complaints, ()) = tokio::select! {
+        played = playing => played?,
+        failed = keep_up(&mesh) => { failed?; (Vec::new(), ()) }
+    };
+    complaints.extend(count_readers(&mesh).await);
+    let (missed, receipts) = subscribers.judge(&mesh).await?;
+    complaints.extend(missed);
     let mut findings = check(&mesh, &load.said()).await?;
     load.complete_history().await?;
     let events = mesh.fakes.history.events();
@@ -102,9 +121,11 @@ pub(crate) async fn blow(
     for line in journals_of(&mesh, &findings.broken).await? {
         report.line("  journal", line);
     }
+    report_receipts(&mut report, &receipts);
     report.show()?;
     ensure!(findings.broken.is_empty(), "promises were broken:\n{}", findings.broken.join("\n"));
     not_vacuous(&mesh, &weather, &findings).await?;
+    did_subscribe(&receipts)?;
     did_act(&mesh, &verdict).await
 }
 
@@ -138,6 +159,10 @@ async fn play(
         report.line("answers cut by the plain platform", mesh.fakes.telegram.faults().fired());
         mesh.fakes.receiver.faults().clear();
         mesh.fakes.telegram.faults().clear();
+        for (name, faults) in mesh.fakes.platforms.iter().flat_map(Platforms::faults) {
+            report.line(&format!("faults of {name}"), faults.fired());
+            faults.clear();
+        }
         // Whether a stale owner writes is a matter of milliseconds; it must have been tried.
         for attempt in 0..6 {
             if fenced(mesh).await == 0 {
@@ -163,7 +188,7 @@ async fn play(
     let began = Instant::now();
     report.line("open when people stopped talking", mesh.text(BUSY_QUERY).await?);
     mesh.fakes.model.latency(Duration::ZERO);
-    calm(mesh).await?;
+    calm(mesh, load).await?;
     report.line("calm after, ms", began.elapsed().as_millis());
     Ok(complaints)
 }
@@ -217,16 +242,18 @@ async fn up(node: &Node) -> anyhow::Result<()> {
 }
 
 /// Waits until nothing is under way any more.
-async fn calm(mesh: &Mesh) -> anyhow::Result<()> {
+async fn calm(mesh: &Mesh, load: &Senders<'_>) -> anyhow::Result<()> {
     const OPEN: &str = "
         select (select count(*) from session.inbox where state in ('new', 'seen'))
              + (select count(*) from session.deliveries where state in ('pending', 'sending'))
              + (select count(*) from session.session_lease where state in ('READY', 'RUNNING'))";
     let pending = || -> usize {
-        mesh.tenants.iter().map(|tenant| mesh.fakes.telegram.pending(&tenant.bot)).sum()
+        let bots = mesh.tenants.iter().map(|tenant| mesh.fakes.telegram.pending(&tenant.bot));
+        bots.chain(mesh.fakes.platforms.iter().map(Platforms::pending)).sum()
     };
+    let unread = unread_mails(load);
     let wait = async {
-        while pending() > 0 || mesh.number(OPEN).await? > 0 {
+        while pending() > 0 || mesh.number(&unread).await? > 0 || mesh.number(OPEN).await? > 0 {
             sleep(Duration::from_millis(200)).await;
         }
         anyhow::Ok(())
@@ -235,6 +262,39 @@ async fn calm(mesh: &Mesh) -> anyhow::Result<()> {
     let _ = timeout(Duration::from_secs(75), wait).await;
     try_join_all(mesh.nodes().iter().map(|node| up(node))).await?;
     Ok(())
+}
+
+/// Query that counts mails that are not in the inbox of the mesh yet.
+fn unread_mails(load: &Senders<'_>) -> String {
+    let said = load.said();
+    let mails = said.iter().filter(|said| said.door == TestChannel::Email);
+    let ids: Vec<&str> = mails.map(|said| said.id.as_str()).collect();
+    format!(
+        "select count(*) from unnest(string_to_array('{}', ',')) id
+         where not exists (select from session.inbox where split_part(body->>'text', ' ', 1) = id)",
+        ids.join(",")
+    )
+}
+
+/// Of two bridges one reads at each account, and the other does not: leases that were lost in the
+/// storm are taken again by now. Says what is wrong.
+async fn count_readers(mesh: &Mesh) -> Vec<String> {
+    const TIME: Duration = Duration::from_secs(4);
+    let Some(platforms) = &mesh.fakes.platforms else { return Vec::new() };
+    let is_one = async || Ok(platforms.readers().iter().all(|(_, readers)| *readers == 1));
+    if let Err(error) = until("each account has one reader", is_one).await {
+        return vec![format!("{error:#}: {:?}", platforms.readers())];
+    }
+    let (mut most, began) = (BTreeMap::new(), Instant::now());
+    while began.elapsed() < TIME {
+        for (name, readers) in platforms.readers() {
+            let seen: &mut usize = most.entry(name).or_default();
+            *seen = readers.max(*seen);
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+    let several = most.into_iter().filter(|(_, readers)| *readers != 1);
+    several.map(|(name, readers)| format!("{readers} bridges read at {name}")).collect()
 }
 
 async fn fenced(mesh: &Mesh) -> u64 {
@@ -315,10 +375,17 @@ async fn not_vacuous(mesh: &Mesh, weather: &Weather, findings: &Findings) -> any
         "messages completed",
         "replies to a keyed channel",
         "replies to a plain channel",
+        "replies to Matrix",
+        "replies to Slack",
+        "replies to Discord",
+        "replies by e-mail",
         "acts on the world",
         "messages dead",
     ] {
         ensure!(findings.counts.get(what).is_some_and(|n| *n > 0), "there were no {what}");
+    }
+    for (name, faults) in mesh.fakes.platforms.iter().flat_map(Platforms::faults) {
+        ensure!(faults.fired() > 0, "{name} took every reply at once");
     }
     for node in mesh.nodes() {
         let panics = node.complaints().await;
@@ -354,5 +421,25 @@ async fn did_act(mesh: &Mesh, verdict: &Verdict) -> anyhow::Result<()> {
     let pruned = "
         select count(*) from session.tombstones where until > now() + interval '20 days'";
     ensure!(mesh.number(pruned).await? > 0, "no message was pruned");
+    Ok(())
+}
+
+fn report_receipts(report: &mut Report, receipts: &[Receipt]) {
+    for Receipt { name, logged, received, ends } in receipts {
+        let what = format!("{received} received of {logged} logged, ended {ends} times");
+        report.line(&format!("events by {name}"), what);
+    }
+}
+
+/// Nor does one in which there was little to subscribe to, or no subscriber was ended.
+fn did_subscribe(receipts: &[Receipt]) -> anyhow::Result<()> {
+    for Receipt { name, logged, ends, .. } in receipts {
+        // One receiver is taken down for all webhooks.
+        let was_ended = *ends > 0 || name.starts_with("Webhook");
+        ensure!(*logged > 20 && was_ended, "{name} was left alone, or had {logged} events");
+    }
+    let of_webhooks = receipts.iter().filter(|receipt| receipt.name.starts_with("Webhook"));
+    let downs: u64 = of_webhooks.map(|receipt| receipt.ends).sum();
+    ensure!(downs > 0, "the receiver of events was never down");
     Ok(())
 }

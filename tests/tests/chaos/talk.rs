@@ -6,6 +6,7 @@ use futures::future::join_all;
 use holdfast_tests::dice;
 use holdfast_tests::load::{Conversation, Senders, TestChannel};
 use holdfast_tests::mesh::Mesh;
+use holdfast_tests::platforms;
 use holdfast_tests::script::MessageKind;
 use rand::RngExt as _;
 use tokio::time::sleep;
@@ -37,6 +38,7 @@ pub(crate) async fn talk(
             conversations.push(Conversation { tenant, number, door });
         }
     }
+    conversations.extend(platforms::conversations());
     let talking = conversations.iter().map(|conversation| converse(load, conversation, enough));
     let poisoned = (0..3).map(|tenant| {
         let door = if tenant == 1 { TestChannel::Webhook } else { TestChannel::Grpc };

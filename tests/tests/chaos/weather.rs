@@ -10,6 +10,7 @@ use holdfast_testkit::{Fault, NatsCluster, OwnBackends, RedisGroup};
 use holdfast_tests::dice;
 use holdfast_tests::mesh::{Mesh, Replicas};
 use holdfast_tests::node::{Node, Role};
+use holdfast_tests::platforms::Platforms;
 use rand::RngExt as _;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 use tokio::sync::Mutex;
@@ -117,6 +118,24 @@ pub(crate) fn lose_answers(mesh: &Mesh) -> Vec<(&'static str, LostAnswers)> {
         ];
         for (probability, fault) in all {
             let draws = dice::stream(&format!("{fault:?}, plain: {plain}"));
+            faults.sometimes(probability, fault, draws);
+        }
+    }
+    for (name, faults) in mesh.fakes.platforms.iter().flat_map(Platforms::faults) {
+        // These platforms get few replies, and chance alone may spare them all.
+        for fault in [Fault::CutAfter, Fault::CutBefore, Fault::Status(503)] {
+            faults.next(1, &fault);
+        }
+        let limited = Fault::RateLimited { retry_after: Duration::from_secs(1) };
+        let all = [
+            (0.03, Fault::CutAfter),
+            (0.02, Fault::CutBefore),
+            (0.02, Fault::Status(503)),
+            (0.02, Fault::Hang(Duration::from_millis(700))),
+            (0.01, limited),
+        ];
+        for (probability, fault) in all {
+            let draws = dice::stream(&format!("{fault:?}, {name}"));
             faults.sometimes(probability, fault, draws);
         }
     }

@@ -5,8 +5,6 @@ mod proposals;
 use std::{
     fs,
     io::{self, Read as _},
-    pin::pin,
-    time::Duration,
 };
 
 use clap::Subcommand;
@@ -16,21 +14,20 @@ use holdfast_proto::gateway::v1::{
     UpdateArticleRequest,
 };
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
 
 use super::memory::{counts, rounded, source};
 use crate::{
     client::{Client, MAX_ARTICLE_BYTES},
     error::Error,
-    screen::Screen,
+    screen::{Screen, progress},
     view::time,
 };
 
 /// Maximum size of a file, in bytes: its message also has its title, tags and source.
 const MAX_FILE_BYTES: usize = MAX_ARTICLE_BYTES - 64 * 1024;
 
-/// Interval of the remarks while an article is read and indexed.
-const PROGRESS_INTERVAL: Duration = Duration::from_secs(3);
+/// Progress text while the memory service works.
+const INDEXING: &str = "reading and indexing";
 
 const COLUMNS: [&str; 7] = ["id", "version", "scope", "agent", "title", "tags", "updated_at"];
 const SEARCH_COLUMNS: [&str; 6] = ["score", "title", "headings", "text", "scope", "id"];
@@ -165,9 +162,8 @@ impl Kb {
                     author,
                     ..IngestArticleRequest::default()
                 };
-                let mut knowledge = client.knowledge();
-                let sent = knowledge.ingest_article(client.request(request));
-                let added = with_progress(screen, sent).await?;
+                progress::begin(INDEXING);
+                let added = client.knowledge().ingest_article(client.request(request)).await;
                 let article = client.answer(added)?.article.unwrap_or_default();
                 screen.one(&COLUMNS, &view(&article))
             }
@@ -185,9 +181,8 @@ impl Kb {
                     version: base,
                     ..UpdateArticleRequest::default()
                 };
-                let mut knowledge = client.knowledge();
-                let sent = knowledge.update_article(client.request(request));
-                let changed = with_progress(screen, sent).await?;
+                progress::begin(INDEXING);
+                let changed = client.knowledge().update_article(client.request(request)).await;
                 let article = client.answer(changed)?.article.unwrap_or_default();
                 screen.one(&COLUMNS, &view(&article))
             }
@@ -247,20 +242,6 @@ fn read_local(from: &str) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// Waits for an answer, and tells now and then that it is awaited.
-async fn with_progress<T>(screen: &Screen, sent: impl Future<Output = T>) -> Result<T, Error> {
-    let (mut sent, began) = (pin!(sent), Instant::now());
-    loop {
-        tokio::select! {
-            answer = &mut sent => return Ok(answer),
-            () = sleep(PROGRESS_INTERVAL) => {
-                let seconds = began.elapsed().as_secs();
-                screen.aside(&format!("[reading and indexing, {seconds} s so far]"))?;
-            }
-        }
-    }
-}
-
 /// Returns the given media type, or guesses it from the file name.
 fn media_type_of(given: String, from: &str) -> String {
     if !given.is_empty() {
@@ -314,7 +295,7 @@ fn found_view(found: &FoundArticle) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{screen::Format, state_dir::Scratch};
+    use crate::state_dir::Scratch;
 
     #[test]
     fn a_file_that_is_too_large_is_refused_before_it_is_sent() {
@@ -328,16 +309,6 @@ mod tests {
 
         assert!(refused.contains("has 8323073 bytes, and 8323072 are the most"), "{refused}");
         assert_eq!(read_local(path).unwrap().len(), MAX_FILE_BYTES);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_long_wait_ends_with_the_answer() {
-        let answer = async {
-            sleep(PROGRESS_INTERVAL * 3).await;
-            7
-        };
-
-        assert_eq!(with_progress(&Screen::new(Format::Text), answer).await.unwrap(), 7);
     }
 
     #[test]

@@ -1,24 +1,25 @@
 //! `holdfast doctor`: what is wrong with an installation, seen from a caller, and what to do.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use clap::Args;
 use holdfast_proto::gateway::v1::{
-    DeleteSessionRequest, GetCallerRequest, GetMemoryStatusRequest, GetStatusRequest,
-    GetStatusResponse, ListAccountsRequest, ListAgentsRequest, ListCredentialsRequest,
-    ListProvidersRequest, Outcome, SendRequest, run_event::Event,
+    GetCallerRequest, GetMemoryStatusRequest, GetStatusRequest, GetStatusResponse,
+    ListAccountsRequest, ListAgentsRequest, ListCredentialsRequest, ListProvidersRequest,
 };
 use holdfast_types::Kind;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::sleep;
 
-use crate::{client::Client, error::Error, screen::Screen};
+use crate::{
+    client::Client,
+    commands::llm::check::{self, Failure},
+    error::Error,
+    screen::{Screen, progress},
+};
 
 /// Age of the oldest waiting message that is a warning.
 const LONG_WAIT: Duration = Duration::from_secs(60);
-/// Maximum time until a model answers `--ask`.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
-
 /// Wait before runners are asked again.
 const RUNNER_DELAY: Duration = Duration::from_millis(500);
 
@@ -31,6 +32,10 @@ pub struct DoctorArgs {
     /// of its model
     #[arg(long)]
     ask: bool,
+
+    /// Also call each model that is in use: costs a call of each
+    #[arg(long)]
+    models: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,6 +101,9 @@ pub async fn run(args: &DoctorArgs, client: &Client, screen: &Screen) -> Result<
             findings.extend(models(client).await);
             findings.push(memory(client).await);
             findings.push(channels(client).await);
+            if args.models {
+                findings.extend(call_models(client).await);
+            }
             if args.ask {
                 findings.push(ask(client).await);
             }
@@ -128,6 +136,23 @@ async fn status(client: &Client) -> Result<GetStatusResponse, Error> {
     client.answer(client.operations().get_status(client.request(GetStatusRequest {})).await)
 }
 
+/// The pool whose runners alone work for the tenant.
+fn runner_pool(status: &GetStatusResponse) -> Finding {
+    let GetStatusResponse { runner_pool: pool, pool_runners, .. } = status;
+    match pool_runners {
+        0 => Finding::bad(
+            State::Failure,
+            "runner pool",
+            format!("no runner of the pool `{pool}` is alive, so no message is answered"),
+            format!(
+                "start an agent-runner with `runner.pool = \"{pool}\"`, or give the tenant another \
+                 pool: `holdfast tenants update TENANT --no-pool`"
+            ),
+        ),
+        runners => Finding::ok("runner pool", format!("`{pool}`, {runners} alive")),
+    }
+}
+
 fn of_status(status: &GetStatusResponse) -> Vec<Finding> {
     let own = env!("CARGO_PKG_VERSION");
     let mut findings = vec![if status.version == own {
@@ -147,6 +172,9 @@ fn of_status(status: &GetStatusResponse) -> Vec<Finding> {
         ),
         runners => Finding::ok("runners", format!("{runners} answer")),
     });
+    if !status.runner_pool.is_empty() {
+        findings.push(runner_pool(status));
+    }
     let plain = status.sandboxes.iter().filter(|(sandbox, _)| sandbox.starts_with("plain"));
     let unsafe_runners: i64 = plain.map(|(_, runners)| runners).sum();
     if unsafe_runners > 0 {
@@ -208,7 +236,7 @@ async fn caller(client: &Client) -> Finding {
 
 /// Providers of models, their keys, and agents without a model.
 async fn models(client: &Client) -> Vec<Finding> {
-    const SET_UP: &str = "`holdfast providers put` sets one up (docs/models.md)";
+    const SET_UP: &str = "`holdfast setup` sets one up (docs/models.md)";
     let listed = client.providers().list_providers(client.request(ListProvidersRequest {})).await;
     let providers = match client.answer(listed) {
         Ok(listed) => listed.providers,
@@ -286,38 +314,36 @@ async fn channels(client: &Client) -> Finding {
 
 /// Holds a short conversation with the default agent.
 async fn ask(client: &Client) -> Finding {
-    const CHECK_NAME: &str = "an answer";
-    let session = format!("doctor-{}", uuid::Uuid::now_v7().simple());
-    let began = Instant::now();
-    let finding = match timeout(ANSWER_TIMEOUT, answer(client, &session)).await {
-        Ok(Ok(())) => Finding::ok(CHECK_NAME, format!("after {} ms", began.elapsed().as_millis())),
-        Ok(Err(error)) => Finding::of_error(CHECK_NAME, &error),
-        Err(_) => Finding::bad(
-            State::Failure,
-            CHECK_NAME,
-            format!("none within {} s", ANSWER_TIMEOUT.as_secs()),
-            "see the log of the agent-runner",
-        ),
-    };
-    let request = client.request(DeleteSessionRequest { session });
-    drop(client.sessions().delete_session(request).await);
-    finding
+    asked("an answer", check::ask(client, "", None).await, "")
 }
 
-async fn answer(client: &Client, session: &str) -> Result<(), Error> {
-    let message = SendRequest {
-        text: "Answer with one word: are you there?".to_owned(),
-        session: session.to_owned(),
-        ..SendRequest::default()
-    };
-    let events = client.messages().stream(client.request(message)).await;
-    let mut events = client.answer(events)?;
-    while let Some(event) = events.message().await.map_err(|status| client.error(status))? {
-        match event.event {
-            Some(Event::Done(done)) if done.outcome() == Outcome::Completed => return Ok(()),
-            Some(Event::Done(done)) => return Err(Error::NoAnswer(done.reason)),
-            Some(_) | None => {}
+/// Asks each model that agents use, and each provider's default.
+async fn call_models(client: &Client) -> Vec<Finding> {
+    let listed = client.providers().list_providers(client.request(ListProvidersRequest {})).await;
+    let Ok(listed) = client.answer(listed) else { return Vec::new() };
+    let agents = client.agents().list_agents(client.request(ListAgentsRequest {})).await;
+    let agents = client.answer(agents).map(|listed| listed.agents).unwrap_or_default();
+    let defaults = listed.providers.into_iter().map(|provider| provider.default_model);
+    let own = agents.into_iter().flat_map(|agent| {
+        let fallbacks = agent.fallbacks.into_iter();
+        std::iter::once(agent.model).chain(fallbacks)
+    });
+    let models: BTreeSet<String> = defaults.chain(own).filter(|model| !model.is_empty()).collect();
+    let mut findings = Vec::new();
+    for model in models {
+        progress::begin(format!("asking {model}"));
+        findings.push(asked("model", check::ask(client, "", Some(&model)).await, &model));
+    }
+    findings
+}
+
+fn asked(about: &'static str, asked: Result<Duration, Failure>, model: &str) -> Finding {
+    let name = if model.is_empty() { String::new() } else { format!("{model}: ") };
+    match asked {
+        Ok(time) => Finding::ok(about, format!("{name}answers after {} ms", time.as_millis())),
+        Err(failure) => {
+            let found = format!("{name}{} {}", failure.reason, failure.message.trim());
+            Finding::bad(State::Failure, about, found, failure.advice())
         }
     }
-    Err(Error::NoAnswer("the gateway ended the stream early".to_owned()))
 }

@@ -19,9 +19,15 @@ pub enum Treatment {
 pub const EXCEPTIONS: &[(&str, &str, Treatment, &str)] = &[
     ("README.md", "grpcurl", Treatment::NotOurs, "grpcurl is not installed everywhere"),
     ("docs/approvals.md", "holdfast approvals forget", Treatment::ExitsWith(3), "no rule exists"),
+    ("README.md", "holdfast setup", Treatment::Parsed, "needs a provider of models"),
+    ("README.md", "holdfast tui", Treatment::Parsed, "needs a terminal"),
+    ("docs/command-line.md", "holdfast setup", Treatment::Parsed, "needs a provider of models"),
+    ("docs/command-line.md", "holdfast tui", Treatment::Parsed, "needs a terminal"),
+    ("docs/models.md", "holdfast setup", Treatment::Parsed, "needs a provider of models"),
     ("docs/benchmarks.md", "target/optimized/bench", Treatment::NotOurs, "measures for minutes"),
     ("docs/chaos.md", "cargo nextest", Treatment::NotOurs, "a test does not run tests"),
     ("docs/chaos.md", "tests/mutants/run.sh", Treatment::NotOurs, "runs all tests many times"),
+    ("docs/events.md", "holdfast events follow", Treatment::Parsed, "runs until it is stopped"),
     ("docs/fault-report.md", "cargo nextest", Treatment::NotOurs, "a test does not run tests"),
     ("docs/install.md", "docker", Treatment::NotOurs, "needs Docker"),
     ("docs/install.md", "helm", Treatment::NotOurs, "needs a cluster"),
@@ -95,6 +101,21 @@ pub const PROGRAMS: &[&str] = &["cat", "curl", "openssl", "pass", "printf", "pyt
 pub const PREPARATIONS: &[(&str, &str, &[&str])] = &[
     ("docs/approvals.md", "", &["holdfast chat hello"]),
     ("docs/canvas.md", "", &["holdfast chat hello"]),
+    (
+        "docs/channels.md",
+        "holdfast channels send",
+        &[
+            "holdfast channels add telegram --allow 42 --token 123456:ABC-DEF1234ghIkl-zyx57W2v1u123ew11",
+        ],
+    ),
+    (
+        "docs/command-line.md",
+        "",
+        &[
+            "holdfast chat hello",
+            "holdfast providers put openai --api-key sk-1 --model openai:gpt-5",
+        ],
+    ),
     ("docs/mcp.md", "", &["holdfast agents create coach"]),
     ("docs/memory-use.md", "", &["holdfast chat hello", "holdfast memory save 'likes tea'"]),
     (
@@ -112,6 +133,11 @@ pub const PREPARATIONS: &[(&str, &str, &[&str])] = &[
         "holdfast files read",
         &["printf 'Open at nine.' | holdfast files write --agent main handbook.md"],
     ),
+    (
+        "docs/operator.md",
+        "holdfast apply --file family.yaml --dry-run",
+        &["holdfast agents create coach"],
+    ),
     ("docs/policy.md", "", &["holdfast chat hello"]),
     ("docs/skills.md", "", &["holdfast agents create travel --instructions 'Plan journeys.'"]),
     (
@@ -125,6 +151,7 @@ pub const PREPARATIONS: &[(&str, &str, &[&str])] = &[
 /// Code blocks that are files of their document's commands: document, beginning, file.
 pub const BLOCKS: &[(&str, &str, &str)] = &[
     ("docs/heartbeat.md", "- Is there mail", "heartbeat.md"),
+    ("docs/operator.md", "apiVersion: holdfast.dev/v1alpha1\nkind: Routing", "family.yaml"),
     ("docs/policy.md", "{\n  \"profile\"", "policy.json"),
     ("docs/routing.md", "[\n  {\"agent\": \"study-coach\"", "rules.json"),
     ("docs/skills.md", "name: travel-agent", "package.yaml"),
@@ -174,6 +201,7 @@ pub const IDS: &[(&str, &str, &str)] = &[
 pub const FILES: &[(&str, &str)] = &[
     (".holdfast-node", "hfn_1_2"),
     ("card.json", r#"{"context": 128000, "max_output": 8192}"#),
+    ("discord.txt", "bot-token-of-a-discord-application"),
     ("github.token", "token"),
     ("key.txt", "a key of the garden"),
     ("mail.password", "password"),

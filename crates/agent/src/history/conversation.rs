@@ -16,7 +16,8 @@
 //! | a summary | apart from the messages; nothing of what it replaces |
 //! | the question of a turn that a summary replaces in part | repeated before the rest of the turn |
 //! | a call without a message before it | a short line in brackets before it |
-//! | a seeded message of the assistant | its message |
+//! | a seeded message of the assistant | its message, with its calls |
+//! | results of a client's tools | results of the calls before them |
 //! | a command and its answer | nothing |
 //! | directives at a message's ends | nothing |
 //! | an approval request and its decision | nothing: the call's result tells |
@@ -141,6 +142,11 @@ fn current_summary(journal: &[Entry]) -> (Option<&str>, usize) {
     found
 }
 
+/// Whether a message has results of the client's tools and nothing else.
+fn is_only_results(body: &Body) -> bool {
+    !body.results.is_empty() && body.text.is_empty() && body.attachments.is_empty()
+}
+
 /// Reader of a journal: collects messages and the starts of exchanges, each from a question to its
 /// answer.
 struct Reader<'j> {
@@ -191,7 +197,7 @@ impl<'j> Reader<'j> {
             self.is_flushing = turn::is_flushing_after(entry, self.is_flushing);
             self.forget_heard_before(entry);
             let Entry::Heard { seq, body } = entry else { continue };
-            if at < turn || !turn::asks_for_answer(entry) {
+            if at < turn || !turn::asks_for_answer(entry) || is_only_results(body) {
                 self.is_repeated(*seq, body);
             } else if let Some(ChatMessage::User { text, .. }) = self.message(*seq, body) {
                 self.push(None, ChatMessage::user(shortened(&text, MAX_QUESTION_CHARS)));
@@ -205,11 +211,7 @@ impl<'j> Reader<'j> {
         self.forget_heard_before(entry);
         match entry {
             Entry::Thought { .. } | Entry::Called { .. } | Entry::Returned { .. } if was_aside => {}
-            Entry::Heard { seq, body } => {
-                if let Some(message) = self.message(*seq, body) {
-                    self.say(at, message);
-                }
-            }
+            Entry::Heard { seq, body } => self.hear(at, *seq, body),
             Entry::Thought { text, calls, carry, .. } => {
                 self.settle();
                 if !text.trim().is_empty() || !calls.is_empty() {
@@ -228,10 +230,30 @@ impl<'j> Reader<'j> {
             }
             Entry::Returned { call, output, failed, media, record: _ } => {
                 if let Some(asked) = &mut self.open_calls {
-                    asked.take(call, (output, *failed), media);
+                    asked.take(call, (output, *failed), Some(media));
                 }
             }
             Entry::Noted { note, text, .. } => self.note(at, *note, text),
+        }
+    }
+
+    fn hear(&mut self, at: usize, seq: i64, body: &'j Body) {
+        let is_known = self.heard.contains(&(seq, body));
+        if let (Some(asked), false) = (&mut self.open_calls, is_known) {
+            for result in &body.results {
+                asked.take(&result.call, (&result.output, false), None);
+            }
+        }
+        let has_calls = !body.calls.is_empty();
+        if has_calls && !is_known {
+            self.heard.push((seq, body));
+            self.settle();
+            self.think(at, &body.text, &body.calls, None);
+            self.open_calls = Some(OpenCalls::new(&body.calls));
+        } else if let Some(message) = self.message(seq, body)
+            && !is_only_results(body)
+        {
+            self.say(at, message);
         }
     }
 
@@ -285,6 +307,7 @@ impl<'j> Reader<'j> {
             | Note::Routed
             | Note::Posted
             | Note::Dispatched
+            | Note::HandedOver
             | Note::Unknown => return,
         };
         if ends {
@@ -392,13 +415,13 @@ impl<'j> OpenCalls<'j> {
     }
 
     /// Adds a result; only the first result of a call counts.
-    fn take(&mut self, call: &'j str, result: (&'j str, bool), media: &'j Media) {
+    fn take(&mut self, call: &'j str, result: (&'j str, bool), media: Option<&'j Media>) {
         if self.results.contains_key(call) {
             return;
         }
         self.results.insert(call, result);
         if self.calls.iter().any(|asked| asked.id == call) {
-            self.shown.extend(&media.shown);
+            self.shown.extend(media.into_iter().flat_map(|media| &media.shown));
         }
     }
 

@@ -428,3 +428,48 @@ fn pictures_that_were_loaded_are_shown_where_they_came_and_others_are_named() {
     assert_eq!(blind[0], ChatMessage::user(question));
     assert_eq!(blind.len(), seen.len() - 1);
 }
+
+#[test]
+fn results_of_a_clients_tools_answer_the_calls_before_them() {
+    let result = |call: &str| holdfast_types::ClientResult {
+        call: call.into(),
+        output: format!("result of {call}"),
+    };
+    let seeded = |seq, calls: &[(&str, &str)]| {
+        let calls = calls.iter().map(|(id, tool)| call(id, tool)).collect();
+        let role = Some("assistant".into());
+        Entry::Heard { seq, body: Body { role, silent: true, calls, ..Body::text("so") } }
+    };
+    let results = |seq, calls: &[&str], text: &str| {
+        let results = calls.iter().map(|call| result(call)).collect();
+        Entry::Heard { seq, body: Body { results, ..Body::text(text) } }
+    };
+    let live = [
+        heard(1, "hi"),
+        thought("", &[("a", "look"), ("b", "read")]),
+        returned("b"),
+        noted(Note::HandedOver),
+        results(2, &["a"], ""),
+        thought("done", &[]),
+    ];
+    let called = assistant("", &[("a", "look"), ("b", "read")]);
+    let done = assistant("done", &[]);
+    assert_eq!(read(&live), [user("hi"), called.clone(), result_of("a"), result_of("b"), done]);
+    // Without results, the next message tells that the calls were not made.
+    let left = [&live[..4], &[heard(2, "and?")]].concat();
+    let not_made = failed("a", CALL_NOT_MADE);
+    assert_eq!(read(&left), [user("hi"), called, not_made, result_of("b"), user("and?")]);
+
+    let seeded = [
+        heard(1, "hi"),
+        seeded(2, &[("x", "look")]),
+        results(3, &["x"], ""),
+        results(4, &["unknown"], "and?"),
+    ];
+    let called = assistant("so", &[("x", "look")]);
+    assert_eq!(read(&seeded), [user("hi"), called, result_of("x"), user("and?")]);
+}
+
+fn result_of(call: &str) -> ChatMessage {
+    result(call)
+}

@@ -304,15 +304,17 @@ fn patched_files(patch: &str) -> Vec<String> {
 }
 
 /// Returns the paths of a diff's two headers where they differ from [`header_path`]: a name in
-/// quotes, and a folder `a` or `b` in a diff without git's prefixes.
+/// quotes or with one at its end, and a folder `a` or `b` in a diff without git's prefixes.
 fn diff_paths(old: &str, new: &str) -> Vec<String> {
     let name = |header: &str| header.split('\t').next().unwrap_or_default().trim().to_owned();
     let (old, new) = (name(old), name(new));
     let is_git = |name: &str, prefix: &str| name == "/dev/null" || name.starts_with(prefix);
+    let names = [&old, &new].into_iter().filter(|name| *name != "/dev/null");
     if is_git(&old, "a/") && is_git(&new, "b/") {
-        return Vec::new();
+        let bare = names.map(|name| name[2..].to_owned());
+        return bare.filter(|name| name.contains('"')).collect();
     }
-    [old, new].into_iter().filter(|name| name != "/dev/null").collect()
+    names.cloned().collect()
 }
 
 /// Returns the path of a header. In a diff the prefixes `a/` and `b/` are not folders.

@@ -27,7 +27,7 @@ async fn a_token_wakes_one_runner_of_all() {
     let world = World::new().await;
     let other = world.elsewhere().await;
     let (mut one, mut two) =
-        (world.bus.run_wakes().await.unwrap(), other.run_wakes().await.unwrap());
+        (world.bus.run_wakes("").await.unwrap(), other.run_wakes("").await.unwrap());
     let mut all = world.bus.subscribe(&Subject::wake_run()).await.unwrap();
     world.bus.flush().await;
     other.flush().await;
@@ -73,7 +73,7 @@ async fn what_a_slow_listener_cannot_hold_is_dropped_and_counted() {
 #[tokio::test]
 async fn a_delayed_token_comes_later() {
     let world = World::new().await;
-    let mut wakes = world.bus.run_wakes().await.unwrap();
+    let mut wakes = world.bus.run_wakes("").await.unwrap();
     let began = Instant::now();
 
     world.bus.wake_run(150);
@@ -135,7 +135,7 @@ async fn a_runner_hears_what_is_meant_for_it() {
 #[tokio::test]
 async fn two_installations_do_not_hear_each_other() {
     let (ours, theirs) = (World::new().await, World::new().await);
-    let mut heard = ours.bus.run_wakes().await.unwrap();
+    let mut heard = ours.bus.run_wakes("").await.unwrap();
 
     theirs.bus.wake_run(0);
     theirs.bus.flush().await;
@@ -159,7 +159,7 @@ async fn a_message_carries_the_trace_it_belongs_to() {
     let config = telemetry::Config::default();
     let _guard = telemetry::init_with_exporter("test", &config, Nowhere).unwrap();
     let world = World::new().await;
-    let mut wakes = world.bus.run_wakes().await.unwrap();
+    let mut wakes = world.bus.run_wakes("").await.unwrap();
 
     let sent = info_span!("sender").in_scope(|| {
         world.bus.wake_run(0);
@@ -175,9 +175,9 @@ async fn a_question_about_a_server_is_answered_by_one_runner_and_not_silently_by
     let world = World::new().await;
     let asker = world.elsewhere().await;
     let probe = McpProbe { tenant: TenantId::generate(), server: "x".into() };
-    let nobody = asker.probe_mcp(&probe, Duration::from_secs(2)).await;
-    let mut probes = world.bus.mcp_probes().await.unwrap();
-    let mut others = world.bus.mcp_probes().await.unwrap();
+    let nobody = asker.probe_mcp("", &probe, Duration::from_secs(2)).await;
+    let mut probes = world.bus.mcp_probes("").await.unwrap();
+    let mut others = world.bus.mcp_probes("").await.unwrap();
     let tool = McpProbeTool { name: "mcp_x_echo".into(), ..McpProbeTool::default() };
     let found = McpProbeResult { tools: vec![tool], error: None };
 
@@ -193,7 +193,7 @@ async fn a_question_about_a_server_is_answered_by_one_runner_and_not_silently_by
     let ask = async {
         loop {
             // The server may not have processed the subscription yet.
-            match asker.probe_mcp(&probe, Duration::from_secs(5)).await {
+            match asker.probe_mcp("", &probe, Duration::from_secs(5)).await {
                 Err(Error::Unavailable(_)) => tokio::time::sleep(Duration::from_millis(20)).await,
                 answered => break answered,
             }

@@ -13,7 +13,7 @@ use crate::world::{config, connect, connected, soon};
 async fn without_nats_a_service_starts_and_nobody_waits() {
     let began = Instant::now();
     let bus = Bus::connect(&config("nats://127.0.0.1:1", ""), "test").await.unwrap();
-    let _wakes = bus.run_wakes().await.unwrap();
+    let _wakes = bus.run_wakes("").await.unwrap();
     for _ in 0..10_000 {
         bus.wake_run(0);
     }
@@ -32,7 +32,7 @@ async fn subscriptions_outlive_a_crash_and_the_stream_a_wiped_disk() {
     let own = OwnBackends::start().await.unwrap();
     let url = own.urls().nats_url.clone();
     let bus = connect(&config(&url, "")).await;
-    let mut wakes = bus.run_wakes().await.unwrap();
+    let mut wakes = bus.run_wakes("").await.unwrap();
     let subject = Subject::event(TenantId::generate(), "runs", SessionId::generate());
     bus.publish_event(&subject, "1", Bytes::from_static(b"{}")).await.unwrap();
 

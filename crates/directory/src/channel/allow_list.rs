@@ -1,7 +1,7 @@
 //! Allow list of a channel account: the senders that may write to it (spec CHN-019, C-51).
 //!
-//! An empty list allows nobody. An entry is an id, a name with or without `@`, `id|name`, or `*`
-//! for everybody. In `id|name` only the id counts, because a name can pass to another person.
+//! An empty list allows nobody. An entry is an id (on Matrix `@name:server`), a name with or without
+//! `@`, `id|name`, or `*` for everybody. In `id|name` only the id counts, because a name can pass to another person.
 
 use serde::Deserialize;
 
@@ -52,6 +52,8 @@ impl Entry {
         }
         match (text, text.strip_prefix('@')) {
             ("" | "@", _) => None,
+            // A user id of Matrix, `@name:server`; no platform has such names.
+            (text, Some(name)) if name.contains(':') => Some(Self::Id(text.to_owned())),
             (_, Some(name)) => Some(Self::Name(name.to_owned())),
             (text, None) => Some(Self::Either(text.to_owned())),
         }
@@ -148,6 +150,14 @@ mod tests {
             assert_eq!(list(json!([entry])).names_id("7"), names, "{entry}");
         }
         assert!(!list(json!([""])).names_id(""));
+    }
+
+    #[test]
+    fn a_user_id_of_matrix_is_an_id() {
+        let listed = list(json!(["@anna:example.org"]));
+
+        assert!(listed.allows("@anna:example.org", "") && listed.names_id("@anna:example.org"));
+        assert!(!listed.allows("7", "anna:example.org"));
     }
 
     #[test]

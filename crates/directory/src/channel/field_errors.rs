@@ -1,6 +1,10 @@
 //! Errors in account settings: the wrong field, and the expected value.
 
-use serde::de::DeserializeOwned;
+use serde::{
+    Deserializer,
+    de::{DeserializeOwned, Error as _, Visitor, value::Error},
+    forward_to_deserialize_any,
+};
 use serde_json::{Value, json};
 
 use super::UnusableAccount;
@@ -49,4 +53,38 @@ fn describe_error<T: DeserializeOwned>(at: &str, fields: &[Field], value: &Value
         }
     }
     format!("`{at}` is not what it should be: docs/channels.md has its fields")
+}
+
+/// Names of the fields that a struct is read from.
+pub fn field_names<T: DeserializeOwned>() -> &'static [&'static str] {
+    let mut names: &'static [&'static str] = &[];
+    // Always an error, since there is no value.
+    let _no_value = T::deserialize(FieldNames(&mut names));
+    names
+}
+
+/// Deserializer that has no value and notes the fields that a struct asks for.
+struct FieldNames<'a>(&'a mut &'static [&'static str]);
+
+impl<'de> Deserializer<'de> for FieldNames<'_> {
+    type Error = Error;
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, Error> {
+        *self.0 = fields;
+        Err(Error::custom("no value"))
+    }
+
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Error> {
+        Err(Error::custom("no struct"))
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option
+        unit unit_struct newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+    }
 }

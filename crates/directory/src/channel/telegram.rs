@@ -5,20 +5,31 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    AllowList, UnusableAccount,
+    AllowList, ChannelKind, GroupSettings, REPLY_TAGS, UnusableAccount,
     field_errors::{self, Field},
+    groups,
+    streaming::{self, Streaming},
 };
 use crate::url_syntax;
 
-const FIELDS: [Field; 5] = [
+/// Its actions are those for which the Bot API has a method (<https://core.telegram.org/bots/api>).
+pub(super) const KIND: ChannelKind = ChannelKind {
+    name: "telegram",
+    required_secrets: &["token"],
+    secrets: field_errors::field_names::<TelegramSecrets>,
+    check: |settings, secrets| TelegramSettings::read(settings, secrets).map(drop),
+    actions: |_| &["send", "media", "react", "delete", "pin", "unpin", "poll", "thread"],
+    capabilities: &[REPLY_TAGS],
+};
+
+const FIELDS: [Field; 6] = [
     ("mode", "\"poll\" or \"webhook\""),
     ("allow", "a list of ids, names or \"*\": [12345, \"@anna\"]"),
     ("groups", "a JSON object: {\"allow\": [-100123], \"mention_only\": true}"),
     ("parse", "\"html\" or \"plain\""),
     ("api_base", "an address: \"https://api.telegram.org\""),
+    streaming::FIELD,
 ];
-const FIELDS_OF_GROUPS: [Field; 2] =
-    [("allow", "a list of groups' ids, or [\"*\"]: [-100123]"), ("mention_only", "true or false")];
 const SECRETS: &str = "{\"token\": …}, and \"webhook_secret\" for mode `webhook`";
 
 /// Allowed length of a webhook secret, in bytes.
@@ -35,6 +46,7 @@ pub struct TelegramSettings {
     pub parse: ReplyFormat,
     /// Base URL of another Bot API server than the installation's.
     pub api_base: Option<String>,
+    pub streaming: Streaming,
 }
 
 /// How the bridge receives a bot's updates.
@@ -46,22 +58,6 @@ pub enum UpdateMode {
     Poll,
     /// Telegram calls the bridge.
     Webhook,
-}
-
-/// Behaviour of a bot in groups.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct GroupSettings {
-    /// Whether the bot answers only messages that mention it; it reads the others too.
-    pub mention_only: bool,
-    /// Groups that the bot reads; all members may write.
-    pub allow: AllowList,
-}
-
-impl Default for GroupSettings {
-    fn default() -> Self {
-        Self { mention_only: true, allow: AllowList::default() }
-    }
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
@@ -94,14 +90,7 @@ impl TelegramSettings {
         settings: &Value,
         secrets: &Value,
     ) -> Result<(Self, TelegramSecrets), UnusableAccount> {
-        // Parsed first, so that an error in it names its own field.
-        if let Some(groups) = settings.get("groups") {
-            field_errors::parse_settings::<GroupSettings>(
-                "settings.groups",
-                &FIELDS_OF_GROUPS,
-                groups,
-            )?;
-        }
+        groups::check(settings)?;
         let settings: Self = field_errors::parse_settings("settings", &FIELDS, settings)?;
         if settings.api_base.as_deref().is_some_and(|base| url_syntax::authority(base).is_none()) {
             let told = "`settings.api_base` is no address: write `https://host`, or leave it out";
@@ -170,6 +159,7 @@ mod tests {
         let settings = json!({
             "mode": "webhook", "allow": [7, "@anna"], "parse": "plain",
             "groups": {"mention_only": false, "allow": [-100]}, "api_base": "http://x",
+            "streaming": "edits",
         });
         let names = |value: &Value| {
             let mut names: Vec<_> = value.as_object().unwrap().keys().cloned().collect();
@@ -182,7 +172,6 @@ mod tests {
             known
         };
         assert_eq!(names(&settings), known(&FIELDS));
-        assert_eq!(names(&settings["groups"]), known(&FIELDS_OF_GROUPS));
         let secrets = json!({"token": "1:a", "webhook_secret": "abcdefgh-12345678"});
 
         let (settings, _) = TelegramSettings::read(&settings, &secrets).unwrap();

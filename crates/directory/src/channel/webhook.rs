@@ -7,10 +7,25 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    AllowList, UnusableAccount,
+    AllowList, ChannelKind, REPLY_TAGS, UnusableAccount,
     field_errors::{self, Field},
 };
 use crate::url_syntax;
+
+pub(super) const KIND: ChannelKind = ChannelKind {
+    name: "webhook",
+    required_secrets: &["secret"],
+    secrets: field_errors::field_names::<WebhookSecrets>,
+    check: |settings, secrets| WebhookSettings::read(settings, secrets).map(drop),
+    actions: |settings| match settings["actions"] == Value::Bool(true) {
+        true => &[
+            "send", "media", "react", "delete", "pin", "unpin", "poll", "thread", "event", "embed",
+        ],
+        // A receiver that was written for texts would show an empty one.
+        false => &["send"],
+    },
+    capabilities: &[REPLY_TAGS],
+};
 
 const FIELDS: [Field; 4] = [
     ("url", "an address: \"https://example.com/replies\""),

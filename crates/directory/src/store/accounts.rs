@@ -1,11 +1,14 @@
-//! `control.accounts`.
+//! `control.accounts` and `control.account_status`.
+
+pub(crate) mod positions;
+pub(crate) mod widget_messages;
 
 use holdfast_pg::{SystemTx, TenantTx};
 use holdfast_types::{AccountId, TenantId};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::{Account, NewAccount};
+use crate::{Account, AccountStatus, ListedAccount, NewAccount, ReportedStatus};
 
 #[derive(sqlx::FromRow)]
 struct Row {
@@ -125,19 +128,22 @@ pub(crate) async fn delete(tx: &mut TenantTx, id: AccountId) -> sqlx::Result<boo
     Ok(done.rows_affected() > 0)
 }
 
-/// Returns the accounts to serve: enabled ones of active tenants.
+/// Returns the accounts of these channels to serve: enabled ones of active tenants.
 pub(crate) async fn to_serve(
     tx: &mut SystemTx,
-    channel: &str,
-) -> sqlx::Result<Vec<(TenantId, AccountId, i64)>> {
-    const SQL: &str = "select a.tenant_id, a.account_id, a.version \
+    channels: &[&str],
+) -> sqlx::Result<Vec<ListedAccount>> {
+    const SQL: &str = "select a.tenant_id, a.account_id, a.version, a.channel \
                        from control.accounts a join control.tenants t using (tenant_id) \
-                       where a.channel = $1 and a.enabled and t.state = 'active' \
+                       where a.channel = any($1) and a.enabled and t.state = 'active' \
                        order by a.account_id";
-    let rows: Vec<(Uuid, Uuid, i64)> =
-        holdfast_pg::query_as(SQL).bind(channel).fetch_all(tx.conn()).await?;
-    let read = |(tenant, account, version): (Uuid, Uuid, i64)| {
-        (TenantId::from(tenant), AccountId::from(account), version)
+    let rows: Vec<(Uuid, Uuid, i64, String)> =
+        holdfast_pg::query_as(SQL).bind(channels).fetch_all(tx.conn()).await?;
+    let read = |(tenant, id, version, channel): (Uuid, Uuid, i64, String)| ListedAccount {
+        tenant: tenant.into(),
+        id: id.into(),
+        version,
+        channel,
     };
     Ok(rows.into_iter().map(read).collect())
 }
@@ -149,4 +155,49 @@ pub(crate) async fn tenant_of(tx: &mut SystemTx, id: AccountId) -> sqlx::Result<
     let found: Option<Uuid> =
         holdfast_pg::query_scalar(SQL).bind(id.as_uuid()).fetch_optional(tx.conn()).await?;
     Ok(found.map(TenantId::from))
+}
+
+/// Maximum length of a stored detail, in characters.
+const MAX_DETAIL_CHARS: usize = 500;
+
+type StatusRow = (Uuid, String, String, jiff_sqlx::Timestamp, jiff_sqlx::Timestamp);
+
+/// Returns what bridges last reported.
+pub(crate) async fn statuses(tx: &mut TenantTx) -> sqlx::Result<Vec<ReportedStatus>> {
+    const SQL: &str = "select account_id, state, detail, since, checked_at \
+                       from control.account_status where tenant_id = $1";
+    let tenant = tx.tenant().as_uuid();
+    let rows: Vec<StatusRow> = holdfast_pg::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
+    let read = |(account, state, detail, since, checked_at): StatusRow| ReportedStatus {
+        account: account.into(),
+        state,
+        detail,
+        since: since.to_jiff(),
+        checked_at: checked_at.to_jiff(),
+    };
+    Ok(rows.into_iter().map(read).collect())
+}
+
+/// Records a report, unless the account was deleted.
+pub(crate) async fn put_status(
+    tx: &mut TenantTx,
+    id: AccountId,
+    status: &AccountStatus,
+) -> sqlx::Result<()> {
+    const SQL: &str = "insert into control.account_status as s (tenant_id, account_id, state, detail) \
+                       select tenant_id, account_id, $3, $4 from control.accounts \
+                       where tenant_id = $1 and account_id = $2 \
+                       on conflict (tenant_id, account_id) do update \
+                       set since = case when s.state = excluded.state then s.since else now() end, \
+                           state = excluded.state, detail = excluded.detail, checked_at = now()";
+    let tenant = tx.tenant().as_uuid();
+    let detail: String = status.detail.chars().take(MAX_DETAIL_CHARS).collect();
+    holdfast_pg::query(SQL)
+        .bind(tenant)
+        .bind(id.as_uuid())
+        .bind(status.state.as_str())
+        .bind(detail)
+        .execute(tx.conn())
+        .await?;
+    Ok(())
 }

@@ -18,6 +18,7 @@ struct Row {
     team: Option<String>,
     agent_id: Uuid,
     by_model: Option<Json<ModelRoute>>,
+    also: Vec<Uuid>,
 }
 
 impl Row {
@@ -32,13 +33,14 @@ impl Row {
             team: self.team,
             agent: self.agent_id.into(),
             by_model: self.by_model.map(|route| route.0),
+            also: self.also.into_iter().map(AgentId::from).collect(),
         }
     }
 }
 
 pub(crate) async fn all(tx: &mut TenantTx) -> sqlx::Result<Vec<Binding>> {
     const SQL: &str = "select binding_id, channel, account, peer_kind, peer_id, guild, team, agent_id, \
-                       by_model from control.bindings where tenant_id = $1 order by position, binding_id";
+                       by_model, also from control.bindings where tenant_id = $1 order by position, binding_id";
     let tenant = tx.tenant().as_uuid();
     let rows: Vec<Row> = holdfast_pg::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
     Ok(rows.into_iter().map(Row::read).collect())
@@ -50,12 +52,13 @@ pub(crate) async fn insert(
     new: &NewBinding,
     agent: AgentId,
     by_model: Option<&ModelRoute>,
+    also: &[AgentId],
 ) -> sqlx::Result<Binding> {
     const SQL: &str = "insert into control.bindings (tenant_id, binding_id, channel, account, \
-                       peer_kind, peer_id, guild, team, agent_id, by_model) \
-                       values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) \
+                       peer_kind, peer_id, guild, team, agent_id, by_model, also) \
+                       values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) \
                        returning binding_id, channel, account, peer_kind, peer_id, guild, team, \
-                       agent_id, by_model";
+                       agent_id, by_model, also";
     let tenant = tx.tenant().as_uuid();
     let row: Row = holdfast_pg::query_as(SQL)
         .bind(tenant)
@@ -68,6 +71,7 @@ pub(crate) async fn insert(
         .bind(&new.team)
         .bind(agent.as_uuid())
         .bind(by_model.map(Json))
+        .bind(also.iter().map(|agent| agent.as_uuid()).collect::<Vec<_>>())
         .fetch_one(tx.conn())
         .await?;
     Ok(row.read())

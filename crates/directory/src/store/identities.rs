@@ -1,5 +1,7 @@
 //! `control.identities`.
 
+pub(crate) mod links;
+
 use holdfast_pg::TenantTx;
 
 use crate::Identity;

@@ -1,5 +1,7 @@
 //! `control.keys`.
 
+pub(crate) mod devices;
+
 use holdfast_pg::{SystemTx, TenantTx};
 use holdfast_types::{KeyId, TenantId};
 use jiff::Timestamp;

@@ -13,6 +13,7 @@ struct Row {
     command: Option<String>,
     args: Vec<String>,
     network: bool,
+    keep: bool,
     secret_names: Vec<String>,
     agents: Option<Vec<Uuid>>,
     enabled: bool,
@@ -32,7 +33,8 @@ impl Row {
         let transport = match (self.url, self.command) {
             (Some(url), None) => McpTransport::Http { url },
             (None, Some(command)) => {
-                McpTransport::Stdio { command, args: self.args, network: self.network }
+                let (args, network, keep) = (self.args, self.network, self.keep);
+                McpTransport::Stdio { command, args, network, keep }
             }
             _ => {
                 let why = anyhow::anyhow!("it is neither at an address nor a command");
@@ -52,16 +54,16 @@ impl Row {
 }
 
 pub(crate) async fn all(tx: &mut TenantTx) -> Result<Vec<McpServer>, Error> {
-    const SQL: &str = "select name, url, command, args, network, secret_names, agents, enabled, \
-                       version from control.mcp_servers where tenant_id = $1 order by name";
+    const SQL: &str = "select name, url, command, args, network, keep, secret_names, agents, \
+                       enabled, version from control.mcp_servers where tenant_id = $1 order by name";
     let tenant = tx.tenant().as_uuid();
     let rows: Vec<Row> = holdfast_pg::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
     rows.into_iter().map(Row::read).collect()
 }
 
 pub(crate) async fn get(tx: &mut TenantTx, name: &str) -> Result<Option<McpServer>, Error> {
-    const SQL: &str = "select name, url, command, args, network, secret_names, agents, enabled, \
-                       version from control.mcp_servers where tenant_id = $1 and name = $2";
+    const SQL: &str = "select name, url, command, args, network, keep, secret_names, agents, \
+                       enabled, version from control.mcp_servers where tenant_id = $1 and name = $2";
     let tenant = tx.tenant().as_uuid();
     let row: Option<Row> =
         holdfast_pg::query_as(SQL).bind(tenant).bind(name).fetch_optional(tx.conn()).await?;
@@ -70,8 +72,8 @@ pub(crate) async fn get(tx: &mut TenantTx, name: &str) -> Result<Option<McpServe
 
 /// Returns the enabled servers, each with its sealed secrets.
 pub(crate) async fn enabled(tx: &mut TenantTx) -> Result<Vec<(McpServer, Option<Vec<u8>>)>, Error> {
-    const SQL: &str = "select name, url, command, args, network, secret_names, agents, enabled, \
-                       version, secrets from control.mcp_servers \
+    const SQL: &str = "select name, url, command, args, network, keep, secret_names, agents, \
+                       enabled, version, secrets from control.mcp_servers \
                        where tenant_id = $1 and enabled order by name";
     let tenant = tx.tenant().as_uuid();
     let rows: Vec<SealedRow> = holdfast_pg::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
@@ -93,21 +95,21 @@ pub(crate) async fn put(
     secrets: Secrets<'_>,
 ) -> sqlx::Result<()> {
     const SQL: &str = "insert into control.mcp_servers as s (tenant_id, name, transport, url, \
-                       command, args, network, secrets, secret_names, agents, enabled, version) \
-                       values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) \
+                       command, args, network, secrets, secret_names, agents, enabled, version, keep) \
+                       values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $14) \
                        on conflict (tenant_id, name) do update set \
                        transport = excluded.transport, url = excluded.url, \
                        command = excluded.command, args = excluded.args, \
-                       network = excluded.network, \
+                       network = excluded.network, keep = excluded.keep, \
                        secrets = case when $13 then s.secrets else excluded.secrets end, \
                        secret_names = excluded.secret_names, agents = excluded.agents, \
                        enabled = excluded.enabled, version = excluded.version, \
                        updated_at = now()";
     let tenant = tx.tenant().as_uuid();
-    let (word, url, command, args, network) = match &server.transport {
-        McpTransport::Http { url } => ("http", Some(url), None, &[][..], false),
-        McpTransport::Stdio { command, args, network } => {
-            ("stdio", None, Some(command), args.as_slice(), *network)
+    let (word, url, command, args, network, keep) = match &server.transport {
+        McpTransport::Http { url } => ("http", Some(url), None, &[][..], false, false),
+        McpTransport::Stdio { command, args, network, keep } => {
+            ("stdio", None, Some(command), args.as_slice(), *network, *keep)
         }
     };
     let agents = server.agents.as_ref();
@@ -127,6 +129,7 @@ pub(crate) async fn put(
         .bind(server.enabled)
         .bind(server.version)
         .bind(secrets.is_none())
+        .bind(keep)
         .execute(tx.conn())
         .await?;
     Ok(())

@@ -40,6 +40,15 @@ pub(crate) async fn all(tx: &mut TenantTx) -> sqlx::Result<Vec<RoutingRule>> {
     Ok(rows.into_iter().map(Row::read).collect())
 }
 
+/// Returns a name of the state of the rules: another one after every change.
+pub(crate) async fn version(tx: &mut TenantTx) -> sqlx::Result<String> {
+    const SQL: &str = "select coalesce(md5(string_agg(rule_id::text || disabled::text, ',' \
+                       order by position, rule_id)), 'none') \
+                       from control.rules where tenant_id = $1";
+    let tenant = tx.tenant().as_uuid();
+    holdfast_pg::query_scalar(SQL).bind(tenant).fetch_one(tx.conn()).await
+}
+
 pub(crate) async fn delete_all(tx: &mut TenantTx) -> sqlx::Result<()> {
     const SQL: &str = "delete from control.rules where tenant_id = $1";
     let tenant = tx.tenant().as_uuid();

@@ -1,5 +1,7 @@
 //! `control.tenant_events`: the log of tenants' lives, and the outbox of their publication.
 
+pub(crate) mod webhooks;
+
 use holdfast_pg::{SystemConnection, SystemTx, TenantTx};
 use serde_json::Value;
 use sqlx::types::Json;
@@ -77,6 +79,24 @@ pub(crate) async fn page(
         .bind(filter.limit)
         .fetch_all(tx.conn())
         .await?;
+    Ok(rows.into_iter().map(Row::read).collect())
+}
+
+/// Marks up to `limit` events as logged. Returns those of tenants that are not being deleted, oldest
+/// first.
+pub(crate) async fn take_unlogged(tx: &mut SystemTx, limit: i64) -> sqlx::Result<Vec<TenantEvent>> {
+    const SQL: &str = "
+        with taken as (
+            update control.tenant_events set logged_at = clock_timestamp()
+            where event_id = any(array(
+                select event_id from control.tenant_events where logged_at is null
+                order by event_id limit $1))
+            returning event_id, tenant, name, kind, detail, created_at)
+        select taken.* from taken
+        where exists (select from control.tenants t
+                      where t.tenant_id = taken.tenant and t.deleting_at is null)
+        order by event_id";
+    let rows: Vec<Row> = holdfast_pg::query_as(SQL).bind(limit).fetch_all(tx.conn()).await?;
     Ok(rows.into_iter().map(Row::read).collect())
 }
 

@@ -18,6 +18,7 @@ pub(crate) enum TenantEventKind {
     ConfigChanged,
     QuotaWarning,
     QuotaExceeded,
+    WebhookDisabled,
 }
 
 impl TenantEventKind {
@@ -34,9 +35,29 @@ impl TenantEventKind {
             Self::ConfigChanged => "config.changed",
             Self::QuotaWarning => "quota.warning",
             Self::QuotaExceeded => "quota.exceeded",
+            Self::WebhookDisabled => "webhook.disabled",
         }
     }
 }
+
+/// All kinds, with those that only a trigger writes (migration 0091).
+pub const TENANT_EVENT_KINDS: &[&str] = &[
+    TenantEventKind::Created.as_str(),
+    TenantEventKind::Activated.as_str(),
+    TenantEventKind::Suspended.as_str(),
+    TenantEventKind::Expired.as_str(),
+    TenantEventKind::DeletionStarted.as_str(),
+    TenantEventKind::Deleted.as_str(),
+    TenantEventKind::PlanChanged.as_str(),
+    TenantEventKind::LimitsChanged.as_str(),
+    TenantEventKind::ConfigChanged.as_str(),
+    TenantEventKind::QuotaWarning.as_str(),
+    TenantEventKind::QuotaExceeded.as_str(),
+    TenantEventKind::WebhookDisabled.as_str(),
+    "agent.created",
+    "agent.changed",
+    "agent.deleted",
+];
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct TenantEvent {

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::check_limit;
 use crate::{
-    Account, Actor, DataKey, Directory, Error, NewAccount, OpenAccount, Purpose, channel::CHANNELS,
-    store,
+    Account, AccountStatus, Actor, DataKey, Directory, Error, ListedAccount, NewAccount,
+    NewWidgetMessage, OpenAccount, Purpose, ReportedStatus, WidgetMessage, channel, store,
 };
 
 const MAX_ACCOUNTS: i64 = 200;
@@ -30,8 +30,7 @@ impl Accounts<'_> {
         tenant: TenantId,
         channel: Option<&str>,
     ) -> Result<Vec<Account>, Error> {
-        let known = |name: &str| CHANNELS.iter().any(|(channel, _)| *channel == name);
-        if channel.is_some_and(|channel| !known(channel)) {
+        if channel.is_some_and(|channel| channel::kind(channel).is_none()) {
             return Ok(Vec::new());
         }
         let mut tx = self.0.pools.tenant(tenant).await?;
@@ -148,11 +147,86 @@ impl Accounts<'_> {
         Ok(())
     }
 
-    /// Returns the accounts that bridges must serve on a channel, with their versions: enabled
-    /// accounts of all active tenants.
-    pub async fn all(self, channel: &str) -> Result<Vec<(TenantId, AccountId, i64)>, Error> {
+    /// Returns what bridges last reported about the tenant's accounts.
+    pub async fn statuses(self, tenant: TenantId) -> Result<Vec<ReportedStatus>, Error> {
+        let mut tx = self.0.pools.tenant(tenant).await?;
+        let statuses = store::accounts::statuses(&mut tx).await?;
+        tx.commit().await?;
+        Ok(statuses)
+    }
+
+    /// Returns where an account goes on reading at its platform, if that was stored.
+    pub async fn position(
+        self,
+        tenant: TenantId,
+        id: AccountId,
+        name: &str,
+    ) -> Result<Option<String>, Error> {
+        let mut tx = self.0.pools.tenant(tenant).await?;
+        let position = store::accounts::positions::get(&mut tx, id, name).await?;
+        tx.commit().await?;
+        Ok(position)
+    }
+
+    /// Stores where an account goes on reading; does nothing if the account was deleted.
+    pub async fn set_position(
+        self,
+        tenant: TenantId,
+        id: AccountId,
+        name: &str,
+        position: &str,
+    ) -> Result<(), Error> {
+        let mut tx = self.0.pools.tenant(tenant).await?;
+        store::accounts::positions::put(&mut tx, id, name, position).await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// Stores a message of a web widget once for its key, and returns its position.
+    pub async fn add_widget_message(
+        self,
+        tenant: TenantId,
+        id: AccountId,
+        new: NewWidgetMessage<'_>,
+    ) -> Result<i64, Error> {
+        let mut tx = self.0.pools.tenant(tenant).await?;
+        let seq = store::accounts::widget_messages::add(&mut tx, id, new).await?;
+        tx.commit().await?;
+        Ok(seq)
+    }
+
+    /// Returns the newest messages of a widget's visitor after a position, the oldest first.
+    pub async fn widget_messages(
+        self,
+        tenant: TenantId,
+        id: AccountId,
+        visitor: &str,
+        after: i64,
+    ) -> Result<Vec<WidgetMessage>, Error> {
+        let mut tx = self.0.pools.tenant(tenant).await?;
+        let messages = store::accounts::widget_messages::after(&mut tx, id, visitor, after).await?;
+        tx.commit().await?;
+        Ok(messages)
+    }
+
+    /// Records what a bridge knows about an account; does nothing if the account was deleted.
+    pub async fn record_status(
+        self,
+        tenant: TenantId,
+        id: AccountId,
+        status: &AccountStatus,
+    ) -> Result<(), Error> {
+        let mut tx = self.0.pools.tenant(tenant).await?;
+        store::accounts::put_status(&mut tx, id, status).await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// Returns the accounts that bridges must serve on these channels: enabled accounts of all
+    /// active tenants.
+    pub async fn all(self, channels: &[&str]) -> Result<Vec<ListedAccount>, Error> {
         let mut tx = self.0.pools.system().await?;
-        let accounts = store::accounts::to_serve(&mut tx, channel).await?;
+        let accounts = store::accounts::to_serve(&mut tx, channels).await?;
         tx.commit().await?;
         Ok(accounts)
     }

@@ -111,11 +111,43 @@ impl Agents<'_> {
         name_or_id: &str,
         new: NewAgent,
     ) -> Result<Agent, Error> {
+        self.replace(tenant, actor, name_or_id, (None, new)).await
+    }
+
+    /// As [`update`](Self::update), but only if the agent still has the given version.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Conflict`] if the version differs.
+    pub async fn update_version(
+        self,
+        tenant: TenantId,
+        actor: Actor,
+        name_or_id: &str,
+        (based_on, new): (i64, NewAgent),
+    ) -> Result<Agent, Error> {
+        self.replace(tenant, actor, name_or_id, (Some(based_on), new)).await
+    }
+
+    async fn replace(
+        self,
+        tenant: TenantId,
+        actor: Actor,
+        name_or_id: &str,
+        (based_on, new): (Option<i64>, NewAgent),
+    ) -> Result<Agent, Error> {
         let missing = || Error::not_found("agent", name_or_id);
         let wanted = AgentReference::parse(name_or_id).ok_or_else(missing)?;
         let mut tx = self.0.begin_change(tenant).await?;
         check_agent(&mut tx, &new).await?;
         let old = store::agents::find(&mut tx, &wanted).await?.ok_or_else(missing)?;
+        if let Some(based_on) = based_on.filter(|based_on| *based_on != old.version) {
+            return Err(Error::Conflict(format!(
+                "the agent is version {} by now, and this change is based on {based_on}: read it \
+                 again, and make the change in that",
+                old.version
+            )));
+        }
         if new.is_default && !old.is_default {
             store::agents::clear_default(&mut tx).await?;
         }

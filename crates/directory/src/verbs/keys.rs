@@ -1,5 +1,7 @@
 //! Operations on API keys.
 
+pub(super) mod devices;
+
 use std::time::Instant;
 
 use holdfast_pg::TenantTx;

@@ -33,6 +33,7 @@ pub use chains::Chains;
 pub use connections::Connections;
 pub use credentials::Credentials;
 pub use keys::Keys;
+pub use keys::devices::Devices;
 pub use mcp_servers::McpServers;
 pub use nodes::{NodeConnectionState, Nodes};
 pub use people::People;
@@ -42,6 +43,7 @@ pub use providers::Providers;
 pub use routing::Routes;
 pub use skill_env::SkillEnv;
 pub use tenant_events::TenantEvents;
+pub use tenant_events::webhooks::EventWebhooks;
 pub use tenants::Tenants;
 
 use crate::Error;

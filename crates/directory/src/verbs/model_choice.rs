@@ -1,6 +1,8 @@
 //! Choice of an agent's models, and the access to their providers.
 
-use holdfast_llm::Catalogue;
+use std::collections::HashMap;
+
+use holdfast_llm::{Catalogue, ModelCard};
 use holdfast_pg::TenantTx;
 use holdfast_types::{AgentId, ModelId, TenantId};
 use secrecy::SecretString;
@@ -28,6 +30,23 @@ impl Models<'_> {
         let choice = self.choose(&mut tx, &build_catalogue(extras.supplement), &model).await?;
         tx.commit().await?;
         Ok(choice)
+    }
+
+    /// Returns what is known about the first model of each agent; a model that no catalogue has is
+    /// left out.
+    pub async fn of_agents(self, tenant: TenantId) -> Result<HashMap<AgentId, ModelCard>, Error> {
+        let mut tx = self.0.pools.tenant(tenant).await?;
+        let extras = store::catalogue::additions(&mut tx, AgentId::from(Uuid::nil())).await?;
+        let catalogue = build_catalogue(extras.supplement);
+        let default = store::providers::default_model(&mut tx).await?;
+        let agents = store::agents::all(&mut tx).await?;
+        tx.commit().await?;
+        let card = |agent: Agent| {
+            let name = agent.model.or_else(|| default.clone()).unwrap_or_else(demo_model);
+            let model = resolve(&catalogue, &name).ok()?;
+            Some((agent.id, catalogue.find(&model)?.clone()))
+        };
+        Ok(agents.into_iter().filter_map(card).collect())
     }
 
     /// Returns the model of an agent with its fallbacks, catalogue and budgets, and the facts of its
@@ -167,5 +186,9 @@ async fn first_model(tx: &mut TenantTx, agent: &Agent) -> Result<String, Error> 
         Some(model) => Some(model.clone()),
         None => store::providers::default_model(tx).await?,
     };
-    Ok(model.unwrap_or_else(|| format!("{DEMO}:{DEMO}")))
+    Ok(model.unwrap_or_else(demo_model))
+}
+
+fn demo_model() -> String {
+    format!("{DEMO}:{DEMO}")
 }

@@ -1,5 +1,7 @@
 //! Operations on bindings, rules and identities.
 
+mod links;
+
 use std::{sync::Arc, time::Instant};
 
 use holdfast_pg::TenantTx;
@@ -87,8 +89,16 @@ impl Routes<'_> {
         }
         check_limit("bindings", i64::try_from(have.len()).unwrap_or(i64::MAX), MAX_BINDINGS)?;
         let route = find_route(&mut tx, new.by_model.as_ref()).await?;
+        let mut also = Vec::with_capacity(new.also.len());
+        for name in &new.also {
+            let further = find_agent(&mut tx, name).await?;
+            if further != agent && !also.contains(&further) {
+                also.push(further);
+            }
+        }
         let id = Uuid::now_v7();
-        let binding = store::bindings::insert(&mut tx, id, &new, agent, route.as_ref()).await?;
+        let binding =
+            store::bindings::insert(&mut tx, id, &new, agent, route.as_ref(), &also).await?;
         store::audit::record(&mut tx, actor, "binding.create", binding.id).await?;
         tx.commit().await?;
         self.0.routings.forget(&tenant);
@@ -124,6 +134,19 @@ impl Routes<'_> {
         Ok(rules)
     }
 
+    /// Returns the tenant's rules, and a version that [`Routes::put_rules_on`] accepts.
+    pub async fn versioned_rules(
+        self,
+        tenant: TenantId,
+    ) -> Result<(Vec<RoutingRule>, String), Error> {
+        let mut tx = self.0.pools.tenant(tenant).await?;
+        store::tenants::use_snapshot(&mut tx).await?;
+        let version = store::rules::version(&mut tx).await?;
+        let rules = store::rules::all(&mut tx).await?;
+        tx.commit().await?;
+        Ok((rules, version))
+    }
+
     /// Replaces all rules, or none if one is refused.
     ///
     /// # Errors
@@ -136,6 +159,21 @@ impl Routes<'_> {
         actor: Actor,
         rules: Vec<NewRule>,
     ) -> Result<(), Error> {
+        self.put_rules_on(tenant, actor, rules, None).await
+    }
+
+    /// Replaces all rules if they still have the version `base`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Conflict`] if they have changed; also those of [`Routes::put_rules`].
+    pub async fn put_rules_on(
+        self,
+        tenant: TenantId,
+        actor: Actor,
+        rules: Vec<NewRule>,
+        base: Option<&str>,
+    ) -> Result<(), Error> {
         let count = i64::try_from(rules.len()).unwrap_or(i64::MAX);
         if count > MAX_RULES {
             return Err(Error::TooMany { what: "rules", limit: MAX_RULES });
@@ -143,6 +181,13 @@ impl Routes<'_> {
         let rules: Vec<NewRule> =
             rules.into_iter().map(NewRule::check).collect::<Result<_, _>>()?;
         let mut tx = self.0.begin_change(tenant).await?;
+        if let Some(base) = base
+            && store::rules::version(&mut tx).await? != base
+        {
+            return Err(Error::Conflict(
+                "the routing rules have changed since they were read: read them again".to_owned(),
+            ));
+        }
         store::rules::delete_all(&mut tx).await?;
         for (position, rule) in (0..).zip(&rules) {
             let agent = find_agent(&mut tx, &rule.agent).await?;

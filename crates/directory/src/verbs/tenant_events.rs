@@ -1,5 +1,9 @@
 //! Events of tenants: their list, and their publication.
 
+pub mod webhooks;
+
+use holdfast_pg::SystemTx;
+
 use crate::{Directory, Error, TenantEvent, TenantEventFilter, store};
 
 /// Days that published events and notices about limits are kept.
@@ -23,6 +27,16 @@ impl TenantEvents<'_> {
         let events = store::tenant_events::page(&mut tx, filter).await?;
         tx.finish_reading();
         Ok(events)
+    }
+
+    /// Takes up to `limit` events that are not yet in the log of events, in the transaction that logs
+    /// them.
+    pub async fn take_unlogged(
+        self,
+        tx: &mut SystemTx,
+        limit: i64,
+    ) -> Result<Vec<TenantEvent>, Error> {
+        Ok(store::tenant_events::take_unlogged(tx, limit).await?)
     }
 
     /// Publishes up to `batch` events, oldest first, and marks those that were published. An event

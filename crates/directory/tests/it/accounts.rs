@@ -35,7 +35,7 @@ async fn a_new_account_that_could_not_be_served_is_refused_with_the_field() {
     assert_eq!(
         misspelt,
         "this telegram account could not be served: `settings` has no `alow`: \
-         there are `mode`, `allow`, `groups`, `parse`, `api_base`"
+         there are `mode`, `allow`, `groups`, `parse`, `api_base`, `streaming`"
     );
     assert!(half.contains("`secrets.webhook_secret` is missing"), "{half}");
     assert!(webhook.contains("`settings.tolerance` is 0 s"), "{webhook}");

@@ -1,7 +1,7 @@
 //! No tenant sees or changes the data of another, even if all names are the same.
 
 use holdfast_directory::{
-    Agent, Binding, Error, Identity, NewBinding, NewRule, OpenAccount, TenantChanges,
+    Agent, Binding, Error, Identity, ListedAccount, NewBinding, NewRule, OpenAccount, TenantChanges,
 };
 use holdfast_types::{Peer, PeerKind, TenantId};
 use secrecy::ExposeSecret as _;
@@ -91,7 +91,7 @@ async fn sees_its_own(world: &World, tenant: &Tenant) {
     assert_eq!(routing.agents().len(), 2);
     assert_eq!(routing.bindings(), std::slice::from_ref(&tenant.binding));
     assert_eq!(routing.rules().len(), 1);
-    assert_eq!(routing.canonical("telegram", "7"), Some(mark));
+    assert_eq!(routing.canonical("telegram", "default", "7"), Some(mark));
     assert_eq!(routing.agent("coach").unwrap().id, tenant.coach.id);
 }
 
@@ -144,8 +144,9 @@ async fn two_tenants_with_the_same_names_see_and_change_only_their_own() {
     sees_its_own(&world, &theirs).await;
 
     // The list of all accounts names the right tenant for each.
-    let all = directory.accounts().all("telegram").await.unwrap();
-    assert_eq!(all, [(theirs.id, their_account, 1)]);
+    let all = directory.accounts().all(&["telegram"]).await.unwrap();
+    let (tenant, id, channel) = (theirs.id, their_account, "telegram".to_owned());
+    assert_eq!(all, [ListedAccount { tenant, id, version: 1, channel }]);
 }
 
 #[tokio::test]

@@ -63,6 +63,7 @@ async fn what_was_given_for_one_server_is_not_sent_to_another() {
         command: "server".to_owned(),
         args: args.iter().map(|&arg| arg.to_owned()).collect(),
         network: false,
+        keep: true,
     };
     put(server("x", HERE, Some("s3cret"))).await.unwrap();
 

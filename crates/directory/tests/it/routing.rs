@@ -46,7 +46,7 @@ async fn a_snapshot_holds_all_of_it_and_is_renewed() {
     let patterns: Vec<_> =
         here.rules().iter().map(|rule| rule.pattern.as_ref().map(|p| p.as_str())).collect();
     assert_eq!(patterns, [Some("exam"), None]);
-    assert_eq!(here.canonical("telegram", "7"), Some("ann"));
+    assert_eq!(here.canonical("telegram", "default", "7"), Some("ann"));
     assert_eq!(here.agent("coach").unwrap().id, coach.id);
     assert_eq!(here.default_agent().name.as_str(), "main");
     tokio::time::sleep(Duration::from_millis(1_050)).await;
@@ -219,5 +219,5 @@ async fn a_tenant_at_the_limit_of_identities_replaces_one_and_adds_none() {
 
     assert!(matches!(refused, Err(Error::TooMany { limit: 5_000, .. })), "{refused:?}");
     let routing = world.again().routing().get(tenant.id).await.unwrap();
-    assert_eq!(routing.canonical("telegram", "7"), Some("bob"));
+    assert_eq!(routing.canonical("telegram", "default", "7"), Some("bob"));
 }

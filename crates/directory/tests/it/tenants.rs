@@ -89,7 +89,7 @@ async fn a_suspended_tenants_accounts_are_not_served() {
     let (tenant, _) = world.tenant("acme").await;
     let account = world.account(tenant.id, "bot", "1:a").await;
     let served = async || {
-        let all = world.directory.accounts().all("telegram").await.unwrap();
+        let all = world.directory.accounts().all(&["telegram"]).await.unwrap();
         (all.len(), world.directory.accounts().tenant_of(account.id).await.unwrap())
     };
     let before = served().await;

@@ -8,6 +8,10 @@ pub const COUNTERS: &[(&str, &str)] = &[
         "Attempts to send a part of a reply, by channel and outcome.",
     ),
     (
+        "holdfast_bridge_previews_total",
+        "Changes of messages that show an answer while it is written, by channel and outcome.",
+    ),
+    (
         "holdfast_bridge_updates_total",
         "Updates and messages that were received from platforms, by channel and outcome.",
     ),
@@ -19,7 +23,14 @@ pub const COUNTERS: &[(&str, &str)] = &[
         "holdfast_database_failovers_total",
         "Times that another database server took the place of the one before.",
     ),
-    ("holdfast_gateway_requests_total", "Requests, by interface (http, grpc) and outcome."),
+    (
+        "holdfast_gateway_requests_total",
+        "Requests, by interface (http, grpc, websocket) and outcome.",
+    ),
+    (
+        "holdfast_gateway_websocket_slow_readers_total",
+        "WebSocket connections that were ended because the client did not read.",
+    ),
     ("holdfast_memory_embedded_units_total", "Pieces of text that were embedded and stored."),
     (
         "holdfast_model_fallbacks_total",
@@ -42,6 +53,11 @@ pub const COUNTERS: &[(&str, &str)] = &[
     ("holdfast_runner_chains_total", "Chains that ended, by outcome."),
     ("holdfast_runner_claims_total", "Sessions that were claimed."),
     (
+        "holdfast_runner_client_calls_overdue_total",
+        "Calls of clients' tools whose results did not come in time.",
+    ),
+    ("holdfast_runner_client_calls_total", "Calls that were handed over to clients."),
+    (
         "holdfast_runner_commands_elevated_total",
         "Commands that ran outside the sandbox by permission.",
     ),
@@ -55,6 +71,7 @@ pub const COUNTERS: &[(&str, &str)] = &[
         "Cost of models and paid tools by the price list, in millionths of a US dollar.",
     ),
     ("holdfast_runner_defects_total", "Turns that ended by a defect of the runner."),
+    ("holdfast_runner_events_logged_total", "Events that were moved to the logs of tenants."),
     ("holdfast_runner_extractions_total", "Searches of conversations for memories, by outcome."),
     ("holdfast_runner_failures_total", "Turns that ended with an error, by class."),
     (
@@ -64,6 +81,11 @@ pub const COUNTERS: &[(&str, &str)] = &[
     (
         "holdfast_runner_flushes_total",
         "Turns in which the agent was asked to store memories before a summary.",
+    ),
+    (
+        "holdfast_runner_lost_state_total",
+        "Background commands, browser windows and MCP servers that conversations lost, by reason: \
+         `died`, `stopped` or `busy` runner.",
     ),
     (
         "holdfast_runner_model_blames_total",
@@ -90,6 +112,10 @@ pub const COUNTERS: &[(&str, &str)] = &[
         "Sessions and messages that upkeep took care of, by what was done.",
     ),
     ("holdfast_runner_turns_total", "Turns that ended, by outcome."),
+    (
+        "holdfast_runner_webhook_posts_total",
+        "Events that were posted to webhooks of tenants, by outcome.",
+    ),
     ("holdfast_scheduler_ended_total", "Firings that ended, by outcome."),
     ("holdfast_scheduler_firings_total", "Firings that were claimed, by kind of job and outcome."),
     ("holdfast_scheduler_heartbeats_total", "Heartbeats, by status."),
@@ -106,6 +132,7 @@ pub const GAUGES: &[(&str, &str)] = &[
     ("holdfast_database_connections_limit", "Most connections to Postgres, by pool."),
     ("holdfast_gateway_nodes", "Nodes that are connected to this gateway."),
     ("holdfast_gateway_open_calls", "Calls that are open."),
+    ("holdfast_gateway_websocket_connections", "WebSocket connections that are open."),
     ("holdfast_operator_leads", "1 while this operator leads, and 0 otherwise."),
     ("holdfast_runner_background_commands", "Commands that run in the background."),
     (
@@ -113,13 +140,37 @@ pub const GAUGES: &[(&str, &str)] = &[
         "Replies that are not sent, by state. One runner reports the whole installation, and the others 0.",
     ),
     (
+        "holdfast_runner_event_log_lag_seconds",
+        "Age of the oldest event that is not in the log. One runner reports the whole installation, and the others 0.",
+    ),
+    (
         "holdfast_runner_oldest_wait_seconds",
         "Time that the oldest ready session waits. One runner reports the whole installation, and the others 0.",
     ),
+    (
+        "holdfast_runner_pool_runners",
+        "Live runners of each pool that has tenants. One runner reports all pools, and the others none.",
+    ),
+    (
+        "holdfast_runner_pool_waiting_sessions",
+        "Sessions that are ready and wait for a runner of their pool. One runner reports all pools, and the others none.",
+    ),
     ("holdfast_runner_running_sessions", "Sessions that this runner has."),
     (
+        "holdfast_runner_sessions_with_state",
+        "Sessions whose background commands, browser windows or MCP servers this runner holds.",
+    ),
+    (
         "holdfast_runner_waiting_sessions",
-        "Sessions that are ready and wait for a runner. One runner reports the whole installation, and the others 0.",
+        "Sessions that are ready and wait for a runner of the default pool. One runner reports the whole installation, and the others 0.",
+    ),
+    (
+        "holdfast_runner_webhook_dead_letters",
+        "Events that webhooks did not accept and that were given up. One runner reports the whole installation, and the others 0.",
+    ),
+    (
+        "holdfast_runner_webhook_held_events",
+        "Events that wait for another attempt of a webhook. One runner reports the whole installation, and the others 0.",
     ),
     ("holdfast_scheduler_out", "Firings that were delivered and have not ended."),
 ];

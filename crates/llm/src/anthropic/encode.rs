@@ -8,13 +8,14 @@
 //! | results and the user messages after them | one `user` message: results first |
 //! | carried thinking | the unchanged blocks at their positions |
 
-use holdfast_types::{ChatMessage, Image, ImageData, Thinking, ToolCall};
+use holdfast_types::{ChatMessage, Image, ImageData, Thinking, ToolCall, ToolChoice};
 use serde_json::{Value, json};
 
 use super::API_NAME;
 use crate::{
     Request, carry,
     catalogue::{ModelCard, ThinkingForm},
+    model::OptionNames,
     wire_text::{EMPTY_TEXT, UniqueCallIds, image_placeholder, object, tool_name},
 };
 
@@ -26,6 +27,17 @@ const THINKING_DISABLED: &str = "disabled";
 
 /// Minimum thinking budget, in tokens.
 const MIN_THINKING_BUDGET: u32 = 1_024;
+
+/// Names of what a client may ask for.
+pub(super) const OPTIONS: OptionNames = OptionNames {
+    top_p: Some("top_p"),
+    stop: Some("stop_sequences"),
+    seed: None,
+    frequency_penalty: None,
+    presence_penalty: None,
+    has_effort: false,
+    has_tool_choice: true,
+};
 
 pub(super) fn encode(request: &Request) -> Value {
     let (chat, card) = (&request.chat, request.card());
@@ -60,7 +72,28 @@ pub(super) fn encode(request: &Request) -> Value {
         }
         body["tools"] = tools.into();
     }
-    set_thinking(&mut body, request, card, most);
+    let choice = match request.forced_call() {
+        Some(ToolChoice::Function(name)) => Some(json!({ "type": "tool", "name": name })),
+        Some(_) => Some(json!({ "type": "any" })),
+        None => request.calls_singly().then(|| json!({ "type": "auto" })),
+    };
+    if let Some(mut choice) = choice {
+        if request.calls_singly() {
+            choice["disable_parallel_tool_use"] = true.into();
+        }
+        body["tool_choice"] = choice;
+    }
+    // A demanded call excludes thinking.
+    if request.forced_call().is_none() {
+        set_thinking(&mut body, request, card, most);
+    }
+    if let Some(named) = request.strict_schema() {
+        let schema = named.schema.as_value();
+        body["output_config"]["format"] = json!({ "type": "json_schema", "schema": schema });
+    }
+    if let Some(body) = body.as_object_mut() {
+        request.write_options(&OPTIONS, body);
+    }
     body
 }
 

@@ -9,18 +9,30 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use holdfast_types::{ChatMessage, Image, ImageData, Thinking, ToolCall};
-use serde_json::{Value, json};
+use holdfast_types::{AnswerFormat, ChatMessage, Image, ImageData, Thinking, ToolCall, ToolChoice};
+use serde_json::{Map, Value, json};
 
 use super::API_NAME;
 use crate::{
     Request, carry,
     catalogue::{ModelCard, ThinkingForm},
+    model::OptionNames,
     wire_text::{EMPTY_TEXT, image_placeholder, object, system_prompt, tool_name},
 };
 
 /// Placeholder for the signature of a call that another model made.
 const SIGNATURE_PLACEHOLDER: &str = "skip_thought_signature_validator";
+
+/// Names of what a client may ask for.
+pub(super) const OPTIONS: OptionNames = OptionNames {
+    top_p: Some("topP"),
+    stop: Some("stopSequences"),
+    seed: Some("seed"),
+    frequency_penalty: Some("frequencyPenalty"),
+    presence_penalty: Some("presencePenalty"),
+    has_effort: false,
+    has_tool_choice: true,
+};
 
 pub(super) fn encode(request: &Request) -> Value {
     let (chat, card) = (&request.chat, request.card());
@@ -40,11 +52,31 @@ pub(super) fn encode(request: &Request) -> Value {
         let tools: Value = chat.tools.iter().map(tool).collect();
         body["tools"] = json!([{ "functionDeclarations": tools }]);
     }
+    if let Some(choice) = request.forced_call() {
+        let calling = &mut body["toolConfig"]["functionCallingConfig"];
+        calling["mode"] = "ANY".into();
+        if let ToolChoice::Function(name) = choice {
+            calling["allowedFunctionNames"] = json!([name]);
+        }
+    }
     if let Some(most) = request.max_output {
         body["generationConfig"]["maxOutputTokens"] = most.into();
     }
     if let Some(temperature) = request.accepted_temperature() {
         body["generationConfig"]["temperature"] = temperature.into();
+    }
+    let mut asked = Map::new();
+    request.write_options(&OPTIONS, &mut asked);
+    for (name, value) in asked {
+        body["generationConfig"][name] = value;
+    }
+    // Models whose thinking is a budget refuse a form beside tools.
+    let takes_form = chat.tools.is_empty() || card.thinking.by == ThinkingForm::Effort;
+    if let Some(format) = request.format().filter(|_| takes_form) {
+        body["generationConfig"]["responseMimeType"] = "application/json".into();
+        if let AnswerFormat::JsonSchema(named) = format {
+            body["generationConfig"]["responseJsonSchema"] = named.schema.as_value().clone();
+        }
     }
     if let Some(mut thinking) = thinking(request.thinking, card) {
         if request.shows_thinking && request.thinking != Thinking::Off {

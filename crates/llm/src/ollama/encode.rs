@@ -4,14 +4,26 @@
 
 use std::collections::BTreeMap;
 
-use holdfast_types::{ChatMessage, Image, ImageData, Thinking, ToolCall};
-use serde_json::{Value, json};
+use holdfast_types::{AnswerFormat, ChatMessage, Image, ImageData, Thinking, ToolCall};
+use serde_json::{Map, Value, json};
 
 use super::API_NAME;
 use crate::{
     Request, carry,
     catalogue::{ModelCard, ThinkingForm},
+    model::OptionNames,
     wire_text::{image_placeholder, object, outcome, system_prompt, tool_name},
+};
+
+/// Names of what a client may ask for.
+pub(super) const OPTIONS: OptionNames = OptionNames {
+    top_p: Some("top_p"),
+    stop: Some("stop"),
+    seed: Some("seed"),
+    frequency_penalty: Some("frequency_penalty"),
+    presence_penalty: Some("presence_penalty"),
+    has_effort: false,
+    has_tool_choice: false,
 };
 
 pub(super) fn encode(request: &Request) -> Value {
@@ -44,6 +56,18 @@ pub(super) fn encode(request: &Request) -> Value {
     }
     if let Some(temperature) = request.accepted_temperature() {
         body["options"]["temperature"] = temperature.into();
+    }
+    let mut asked = Map::new();
+    request.write_options(&OPTIONS, &mut asked);
+    for (name, value) in asked {
+        body["options"][name] = value;
+    }
+    // With a form the server lets the model write nothing else, so it could call no tool.
+    if let Some(format) = request.format().filter(|_| chat.tools.is_empty()) {
+        body["format"] = match format {
+            AnswerFormat::JsonObject => "json".into(),
+            AnswerFormat::JsonSchema(named) => named.schema.as_value().clone(),
+        };
     }
     // The context window costs memory on the server, so it is set only if the tenant configured it.
     if let Some(card) = &request.card {

@@ -3,14 +3,28 @@
 //! The stable and the dynamic part are one system message at the beginning: some servers accept no
 //! other.
 
-use holdfast_types::{ChatMessage, Image, Thinking, ToolCall, ToolSpec};
+use holdfast_types::{
+    AnswerFormat, ChatMessage, Effort, Image, Thinking, ToolCall, ToolChoice, ToolSpec,
+};
 use serde_json::{Value, json};
 
 use crate::{
     Request,
     catalogue::{ModelCard, ThinkingForm},
+    model::OptionNames,
     servers::ServerFeatures,
     wire_text::{arguments, image_placeholder, image_url, outcome, system_prompt, tool_name},
+};
+
+/// Names of what a client may ask for.
+pub(super) const OPTIONS: OptionNames = OptionNames {
+    top_p: Some("top_p"),
+    stop: Some("stop"),
+    seed: Some("seed"),
+    frequency_penalty: Some("frequency_penalty"),
+    presence_penalty: Some("presence_penalty"),
+    has_effort: true,
+    has_tool_choice: true,
 };
 
 pub(super) fn encode(request: &Request, takes: ServerFeatures) -> Value {
@@ -28,7 +42,18 @@ pub(super) fn encode(request: &Request, takes: ServerFeatures) -> Value {
         "stream_options": { "include_usage": true },
     });
     if !chat.tools.is_empty() {
-        body["tools"] = chat.tools.iter().map(tool).collect();
+        let tools = chat.tools.iter().map(|one| tool(one, request.is_strict(&one.name)));
+        body["tools"] = tools.collect();
+    }
+    match request.forced_call() {
+        Some(ToolChoice::Function(name)) => {
+            body["tool_choice"] = json!({ "type": "function", "function": { "name": name } });
+        }
+        Some(_) => body["tool_choice"] = "required".into(),
+        None => {}
+    }
+    if request.calls_singly() {
+        body["parallel_tool_calls"] = false.into();
     }
     if let Some(most) = request.max_output {
         let word = if takes.completion_limit { "max_completion_tokens" } else { "max_tokens" };
@@ -37,8 +62,22 @@ pub(super) fn encode(request: &Request, takes: ServerFeatures) -> Value {
     if let Some(temperature) = request.accepted_temperature() {
         body["temperature"] = temperature.into();
     }
-    if let Some(effort) = effort(request.thinking, card).filter(|_| takes.effort) {
+    // Thinking between marks is asked for in the instructions.
+    let asked = request.asked_effort().filter(|_| card.thinking.by != ThinkingForm::Marks);
+    let own = effort(request.thinking, card).filter(|_| takes.effort);
+    if let Some(effort) = asked.map(Effort::as_str).or(own) {
         body["reasoning_effort"] = effort.into();
+    }
+    if let Some(format) = request.format() {
+        body["response_format"] = match format {
+            AnswerFormat::JsonObject => json!({ "type": "json_object" }),
+            AnswerFormat::JsonSchema(named) => {
+                json!({ "type": "json_schema", "json_schema": named })
+            }
+        };
+    }
+    if let Some(body) = body.as_object_mut() {
+        request.write_options(&OPTIONS, body);
     }
     if let Some(key) = request.cache_key.as_ref().filter(|_| takes.cache_key) {
         body["prompt_cache_key"] = key.as_str().into();
@@ -102,15 +141,16 @@ fn call(call: &ToolCall) -> Value {
     })
 }
 
-fn tool(tool: &ToolSpec) -> Value {
-    json!({
-        "type": "function",
-        "function": {
-            "name": tool.name,
-            "description": tool.description,
-            "parameters": tool.input,
-        },
-    })
+fn tool(tool: &ToolSpec, strict: bool) -> Value {
+    let mut function = json!({
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.input,
+    });
+    if strict {
+        function["strict"] = true.into();
+    }
+    json!({ "type": "function", "function": function })
 }
 
 #[cfg(test)]

@@ -1,16 +1,28 @@
 //! Encoder of the Responses request body.
 
-use holdfast_types::{ChatMessage, Image, ToolCall};
+use holdfast_types::{AnswerFormat, ChatMessage, Effort, Image, ToolCall, ToolChoice};
 use serde_json::{Value, json};
 
 use super::API_NAME;
 use crate::{
     Request, carry,
     catalogue::{ModelCard, ThinkingForm},
+    model::OptionNames,
     openai::effort,
     wire_text::{
         UniqueCallIds, arguments, image_placeholder, image_url, outcome, system_prompt, tool_name,
     },
+};
+
+/// Names of what a client may ask for.
+pub(super) const OPTIONS: OptionNames = OptionNames {
+    top_p: Some("top_p"),
+    stop: None,
+    seed: None,
+    frequency_penalty: None,
+    presence_penalty: None,
+    has_effort: true,
+    has_tool_choice: true,
 };
 
 pub(super) fn encode(request: &Request) -> Value {
@@ -33,10 +45,20 @@ pub(super) fn encode(request: &Request) -> Value {
                 "description": tool.description,
                 "parameters": tool.input,
                 // Strict mode accepts only a subset of JSON Schema.
-                "strict": false,
+                "strict": request.is_strict(&tool.name),
             })
         };
         body["tools"] = chat.tools.iter().map(tool).collect();
+    }
+    match request.forced_call() {
+        Some(ToolChoice::Function(name)) => {
+            body["tool_choice"] = json!({ "type": "function", "name": name });
+        }
+        Some(_) => body["tool_choice"] = "required".into(),
+        None => {}
+    }
+    if request.calls_singly() {
+        body["parallel_tool_calls"] = false.into();
     }
     if card.thinking.by == ThinkingForm::Effort {
         // Reasoning that is not stored is returned encrypted, if requested.
@@ -47,6 +69,22 @@ pub(super) fn encode(request: &Request) -> Value {
         if request.shows_thinking && request.thinking != holdfast_types::Thinking::Off {
             body["reasoning"]["summary"] = "auto".into();
         }
+    }
+    if let Some(effort) = request.asked_effort() {
+        body["reasoning"]["effort"] = Effort::as_str(effort).into();
+    }
+    if let Some(format) = request.format() {
+        body["text"]["format"] = match format {
+            AnswerFormat::JsonObject => json!({ "type": "json_object" }),
+            AnswerFormat::JsonSchema(named) => {
+                let mut format = json!(named);
+                format["type"] = "json_schema".into();
+                format
+            }
+        };
+    }
+    if let Some(body) = body.as_object_mut() {
+        request.write_options(&OPTIONS, body);
     }
     if let Some(most) = request.max_output {
         body["max_output_tokens"] = most.into();
@@ -297,5 +335,19 @@ mod tests {
             encoded["input"][4]["content"],
             json!([{ "type": "input_image", "image_url": "data:image/png;base64,aGk=" }])
         );
+    }
+
+    #[test]
+    fn what_a_client_asks_for_is_sent() {
+        let (options, schema) = crate::model::tests::options();
+        let request = Request { options, ..asked("openai:nobody", vec![]) };
+
+        let body = encode(&request);
+
+        assert_eq!((&body["temperature"], &body["top_p"]), (&json!(0.25), &json!(0.5)));
+        assert_eq!(body["reasoning"]["effort"], "low");
+        let format = &body["text"]["format"];
+        assert_eq!((&format["type"], &format["name"]), (&json!("json_schema"), &json!("number")));
+        assert_eq!((&format["schema"], &format["strict"]), (&schema, &json!(true)));
     }
 }

@@ -4,6 +4,7 @@ pub mod claim;
 pub mod close;
 mod decide;
 mod delivery_start;
+mod events;
 mod failures;
 pub mod open_firings;
 mod queue_wait;

@@ -46,6 +46,7 @@ pub(super) async fn close(
         text: String::new(),
         act: Some(ChannelAction::Close { approval: ApprovalId::from(approval), message: None }),
         id: DeliveryId::generate(),
+        delay: std::time::Duration::ZERO,
     };
     let deliveries: Vec<NewDelivery> = requests.into_iter().map(close).collect();
     insert_deliveries(tx, session, run, first, &deliveries).await

@@ -161,6 +161,11 @@ impl Approvals<'_> {
                     finished_at = clock_timestamp()
                 where tenant_id = $1 and session_id = $2 and seq = $3 and state in ('new', 'seen')
                 returning message_id),
+            event as (
+                insert into session.events (tenant_id, family, session_id, name, payload)
+                select $1, 'messages', $2, 'MessageRejected',
+                       jsonb_build_object('seq', $3::bigint, 'run', message_id)
+                from finished),
             counted as (
                 update session.session_lease
                 set done_in = done_in + (select count(*) from finished),

@@ -89,7 +89,8 @@ impl Deliveries<'_> {
         const SQL: &str = "
             update session.deliveries
             set state = case when state in ('unknown', 'dead') then 'pending' else state end,
-                next_at = clock_timestamp(), finished_at = null, attempts_before = attempt
+                next_at = clock_timestamp(), finished_at = null, unsure_since = null,
+                attempts_before = attempt
             where tenant_id = $1 and delivery_id = $2 and state in ('unknown', 'dead')
             returning channel";
         const STATE: &str = "

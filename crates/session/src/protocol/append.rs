@@ -120,13 +120,14 @@ pub(crate) async fn insert_deliveries(
     const SQL: &str = "
         insert into session.deliveries
             (tenant_id, session_id, out_seq, delivery_id, run_id, channel, account_id, target, body, act,
-             is_cosmetic, trace)
+             is_cosmetic, next_at, trace)
         select $1, $2, d.seq, d.id, $3, d.channel, d.account, d.target, d.body, d.act, d.is_cosmetic,
+               clock_timestamp() + d.delay * interval '1 millisecond',
                (select trace from session.inbox i
                 where i.tenant_id = $1 and i.session_id = $2 and i.message_id = $3)
         from unnest($4::bigint[], $5::uuid[], $6::text[], $7::uuid[], $8::jsonb[], $9::text[],
-                    $10::jsonb[], $11::boolean[])
-             as d (seq, id, channel, account, target, body, act, is_cosmetic)
+                    $10::jsonb[], $11::boolean[], $12::bigint[])
+             as d (seq, id, channel, account, target, body, act, is_cosmetic, delay)
         on conflict on constraint deliveries_id_key do nothing";
 
     let tenant = tx.tenant();
@@ -145,6 +146,12 @@ pub(crate) async fn insert_deliveries(
             deliveries
                 .iter()
                 .map(|d| d.act.as_ref().is_some_and(ChannelAction::is_cosmetic))
+                .collect::<Vec<_>>(),
+        )
+        .bind(
+            deliveries
+                .iter()
+                .map(|d| i64::try_from(d.delay.as_millis()).unwrap_or(i64::MAX))
                 .collect::<Vec<_>>(),
         )
         .execute(tx.conn())

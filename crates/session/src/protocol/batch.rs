@@ -334,6 +334,11 @@ async fn store(
             order by g.idem_key
             on conflict on constraint inbox_idem_key do nothing
             returning 1),
+        events as (
+            insert into session.events (tenant_id, family, session_id, name, payload)
+            select $1, 'messages', g.session_id, 'MessageAccepted',
+                   jsonb_build_object('messages', array[g.seq])
+            from given g order by g.place),
         made as (
             insert into session.session_lease
                 (tenant_id, session_id, priority, next_in, state, ready_at, fair_key)

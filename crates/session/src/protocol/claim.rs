@@ -1,12 +1,13 @@
 //! Claim, renewal and release of sessions.
 
 use std::{
+    collections::BTreeMap,
     sync::atomic::Ordering,
     time::{Duration, Instant},
 };
 
 use holdfast_pg::{Connection, Pools};
-use holdfast_types::{RunnerId, Wait};
+use holdfast_types::{RunnerId, SessionId, Wait};
 use tracing::warn;
 use uuid::Uuid;
 
@@ -16,6 +17,7 @@ use super::{
 };
 use crate::{
     Claim, CompletionResult, Error, FreeSlots, RenewalResult, RenewedLease, Sessions, TurnClass,
+    queues::runner_pools::is_of_pool,
     sessions::{CHOICES_PER_FAIR_ONE, lock_claimed},
 };
 
@@ -25,6 +27,15 @@ const LOCKED_LEASES_TIMEOUT: Duration = Duration::from_secs(2);
 /// Turns that may end with a transient failure, without progress in between, before their attempts
 /// count: about ten minutes.
 const UNCHARGED_RETRIES: i16 = 25;
+
+/// Sessions that are ready and were not claimed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NextReady {
+    /// Time until the earliest session that is not yet due; `None` if there is none.
+    pub after: Option<Duration>,
+    /// A session of each runner that holds the state of sessions that are due.
+    pub held: BTreeMap<RunnerId, SessionId>,
+}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ReleaseReason {
@@ -96,11 +107,21 @@ macro_rules! claim {
                     where l.state = 'READY' and l.fair_key is not null and l.paused is null
                       and l.priority = c.priority
                       and l.ready_at <= clock_timestamp()
+                      and ",
+            is_of_pool!(13),
+            "
                       and (l.workspace is null or not exists (
                           select from session.workspace_lease w
                           where w.tenant_id = l.tenant_id and w.workspace = l.workspace
                             and w.session_id <> l.session_id
                             and w.lease_until > clock_timestamp()))
+                      -- State that another runner holds: it has the first go while it lives.
+                      and (l.holder is null or l.holder = $1
+                           or l.ready_at <= clock_timestamp() - $12 * interval '1 second'
+                           or not exists (
+                               select from session.runners h
+                               where h.runner_id = l.holder and h.live_until > clock_timestamp()
+                                 and h.pool is not distinct from $13::text))
                       -- Asked once, and only if there is a suspect.
                       and (l.attempts < $4 or not exists (
                           select from session.session_lease h
@@ -164,8 +185,13 @@ impl Sessions {
     /// detected. One statement, which is its own transaction; it waits for no lock and writes
     /// nothing if no session is ready.
     ///
+    /// A session whose state another runner holds is left to that runner while it lives, for at most
+    /// [`with_holder_wait`](Sessions::with_holder_wait).
+    ///
     /// Claims at most one suspect (see [`SUSPECT_ATTEMPTS`]), and none while this runner runs one that has
     /// made no progress yet. Sessions behind a suspect in the order are claimed all the same.
+    ///
+    /// Claims sessions of the tenants of its pool only (see [`in_pool`](Sessions::in_pool)).
     ///
     /// # Errors
     ///
@@ -195,6 +221,8 @@ impl Sessions {
                 .bind(i64::from(slots.subagents.first))
                 .bind(i64::from(slots.jobs.free))
                 .bind(i64::from(slots.jobs.first))
+                .bind(self.holder_wait.as_secs_f64())
+                .bind(self.pool_name())
                 .fetch_all(once.conn())
                 .await?;
         once.done();
@@ -298,17 +326,29 @@ impl Sessions {
         Ok(completed)
     }
 
-    /// Returns the time until the earliest session that is ready but not yet due; `None` if there
-    /// is none.
-    pub async fn next_ready(&self) -> Result<Option<Duration>, Error> {
-        const SQL: &str = "
-            select (extract(epoch from min(ready_at) - clock_timestamp()) * 1000)::bigint
-            from session.session_lease
-            where state = 'READY' and fair_key is not null and paused is null";
+    /// Returns what an unsuccessful claim left: the earliest session that is ready but not yet due,
+    /// and sessions that wait for the runner that holds their state.
+    pub async fn next_ready(&self) -> Result<NextReady, Error> {
+        const SQL: &str = concat!(
+            "select (extract(epoch from min(ready_at) filter (where not is_held)
+                            - clock_timestamp()) * 1000)::bigint,
+                   coalesce(array_agg(session_id) filter (where is_held), '{}'),
+                   coalesce(array_agg(holder) filter (where is_held), '{}')
+            from (select session_id, ready_at, holder,
+                         holder is not null and ready_at <= clock_timestamp() as is_held
+                  from session.session_lease l
+                  where state = 'READY' and fair_key is not null and paused is null
+                    and ",
+            is_of_pool!(1),
+            ") ready"
+        );
         let mut once = self.pools.system_connection().await?;
-        let millis: Option<i64> = holdfast_pg::query_scalar(SQL).fetch_one(once.conn()).await?;
+        let (millis, sessions, holders): (Option<i64>, Vec<Uuid>, Vec<Uuid>) =
+            holdfast_pg::query_as(SQL).bind(self.pool_name()).fetch_one(once.conn()).await?;
         once.done();
-        Ok(millis.map(|millis| Duration::from_millis(u64::try_from(millis).unwrap_or(0))))
+        let after = millis.map(|millis| Duration::from_millis(u64::try_from(millis).unwrap_or(0)));
+        let held = sessions.into_iter().map(SessionId::from);
+        Ok(NextReady { after, held: holders.into_iter().map(RunnerId::from).zip(held).collect() })
     }
 }
 

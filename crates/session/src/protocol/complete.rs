@@ -96,7 +96,7 @@ async fn commit_turn_end(
 }
 
 /// Common table expressions that append the entries, finish the messages, record the run with its
-/// cost, and emit `RunFinished`. They use the parameters `$1` to `$18` and `$28` to `$31`.
+/// cost, and emit `RunFinished`. They use the parameters `$1` to `$18` and `$28` to `$32`.
 ///
 /// The fence comes first, under the row's lock, and all writes depend on its row. `ingest` locks
 /// this row before it touches the inbox; the other order would deadlock with a repeated message
@@ -129,7 +129,8 @@ macro_rules! finish {
             update session.sessions s
             set turns = turns + 1, input_tokens = input_tokens + $9,
                 cached_tokens = cached_tokens + $10, output_tokens = output_tokens + $11,
-                last_target = coalesce($14, last_target), updated_at = clock_timestamp()
+                last_target = coalesce($14, last_target), updated_at = clock_timestamp(),
+                used_hour = date_bin('1 hour', clock_timestamp(), '2000-01-01 00:00:00+00')
             from held
             where s.tenant_id = $1 and s.session_id = $2
             returning agent_id),
@@ -147,7 +148,10 @@ macro_rules! finish {
             insert into session.events (tenant_id, family, session_id, name, payload)
             select $1, 'runs', $2, 'RunFinished',
                     jsonb_build_object('run', $3::uuid, 'outcome', $4::text, 'steps', $8::integer,
-                                       'input_tokens', $9::bigint, 'output_tokens', $11::bigint)
+                                       'input_tokens', $9::bigint, 'output_tokens', $11::bigint,
+                                       'messages', $6::bigint[])
+                   || case when $32::jsonb is null then '{}'
+                           else jsonb_build_object('tools', $32::jsonb) end
             from held)"
     };
 }
@@ -195,7 +199,10 @@ macro_rules! rest {
                     set in_flight = f.in_flight + excluded.in_flight,
                         vfinish = greatest(f.vfinish, excluded.vfinish)),
             promoted as (
-                update session.session_lease l set fair_key = place.fair_key
+                update session.session_lease l
+                set fair_key = place.fair_key,
+                    -- Its holder gets its time from now on.
+                    ready_at = case when l.holder is null then l.ready_at else clock_timestamp() end
                 from place, next
                 where l.tenant_id = $1 and l.session_id = next.session_id),
             freed as (
@@ -339,6 +346,7 @@ async fn end_turn(
         .bind(claim.runner.as_uuid())
         .bind(end.newest.map(|(seq, _)| seq))
         .bind(end.newest.map(|(_, message)| message.as_uuid()))
+        .bind((!end.tools.is_empty()).then_some(Json(&end.tools)))
         .fetch_optional(tx.conn())
         .await?;
     let Some((promoted, next_out, finished)) = row else { return Ok(None) };

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use holdfast_pg::{Pools, TenantTx};
 use holdfast_types::{
-    MessageId, QueueMode, SessionId, SessionState, Source, TenantId, Wait, wakes,
+    MessageId, QueueMode, QueueSettings, SessionId, SessionState, Source, TenantId, Wait, wakes,
 };
 use sha2::{Digest as _, Sha256};
-use sqlx::types::Json;
+use sqlx::{Row as _, types::Json};
 use uuid::Uuid;
 
 use crate::{
@@ -123,7 +123,9 @@ async fn try_ingest_group(
     let hashes: Vec<Vec<u8>> = messages.iter().map(request_hash).collect();
 
     let mut tx = pools.tenant(tenant).await?;
-    let (lease, depth) = lock_or_create_session(&mut tx, first).await?;
+    let (lease, depth, queue) = lock_or_create_session(&mut tx, first).await?;
+    let changed = queue.map(|queue| with_queue_settings(messages, queue));
+    let messages = changed.as_deref().unwrap_or(messages);
 
     if let Some(after) = after
         && has_newer_message(&mut tx, lease.session, after).await?
@@ -228,21 +230,54 @@ pub(crate) fn request_hash(message: &NewMessage) -> Vec<u8> {
     let said =
         (session, &body.text, sender, &body.message_id, &body.attachments, &body.role, &body.event);
     // None of these can fail to be written as JSON.
-    Sha256::digest(serde_json::to_vec(&said).unwrap_or_default()).to_vec()
+    let mut hasher = Sha256::new_with_prefix(serde_json::to_vec(&said).unwrap_or_default());
+    if let Some(options) = &body.answer_options {
+        hasher.update(serde_json::to_vec(options).unwrap_or_default());
+    }
+    if !(body.calls.is_empty() && body.results.is_empty()) {
+        hasher.update(serde_json::to_vec(&(&body.calls, &body.results)).unwrap_or_default());
+    }
+    hasher.finalize().to_vec()
+}
+
+/// Applies what `/queue` has set in the session to messages of people and programs.
+fn with_queue_settings(messages: &[NewMessage], queue: QueueSettings) -> Vec<NewMessage> {
+    let mut messages = messages.to_vec();
+    for message in &mut messages {
+        if matches!(message.source, Source::Internal(_)) {
+            continue;
+        }
+        let is_chosen =
+            message.body.options.as_ref().is_some_and(|options| options.is_queue_chosen);
+        let queue = match is_chosen {
+            true => QueueSettings { mode: Some(message.mode), ..queue },
+            false => queue,
+        };
+        message.mode = queue.mode.unwrap_or(message.mode);
+        if let Some(pause) = queue.debounce_ms {
+            message.debounce = Duration::from_millis(u64::from(pause));
+        }
+        let mut options = message.body.options.take().map(|options| *options).unwrap_or_default();
+        options.channel.queue = queue.or(options.channel.queue);
+        message.body.options = options.boxed();
+    }
+    messages
 }
 
 /// Locks the session's lease row, or creates the session. Also returns the maximum number of
-/// unfinished messages.
+/// unfinished messages, and the queue settings of the session.
 async fn lock_or_create_session(
     tx: &mut TenantTx,
     message: &NewMessage,
-) -> Result<(Lease, i64), Error> {
+) -> Result<(Lease, i64, Option<QueueSettings>), Error> {
     // Not `session_id = coalesce(…)`: row-level security keeps that from the index, and every
     // message would read all sessions of its tenant.
     const LOCK: &str = "
         with named as materialized (
-            select session_id from session.sessions where tenant_id = $1 and key = $2)
-        select l.*, (select depth::bigint from session.tenant_queue q where q.tenant_id = $1)
+            select session_id, settings->'queue' as queue from session.sessions
+            where tenant_id = $1 and key = $2)
+        select l.*, (select depth::bigint from session.tenant_queue q where q.tenant_id = $1),
+               named.queue
         from named cross join lateral (
             select session_id, state, paused is not null, wait, epoch, owner, next_in, done_in,
                    next_out, next_entry, attempts, workspace
@@ -267,7 +302,9 @@ async fn lock_or_create_session(
             .fetch_optional(tx.conn())
             .await?;
         if let Some(row) = row {
-            return Ok(parse_lease_and_depth(&row)?);
+            let (lease, depth) = parse_lease_and_depth(&row)?;
+            let queue: Option<Json<QueueSettings>> = row.try_get(13)?;
+            return Ok((lease, depth, queue.map(|queue| queue.0)));
         }
         check_session_limit(tx, 1).await?;
         let session = SessionId::generate();
@@ -283,14 +320,14 @@ async fn lock_or_create_session(
             .await?
             .rows_affected();
         if made == 1 {
-            return Ok((Lease::fresh(session), DEFAULT_INBOX_DEPTH));
+            return Ok((Lease::fresh(session), DEFAULT_INBOX_DEPTH, None));
         }
         // Another transaction created the session; the next iteration locks it.
     }
 }
 
 pub(crate) fn parse_lease_and_depth(row: &sqlx::postgres::PgRow) -> sqlx::Result<(Lease, i64)> {
-    use sqlx::{FromRow as _, Row as _};
+    use sqlx::FromRow as _;
     // The tuple takes the first twelve columns.
     let lease = LeaseRow::from_row(row)?;
     let depth: Option<i64> = row.try_get(12)?;
@@ -341,7 +378,11 @@ macro_rules! stored {
                      select from session.tombstones t
                      where t.tenant_id = $1 and t.source = m.source and t.idem_key = m.idem_key)
                  on conflict on constraint inbox_idem_key do nothing
-                 returning 1)",
+                 returning 1),
+             event as (
+                 insert into session.events (tenant_id, family, session_id, name, payload)
+                 select $1, 'messages', $2, 'MessageAccepted',
+                        jsonb_build_object('messages', $3::bigint[]))",
             $rest
         )
     };

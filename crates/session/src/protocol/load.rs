@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use holdfast_pg::Pools;
 use holdfast_types::{
-    Body, Entry, QueueMode, SessionSettings, SystemEvent, Target, Wait, known_or_default,
+    Body, Entry, QueueMode, RunnerId, SessionSettings, SystemEvent, Target, Wait, known_or_default,
 };
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -29,6 +29,7 @@ type SessionRow = (
     Json<Vec<SystemEvent>>,
     bool,
     i32,
+    Option<Uuid>,
 );
 
 /// A message as the query encodes it.
@@ -114,7 +115,7 @@ async fn read_session(
                     'at', extract(epoch from created_at)::bigint) order by event_id), '[]')
                 from session.system_events e
                 where e.tenant_id = $1 and e.key = s.key and gone_at is null),
-               s.outside_since is not null, s.journal_version
+               s.outside_since is not null, s.journal_version, l.holder
         from session.sessions s join session.session_lease l using (tenant_id, session_id)
         where s.tenant_id = $1 and s.session_id = $2 and l.epoch = $4
           and l.owner = $6";
@@ -147,6 +148,7 @@ async fn read_session(
         events,
         outside,
         version,
+        holder,
     ) = row;
 
     let loaded = LoadedSession {
@@ -163,6 +165,7 @@ async fn read_session(
         wait: wait.map_or(Wait::Anything, |wait| wait.0),
         events: events.0,
         outside,
+        holder: holder.map(RunnerId::from),
     };
     Ok((loaded, version))
 }

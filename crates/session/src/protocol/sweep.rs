@@ -192,6 +192,7 @@ async fn give_up_oldest_message(
             text: DEAD_LETTER_REPLY.to_owned(),
             act: None,
             id: holdfast_types::DeliveryId::generate(),
+            delay: std::time::Duration::ZERO,
         })
         .collect();
     append_entries(&mut tx, &lease, run, &entries).await?;
@@ -298,7 +299,8 @@ macro_rules! admit {
                     set in_flight = f.in_flight + excluded.in_flight,
                         vfinish = greatest(f.vfinish, excluded.vfinish))
             update session.session_lease l
-            set fair_key = place.fair_key + (next.place - 1) * place.step
+            set fair_key = place.fair_key + (next.place - 1) * place.step,
+                ready_at = case when l.holder is null then l.ready_at else clock_timestamp() end
             from place, next
             where l.tenant_id = $1 and l.session_id = next.session_id"
         )

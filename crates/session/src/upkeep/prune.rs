@@ -6,10 +6,13 @@
 //! | finished deliveries | `deliveries` | deleted |
 //! | runs, and subagents whose end was announced | `runs` | deleted; the journal keeps the content |
 //! | approvals past their deadline | `runs` | deleted; approval rules stay |
-//! | events that could not be published, and system events that were taken | `events` | deleted |
+//! | system events that were taken | `events` | deleted |
+//! | events that a webhook has not accepted and that were given up | `inbox` | deleted |
+//! | the log of events | `event_log` | deleted; the log knows up to where |
 //! | spending of budgets | `runs` | deleted |
 //! | journals of heartbeat sessions | `heartbeats` | deleted; not read again |
 //! | entries of sessions at rest | `journals`, if it is set | deleted; the session goes on |
+//! | records of lost state, and of ended runners | a day | deleted |
 //! | idle sessions of API clients that named no user | `ephemeral` | deleted with their journal |
 //! | idle sessions of job runs | `runs` | deleted with their journal |
 //!
@@ -64,7 +67,9 @@ impl Upkeep<'_> {
     /// deleted is counted.
     pub async fn prune(self, keep: &Retention) -> Partial<PruneCounts> {
         let (mut pruned, mut failure) = (PruneCounts::default(), FirstError::default());
-        pruned.rows += failure.value(delete_old_events(self.pools, keep.events).await);
+        pruned.rows += failure.value(delete_lost_state(self.pools).await);
+        pruned.rows += failure.value(delete_old_log(self.pools, keep.event_log).await);
+        pruned.rows += failure.value(delete_dead_webhook_events(self.pools, keep.inbox).await);
         let mut last = Uuid::nil();
         loop {
             let tenants = failure.value(find_old_rows(self.pools, keep, last).await);
@@ -218,28 +223,59 @@ async fn prune_tenant(
     }
 }
 
-/// Deletes events of all tenants that could not be published. They are few, and oldest first.
-async fn delete_old_events(pools: &Pools, age: Duration) -> Result<u64, Error> {
+/// Deletes records of state that was lost a day ago, and of runners that ended a day ago.
+async fn delete_lost_state(pools: &Pools) -> Result<u64, Error> {
     const SQL: &str = "
-        delete from session.events where event_id in (
-            select event_id from (
-                select event_id, created_at from session.events order by event_id limit $1) oldest
-            where created_at < clock_timestamp() - $2 * interval '1 second')";
+        with ended as (
+            delete from session.runners where live_until < clock_timestamp() - interval '1 day')
+        delete from session.held_state where lost_at < clock_timestamp() - interval '1 day'";
+    let mut once = pools.system_connection().await?;
+    let deleted = holdfast_pg::query(SQL).execute(once.conn()).await?.rows_affected();
+    once.done();
+    Ok(deleted)
+}
+
+/// Deletes old rows of the logs of events of all tenants, and notes up to where each log is deleted.
+async fn delete_old_log(pools: &Pools, age: Duration) -> Result<u64, Error> {
+    const SQL: &str = "
+        with gone as (
+            delete from session.event_log where ctid = any(array(
+                select ctid from session.event_log
+                where created_at < clock_timestamp() - $2 * interval '1 second'
+                order by created_at limit $1))
+            returning tenant_id, last),
+        moved as (
+            update session.event_positions p
+            set deleted = greatest(p.deleted, g.last), published = greatest(p.published, g.last)
+            from (select tenant_id, max(last) as last from gone group by tenant_id) g
+            where p.tenant_id = g.tenant_id)
+        select count(*) from gone";
     let mut deleted = 0;
     loop {
         let mut once = pools.system_connection().await?;
-        let batch = holdfast_pg::query(SQL)
+        let batch: i64 = holdfast_pg::query_scalar(SQL)
             .bind(MAX_ROWS_PER_BATCH)
             .bind(age.as_secs_f64())
-            .execute(once.conn())
-            .await?
-            .rows_affected();
+            .fetch_one(once.conn())
+            .await?;
         once.done();
-        deleted += batch;
-        if batch < MAX_ROWS_PER_BATCH.unsigned_abs() {
+        deleted += batch.unsigned_abs();
+        if batch < MAX_ROWS_PER_BATCH {
             return Ok(deleted);
         }
     }
+}
+
+/// Deletes events that webhooks have not accepted and that were given up long ago. They are few.
+async fn delete_dead_webhook_events(pools: &Pools, age: Duration) -> Result<u64, Error> {
+    const SQL: &str = "
+        delete from session.webhook_events
+        where dead_at < clock_timestamp() - $1 * interval '1 second'";
+    let mut once = pools.system_connection().await?;
+    let deleted =
+        holdfast_pg::query(SQL).bind(age.as_secs_f64()).execute(once.conn()).await?.rows_affected();
+    once.done();
+    Ok(deleted)
 }
 
 /// Deletes old entries of a tenant's sessions that have nothing to do. Entries of a turn that is

@@ -21,8 +21,10 @@ pub struct Retention {
     pub runs: Duration,
     /// Entries of journals; `None` keeps them as long as their session.
     pub journals: Option<Duration>,
-    /// Events that could not be published, and system events that were taken.
+    /// System events that were taken.
     pub events: Duration,
+    /// The log of events.
+    pub event_log: Duration,
     /// Sessions that an API client opened without naming a user.
     pub ephemeral: Duration,
     /// Journals of heartbeat sessions.
@@ -38,6 +40,7 @@ impl Default for Retention {
             runs: 90 * DAY,
             journals: None,
             events: 7 * DAY,
+            event_log: 7 * DAY,
             ephemeral: DAY,
             heartbeats: 7 * DAY,
         }

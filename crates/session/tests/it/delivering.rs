@@ -50,6 +50,7 @@ async fn replies(world: &World, texts: &[&str]) -> anyhow::Result<holdfast_types
             text: (*text).to_owned(),
             act: None,
             id: DeliveryId::generate(),
+            delay: Duration::ZERO,
         })
         .collect();
     let append = StepWrite { run: Some(RunId::generate()), deliveries, ..StepWrite::default() };
@@ -77,7 +78,12 @@ async fn replies_and_their_parts_go_out_one_after_the_other() -> anyhow::Result<
         world
             .sessions
             .deliveries()
-            .claim("webhook", DeliveryClass::Keyed, bridge, &SendCapacity::slots(10))
+            .claim(
+                "webhook",
+                DeliveryClass::Keyed { window: std::time::Duration::from_secs(86_400) },
+                bridge,
+                &SendCapacity::slots(10),
+            )
             .await
     };
 
@@ -138,17 +144,98 @@ async fn the_same_is_sent_again_with_its_key_on_a_keyed_channel() -> anyhow::Res
     let first = world
         .sessions
         .deliveries()
-        .claim("webhook", DeliveryClass::Keyed, lost, &SendCapacity::slots(10))
+        .claim(
+            "webhook",
+            DeliveryClass::Keyed { window: std::time::Duration::from_secs(86_400) },
+            lost,
+            &SendCapacity::slots(10),
+        )
         .await?;
     lose(&world).await?;
 
     let again = world
         .sessions
         .deliveries()
-        .claim("webhook", DeliveryClass::Keyed, next, &SendCapacity::slots(10))
+        .claim(
+            "webhook",
+            DeliveryClass::Keyed { window: std::time::Duration::from_secs(86_400) },
+            next,
+            &SendCapacity::slots(10),
+        )
         .await?;
 
     assert_eq!((again[0].id, again[0].attempt), (first[0].id, 2));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_key_is_used_only_while_the_platform_remembers_it() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let (lost, next) = (RunnerId::generate(), RunnerId::generate());
+    let tenant = replies(&world, &["a"]).await?;
+    let slots = SendCapacity::slots(10);
+    let claim = async |owner, secs| {
+        let class = DeliveryClass::Keyed { window: Duration::from_secs(secs) };
+        world.sessions.deliveries().claim("webhook", class, owner, &slots).await
+    };
+
+    assert_eq!(claim(lost, 100).await?[0].unsure_for, None);
+    lose(&world).await?;
+    let again = claim(next, 100).await?.remove(0);
+    // A lost send began a minute before its lease ended.
+    let unsure_for = again.unsure_for.unwrap().as_secs();
+    assert!((60..70).contains(&unsure_for), "{unsure_for} s");
+    let unsure = SendResult::Unsure { after: Duration::ZERO, reason: "lost".into() };
+    world.sessions.deliveries().record_result(&again, next, unsure).await?;
+    let third = claim(next, 100).await?.remove(0);
+    assert!(third.unsure_for.unwrap() >= again.unsure_for.unwrap(), "the first attempt counts");
+    lose(&world).await?;
+
+    assert!(claim(next, 30).await?.is_empty());
+    let delivery = world.sessions.deliveries().list(tenant, None, 10).await?.remove(0);
+    assert_eq!(delivery.state, "unknown");
+    // What a person sends again is not unsure any more.
+    world.sessions.deliveries().resend(tenant, delivery.id).await?;
+    assert_eq!(claim(next, 30).await?[0].unsure_for, None);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_lost_send_on_a_reconcilable_channel_is_due_again_and_known_as_unsure()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let (lost, next) = (RunnerId::generate(), RunnerId::generate());
+    replies(&world, &["a"]).await?;
+    let (class, slots) = (DeliveryClass::Reconcilable, SendCapacity::slots(10));
+    world.sessions.deliveries().claim("webhook", class, lost, &slots).await?;
+    lose(&world).await?;
+
+    let again = world.sessions.deliveries().claim("webhook", class, next, &slots).await?;
+
+    assert!(again[0].unsure_for.is_some());
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_another_bridge_sends_is_not_claimed() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let bridge = RunnerId::generate();
+    replies(&world, &["a"]).await?;
+    let class = DeliveryClass::Plain;
+    let claim = async |slots: SendCapacity| {
+        world.sessions.deliveries().claim("webhook", class, bridge, &slots).await
+    };
+    let account = {
+        let due = claim(SendCapacity::slots(10)).await?.remove(0);
+        let account = due.target.account;
+        let again = SendResult::Retry { after: Duration::ZERO, reason: "away".into() };
+        world.sessions.deliveries().record_result(&due, bridge, again).await?;
+        account
+    };
+
+    let elsewhere = SendCapacity { elsewhere: vec![account], ..SendCapacity::slots(10) };
+    assert!(claim(elsewhere).await?.is_empty());
+    assert_eq!(claim(SendCapacity::slots(10)).await?.len(), 1);
     Ok(())
 }
 
@@ -160,13 +247,23 @@ async fn a_bridge_that_lost_a_delivery_cannot_settle_it_otherwise() -> anyhow::R
     let stale = world
         .sessions
         .deliveries()
-        .claim("webhook", DeliveryClass::Keyed, lost, &SendCapacity::slots(10))
+        .claim(
+            "webhook",
+            DeliveryClass::Keyed { window: std::time::Duration::from_secs(86_400) },
+            lost,
+            &SendCapacity::slots(10),
+        )
         .await?;
     lose(&world).await?;
     let owned = world
         .sessions
         .deliveries()
-        .claim("webhook", DeliveryClass::Keyed, next, &SendCapacity::slots(10))
+        .claim(
+            "webhook",
+            DeliveryClass::Keyed { window: std::time::Duration::from_secs(86_400) },
+            next,
+            &SendCapacity::slots(10),
+        )
         .await?;
 
     let refused = SendResult::Rejected { reason: "no".into() };
@@ -253,7 +350,10 @@ async fn only_what_is_unknown_or_dead_is_sent_again_by_hand() -> anyhow::Result<
 #[tokio::test]
 async fn what_was_claimed_and_not_begun_is_due_again_soon_as_if_nothing_had_been()
 -> anyhow::Result<()> {
-    for class in [DeliveryClass::Plain, DeliveryClass::Keyed] {
+    for class in [
+        DeliveryClass::Plain,
+        DeliveryClass::Keyed { window: std::time::Duration::from_secs(86_400) },
+    ] {
         let world = World::start().await?;
         let (lost, next) = (RunnerId::generate(), RunnerId::generate());
         replies(&world, &["a"]).await?;
@@ -364,6 +464,7 @@ async fn what_a_turn_said_has_arrived_once_it_was_sent_and_is_lost_once_it_was_g
         text: text.to_owned(),
         act,
         id: DeliveryId::generate(),
+        delay: Duration::ZERO,
     };
     for (run, deliveries) in [
         (said, vec![delivery("a", None), delivery("b", None)]),
@@ -378,7 +479,12 @@ async fn what_a_turn_said_has_arrived_once_it_was_sent_and_is_lost_once_it_was_g
         let due = world
             .sessions
             .deliveries()
-            .claim("webhook", DeliveryClass::Keyed, bridge, &SendCapacity::slots(1))
+            .claim(
+                "webhook",
+                DeliveryClass::Keyed { window: std::time::Duration::from_secs(86_400) },
+                bridge,
+                &SendCapacity::slots(1),
+            )
             .await?;
         world.sessions.deliveries().record_result(&due[0], bridge, sent).await
     };
@@ -420,6 +526,7 @@ async fn a_backlog_of_one_account_does_not_delay_the_replies_of_another() -> any
             text: "hi".to_owned(),
             act: None,
             id: DeliveryId::generate(),
+            delay: Duration::ZERO,
         };
         let run = Some(RunId::generate());
         let append = StepWrite { run, deliveries: vec![reply], ..StepWrite::default() };
@@ -427,7 +534,14 @@ async fn a_backlog_of_one_account_does_not_delay_the_replies_of_another() -> any
     }
     let accounts = async |capacity| -> anyhow::Result<Vec<AccountId>> {
         let deliveries = world.sessions.deliveries();
-        let due = deliveries.claim("webhook", DeliveryClass::Keyed, bridge, &capacity).await?;
+        let due = deliveries
+            .claim(
+                "webhook",
+                DeliveryClass::Keyed { window: std::time::Duration::from_secs(86_400) },
+                bridge,
+                &capacity,
+            )
+            .await?;
         let mut accounts: Vec<_> = due.iter().map(|due| due.target.account).collect();
         accounts.sort_by_key(|account| *account == quiet);
         Ok(accounts)
@@ -463,6 +577,7 @@ async fn what_only_decorates_a_message_holds_up_no_reply() -> anyhow::Result<()>
             text: text.to_owned(),
             act,
             id: DeliveryId::generate(),
+            delay: Duration::ZERO,
         })
         .to_vec();
     let append = StepWrite { run: Some(RunId::generate()), deliveries, ..StepWrite::default() };

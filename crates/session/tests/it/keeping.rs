@@ -1,8 +1,8 @@
-//! Old rows are deleted and their idempotency keys are kept; events are published once each.
+//! Old rows are deleted and their idempotency keys are kept.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, time::Duration};
 
-use holdfast_session::{Archive, Error, Event, Retention, RetentionDays};
+use holdfast_session::{Archive, Error, Retention, RetentionDays};
 use holdfast_types::TenantId;
 
 use crate::world::{Tenant, World};
@@ -55,82 +55,6 @@ async fn a_deleted_session_is_gone_with_all_that_was_said() -> anyhow::Result<()
             .await?,
         0
     );
-    Ok(())
-}
-
-#[tokio::test]
-async fn an_event_that_was_not_published_stays() -> anyhow::Result<()> {
-    let world = World::start().await?;
-    let ada = world.tenant();
-    for n in 0..3 {
-        ada.say(&format!("s{n}"), &format!("k{n}"), "hello").await?;
-        world.answer(&world.claim_one().await?, "hi").await?;
-    }
-
-    let mut names = Vec::new();
-    let published = world
-        .sessions
-        .relay(10, async |events| {
-            names.extend(events.iter().map(|event| event.name.clone()));
-            2
-        })
-        .await?;
-
-    assert_eq!(published, 2);
-    assert_eq!(names, ["RunFinished"; 3]);
-    assert_eq!(world.number("select count(*) from session.events").await?, 1);
-    Ok(())
-}
-
-#[tokio::test]
-async fn no_transaction_is_open_while_an_event_is_published() -> anyhow::Result<()> {
-    const OPEN: &str = "
-        select count(*) from pg_stat_activity
-        where datname = current_database() and application_name like 'holdfast-%'
-          and xact_start is not null";
-
-    let world = World::start().await?;
-    let ada = world.tenant();
-    ada.say("s", "k", "hello").await?;
-    world.answer(&world.claim_one().await?, "hi").await?;
-
-    let mut open = Vec::new();
-    let publish = async |events: &[Event]| {
-        open.push(world.number(OPEN).await.ok());
-        events.len()
-    };
-    assert_eq!(world.sessions.relay(10, publish).await?, 1);
-
-    assert_eq!(open, [Some(0)]);
-    Ok(())
-}
-
-#[tokio::test]
-async fn two_relays_at_once_publish_the_same_ids_and_the_later_one_steps_back() -> anyhow::Result<()>
-{
-    let world = World::start().await?;
-    let ada = world.tenant();
-    for n in 0..3 {
-        ada.say(&format!("s{n}"), &format!("k{n}"), "hello").await?;
-        world.answer(&world.claim_one().await?, "hi").await?;
-    }
-
-    let (mut first, mut second) = (Vec::new(), Vec::new());
-    let mut done_by_second = 0;
-    let publish = async |events: &[Event]| {
-        first.extend(events.iter().map(|event| event.id));
-        let also = async |events: &[Event]| {
-            second.extend(events.iter().map(|event| event.id));
-            events.len()
-        };
-        done_by_second = world.sessions.relay(3, also).await.unwrap();
-        events.len()
-    };
-    let done_by_first = world.sessions.relay(3, publish).await?;
-
-    assert_eq!(first, second);
-    assert_eq!((done_by_first, done_by_second), (0, 3));
-    assert_eq!(world.number("select count(*) from session.events").await?, 0);
     Ok(())
 }
 
@@ -341,9 +265,10 @@ async fn more_old_rows_than_one_batch_has_are_all_deleted() -> anyhow::Result<()
     let sent = ada.say("s", "k", "hello").await?;
     world
         .admin(&format!(
-            "insert into session.events (tenant_id, family, session_id, name, payload, created_at)
-             select '{}', 'runs', '{}', 'RunFinished', '{{}}', '2020-01-01'
-             from generate_series(1, 2500)",
+            "insert into session.tombstones
+                 (tenant_id, source, idem_key, hash, session_id, seq, message_id, until)
+             select '{}', 'test', n::text, '', '{}', n, gen_random_uuid(), '2020-01-01'
+             from generate_series(1, 2500) n",
             ada.id.as_uuid(),
             sent.session.as_uuid()
         ))

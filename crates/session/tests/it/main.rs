@@ -3,6 +3,8 @@
 mod batching;
 mod claiming;
 mod delivering;
+mod event_log;
+mod held_state;
 mod holding;
 mod idle_rows;
 mod ingesting;
@@ -12,6 +14,7 @@ mod lending;
 mod model;
 mod reading;
 mod replaying;
+mod runner_pools;
 mod silence;
 mod subagents;
 mod sweeping;

@@ -187,7 +187,9 @@ impl<'w> Replay<'w> {
             tenant,
             target,
             class: match channel {
-                Channel::Keyed => DeliveryClass::Keyed,
+                Channel::Keyed => {
+                    DeliveryClass::Keyed { window: std::time::Duration::from_secs(86_400) }
+                }
                 Channel::Plain => DeliveryClass::Plain,
             },
             runners: (0..protocol.runners).map(|_| runner()).collect::<Result<_, _>>()?,
@@ -365,7 +367,13 @@ impl<'w> Replay<'w> {
             newest: loaded.waiting.last().map(|row| (row.seq, row.message)),
             entries: vec![thought(&name)],
             done: loaded.waiting.iter().map(|row| row.seq).collect(),
-            deliveries: vec![NewDelivery { target, text: "reply".to_owned(), act: None, id }],
+            deliveries: vec![NewDelivery {
+                target,
+                text: "reply".to_owned(),
+                act: None,
+                id,
+                delay: Duration::ZERO,
+            }],
             ..completion(run)
         };
         let ended = process.sessions.complete(&claim, end).await;

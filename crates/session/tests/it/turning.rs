@@ -159,6 +159,7 @@ async fn a_reply_that_is_enqueued_twice_under_one_id_is_one_delivery() -> anyhow
         text: "hi".into(),
         act: None,
         id: DeliveryId::generate(),
+        delay: std::time::Duration::ZERO,
     };
     for _ in 0..2 {
         let append = StepWrite {
@@ -266,6 +267,7 @@ async fn a_nul_character_fails_no_write_and_is_replaced() -> anyhow::Result<()> 
         text: text.to_owned(),
         act: None,
         id: DeliveryId::generate(),
+        delay: std::time::Duration::ZERO,
     };
     let write = StepWrite {
         run: Some(run),

@@ -150,6 +150,18 @@ impl World {
         Ok(self.sessions.claim(self.runner, 100).await?)
     }
 
+    /// Moves the committed events to the log. Returns their number.
+    pub async fn log_events(&self) -> Result<usize, Error> {
+        if !self.sessions.event_log().has_unlogged().await? {
+            return Ok(0);
+        }
+        let Some(mut writer) = self.sessions.event_log().writer().await? else { return Ok(0) };
+        let (_, events) = writer.take(1_000).await?;
+        let count = events.len();
+        writer.commit(events).await?;
+        Ok(count)
+    }
+
     pub async fn claim_one(&self) -> anyhow::Result<Claim> {
         let mut claims = self.sessions.claim(self.runner, 1).await?;
         claims.pop().ok_or_else(|| anyhow::anyhow!("nothing is ready"))
@@ -210,6 +222,7 @@ pub fn completion(run: RunId) -> Completion {
         usage: Usage { input: 3, cached: 1, output: 2 },
         model: "test:one".to_owned(),
         steps: 1,
+        tools: Vec::new(),
         started_at: Timestamp::now(),
         wait: Wait::Anything,
         last_target: None,

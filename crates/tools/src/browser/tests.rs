@@ -14,6 +14,7 @@ use axum::{
 
 use super::*;
 use crate::{
+    Registry,
     mesh::tests::{call, said, tell},
     web::fake::{Answers, Server},
 };
@@ -30,18 +31,32 @@ const FORM: &str = r#"<!doctype html><title>Order</title><h1>Order tea</h1>
 <div style="position: relative"><button>Below</button>
 <div style="position: absolute; inset: 0; background: white">above</div></div>"#;
 
+/// Has lost a window, or not.
+#[derive(Debug)]
+struct Losses(Option<&'static str>);
+
+impl LostWindows for Losses {
+    fn reason<'a>(&'a self, _: &'a Call) -> ReasonFuture<'a> {
+        Box::pin(std::future::ready(self.0.map(str::to_owned)))
+    }
+}
+
 #[test]
 fn without_a_browser_the_tool_is_not_there() {
-    let tools = Registry::default().with_browser(&Config::default(), &Web::default()).unwrap();
+    let losses = Arc::new(Losses(None));
 
-    assert!(tools.specs().is_empty());
+    let browser = Browser::configured(&Config::default(), &Web::default(), losses).unwrap();
+
+    assert!(browser.is_none());
 }
 
 #[tokio::test]
 async fn a_browser_that_does_not_start_is_told() -> anyhow::Result<()> {
     for (path, why) in [("/nowhere/chromium", "does not start"), ("/bin/false", "ended at once")] {
         let config = Config { path: Some(path.into()), ..Config::default() };
-        let tools = Registry::default().with_browser(&config, &Web::default())?;
+        let losses = Arc::new(Losses(None));
+        let browser = Browser::configured(&config, &Web::default(), losses)?;
+        let tools = Registry::default().with(browser.expect("it is configured"));
         let go = r#"{"action":"navigate","url":"https://example.com/"}"#;
 
         let told = tell(tools.call(call(), "browser", go).await);
@@ -105,7 +120,12 @@ mod needs_chromium {
         // Tests may run as root, where Chromium's own sandbox does not work.
         config.args = vec!["--no-sandbox".to_owned()];
         change(&mut config);
-        let tools = Registry::default().with(Browser::with(config, &web, Arc::new(answers))?);
+        let tools = Registry::default().with(Browser::with(
+            config,
+            &web,
+            Arc::new(answers),
+            Arc::new(Losses(None)),
+        )?);
         Ok(World { server, secret, tools })
     }
 

@@ -53,6 +53,11 @@ impl UserZones {
         known.insert(whose, (Instant::now(), zone));
     }
 
+    /// Forgets what is cached of a person, with all agents.
+    pub(crate) fn forget(&self, tenant: TenantId, person: &str) {
+        self.known().retain(|(of, _, who), _| *of != tenant || who != person);
+    }
+
     fn known(&self) -> MutexGuard<'_, HashMap<UserKey, (Instant, Option<Zone>)>> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -96,9 +96,11 @@ pub(crate) async fn receive_controls(worker: Arc<Worker>, stop: CancellationToke
         };
         while let Some(Some(control)) = stop.run_until_cancelled(controls.next()).await {
             // A control message is only a hint: the turn reads the database.
-            let lease = worker.leases.get(control.session);
-            if let Some(lease) = lease.filter(|lease| lease.claim.epoch == control.epoch) {
-                lease.notify();
+            match worker.leases.get(control.session) {
+                Some(lease) if lease.claim.epoch == control.epoch => lease.notify(),
+                Some(_) => {}
+                // Another runner left it to this one, which holds its state.
+                None => worker.wake.notify_one(),
             }
         }
     }

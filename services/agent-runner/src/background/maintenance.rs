@@ -1,28 +1,15 @@
-//! Maintenance for all sessions: sweep, relay, metrics, pruning.
-//!
-//! The runner that holds the duty of upkeep sweeps, measures and prunes. Every runner relays: an
-//! event may be published twice under one id.
+//! Maintenance for all sessions, by the runner that holds the duty of upkeep: sweep, metrics, pruning.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use bytes::Bytes;
-use futures::{
-    FutureExt as _,
-    future::{BoxFuture, join_all},
-};
-use holdfast_bus::{Bus, Subject};
 use holdfast_sandbox_pods::{PodSandbox, PodSweep};
-use holdfast_session::{Archive, Event, Gauges, Retention, SweepCounts};
+use holdfast_session::{Archive, EventGauges, Gauges, PoolGauges, Retention, SweepCounts};
 use holdfast_types::DeliveryState;
-use serde_json::json;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use crate::{failure_log::FailureLog, jitter::jittered, worker::Worker};
-
-/// Events per read.
-const EVENT_BATCH_SIZE: i64 = 64;
 
 /// Longest interval of sweeps of commands' pods.
 const MAX_POD_SWEEP_INTERVAL: Duration = Duration::from_secs(10);
@@ -98,86 +85,11 @@ fn report_sweep(worker: &Worker, swept: SweepCounts) {
     worker.bus.wake_run(0);
 }
 
-pub(crate) async fn relay(worker: Arc<Worker>, stop: CancellationToken) {
-    let trouble = FailureLog::new("events are not published");
-    while !stop.is_cancelled() {
-        tokio::select! {
-            () = stop.cancelled() => break,
-            () = worker.events.notified() => {}
-            () = sleep(jittered(worker.config.relay)) => {}
-        }
-        loop {
-            // Without NATS the events stay stored.
-            if !worker.bus.is_connected() {
-                break;
-            }
-            let bus = worker.bus.clone();
-            let publish = publisher(move |events| publish_all(bus, events).boxed());
-            match worker.sessions.relay(EVENT_BATCH_SIZE, publish).await {
-                // No more events, or another runner has locked them.
-                Ok(count) if count < EVENT_BATCH_SIZE.unsigned_abs() => {
-                    trouble.on_success();
-                    break;
-                }
-                Ok(_) => {}
-                Err(error) => {
-                    trouble.on_failure(&error);
-                    break;
-                }
-            }
-        }
-        // Combines the ends of many turns into one read.
-        sleep(Duration::from_millis(50)).await;
-    }
-}
-
-/// Gives the closure its type: the compiler cannot yet see that an `async` one is `Send`.
-const fn publisher<F>(publish: F) -> F
-where
-    F: for<'e> FnOnce(&'e [Event]) -> BoxFuture<'e, usize>,
-{
-    publish
-}
-
-/// Publishes events in order. Returns how many of them, counted from the first, the bus has.
-///
-/// All are sent before the first acknowledgement.
-async fn publish_all(bus: Bus, events: &[Event]) -> usize {
-    let done = join_all(events.iter().map(|event| publish(&bus, event))).await;
-    done.into_iter().take_while(|done| *done).count()
-}
-
-async fn publish(bus: &Bus, event: &Event) -> bool {
-    let subject = Subject::event(event.tenant, &event.family, event.session);
-    let envelope = json!({
-        "id": event.id,
-        "tenant": event.tenant,
-        "session": event.session,
-        "name": event.name,
-        "payload": event.payload,
-    });
-    let id = format!("event-{}", event.id);
-    match bus.publish_event(&subject, &id, Bytes::from(envelope.to_string())).await {
-        Ok(()) => true,
-        Err(holdfast_bus::Error::TooLarge { size, limit }) => {
-            warn!(event.id, size, limit, "an event is too large and is left out");
-            true
-        }
-        Err(error) => {
-            debug!(
-                event.id,
-                error = &error as &dyn std::error::Error,
-                "an event was not published"
-            );
-            false
-        }
-    }
-}
-
 /// Measures queues for `/metrics`. The runner with the duty of upkeep reports the whole
 /// installation, and the others 0: use the maximum.
 pub(crate) async fn measure(worker: Arc<Worker>, stop: CancellationToken) {
     let trouble = FailureLog::new("queues are not measured");
+    let mut reported_pools = ReportedPools::default();
     while stop.run_until_cancelled(sleep(jittered(worker.config.gauges))).await.is_some() {
         let held = i64::try_from(worker.leases.len()).unwrap_or(i64::MAX);
         metrics::gauge!("holdfast_runner_running_sessions").set(to_gauge(held));
@@ -185,10 +97,20 @@ pub(crate) async fn measure(worker: Arc<Worker>, stop: CancellationToken) {
             true => worker.sessions.queues().gauges().await,
             false => Ok(Gauges::default()),
         };
-        match gauges {
-            Ok(gauges) => {
+        let pools = match worker.upkeep.is_held() {
+            true => worker.sessions.runner_pools().gauges().await,
+            false => Ok(Vec::new()),
+        };
+        let of_events = match worker.upkeep.is_held() {
+            true => worker.sessions.event_log().gauges().await,
+            false => Ok(EventGauges::default()),
+        };
+        match gauges.and_then(|gauges| Ok((gauges, pools?, of_events?))) {
+            Ok((gauges, pools, of_events)) => {
                 trouble.on_success();
                 report_gauges(&gauges);
+                reported_pools.report(&pools);
+                report_event_gauges(of_events);
             }
             Err(error) => trouble.on_failure(&error),
         }
@@ -206,6 +128,36 @@ fn report_gauges(gauges: &Gauges) {
     }
 }
 
+/// Pools whose gauges this process has set.
+#[derive(Default)]
+struct ReportedPools(BTreeSet<String>);
+
+impl ReportedPools {
+    /// Sets the gauges of these pools, and those of pools without tenants to 0.
+    fn report(&mut self, pools: &[PoolGauges]) {
+        for gone in self.0.iter().filter(|name| pools.iter().all(|pool| pool.pool != **name)) {
+            set_pool_gauges(gone, 0, 0);
+        }
+        for PoolGauges { pool, live_runners, waiting_sessions } in pools {
+            set_pool_gauges(pool, *live_runners, *waiting_sessions);
+            self.0.insert(pool.clone());
+        }
+    }
+}
+
+fn set_pool_gauges(pool: &str, live_runners: i64, waiting_sessions: i64) {
+    metrics::gauge!("holdfast_runner_pool_runners", "pool" => pool.to_owned())
+        .set(to_gauge(live_runners));
+    metrics::gauge!("holdfast_runner_pool_waiting_sessions", "pool" => pool.to_owned())
+        .set(to_gauge(waiting_sessions));
+}
+
+fn report_event_gauges(gauges: EventGauges) {
+    metrics::gauge!("holdfast_runner_event_log_lag_seconds").set(gauges.lag.as_secs_f64());
+    metrics::gauge!("holdfast_runner_webhook_held_events").set(to_gauge(gauges.held));
+    metrics::gauge!("holdfast_runner_webhook_dead_letters").set(to_gauge(gauges.dead));
+}
+
 #[expect(
     clippy::cast_precision_loss,
     reason = "a gauge of more than 2^52 sessions may be off by one"
@@ -217,7 +169,8 @@ const fn to_gauge(number: i64) -> f64 {
 /// Deletes data past its retention, while this process holds the duty of upkeep.
 pub(crate) async fn prune(worker: Arc<Worker>, stop: CancellationToken) {
     let trouble = FailureLog::new("old rows are not removed");
-    let retention = Retention::default();
+    let event_log = worker.config.event_retention;
+    let retention = Retention { event_log, ..Retention::default() };
     let folder = &worker.config.archive;
     let archive = (!folder.as_os_str().is_empty()).then(|| Archive::new(folder.clone()));
     // Soon after the start, as a process may not live for an hour.

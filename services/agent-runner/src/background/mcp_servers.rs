@@ -10,7 +10,7 @@ use crate::worker::Worker;
 
 pub(crate) async fn answer_probes(worker: Arc<Worker>, stop: CancellationToken) {
     let probes = tokio::select! {
-        probes = worker.bus.mcp_probes() => probes,
+        probes = worker.bus.mcp_probes(&worker.config.pool) => probes,
         () = stop.cancelled() => return,
     };
     let mut probes = match probes {

@@ -72,6 +72,7 @@ impl SessionTools {
                 0 => delivery_id(&call.key),
                 at => delivery_id(&format!("{}:{at}", call.key)),
             },
+            delay: std::time::Duration::ZERO,
         };
         Ok(Ok(sent.into_iter().enumerate().map(deliver).collect()))
     }

@@ -4,10 +4,10 @@
 //! owner's calendar is not available when a stranger speaks with the same agent. The usable
 //! connections are determined at each step; a tool's request is checked against them.
 
-use holdfast_agent::{bootstrap::Audience, person::of_account};
+use holdfast_agent::{bootstrap::Audience, person::person as person_of};
 use holdfast_directory::{Connection, Directory};
 use holdfast_tools::{AllowedTools, Call, Connections, OpenConnection};
-use holdfast_types::{ConnectionKind, ConnectionScope, Fault as _, Kind, SessionKind};
+use holdfast_types::{ConnectionKind, ConnectionScope, Fault as _, Kind, SessionKey, SessionKind};
 
 use crate::tools::tool_context::ToolContext;
 
@@ -99,15 +99,11 @@ fn is_owner_session(kind: SessionKind, audience: Audience) -> bool {
 
 /// Whether the session belongs to this person: its key ends with their identity.
 fn is_session_of(kind: SessionKind, key: &str, person: &str) -> bool {
-    let parts: Vec<String> =
-        key.split(':').map(|part| part.replace("%3A", ":").replace("%25", "%")).collect();
-    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-    match (kind, parts.as_slice()) {
-        (SessionKind::Dm, ["agent", _, "dm", of, peer]) => person == format!("{of}:{peer}"),
-        (SessionKind::Dm, ["agent", _, "dm", of, account, peer]) => {
-            person == of_account(of, account, peer)
-        }
-        (SessionKind::Api, ["agent", _, "api", user]) => person == format!("api:{user}"),
+    let api_name = || key.parse::<SessionKey>().ok().and_then(|key| key.api_name());
+    match kind {
+        SessionKind::Dm => person_of(kind, key, Audience::Others).as_deref() == Some(person),
+        // A branch `anna/trip` is another conversation, and the connection is not for it.
+        SessionKind::Api => api_name().is_some_and(|user| person == format!("api:{user}")),
         _ => false,
     }
 }

@@ -60,7 +60,7 @@ impl SessionTools {
                     Some(agent) => Some(self.find_agent(call, agent).await?.id),
                     None => None,
                 };
-                let filter = SessionFilter { agent, kind, limit: most, after: None };
+                let filter = SessionFilter { agent, kind, limit: most, ..SessionFilter::default() };
                 let views =
                     self.sessions.views().sessions(tenant, filter).await.map_err(to_tool_error)?;
                 Ok(json!({ "sessions": views.iter().map(session_json).collect::<Vec<_>>() }))
@@ -144,7 +144,8 @@ fn session_json(view: &SessionView) -> Value {
     json!({
         "id": view.id, "key": view.key, "kind": view.kind, "agent": view.agent,
         "state": if view.paused.is_some() { "PAUSE" } else { view.state.as_str() },
-        "label": view.label, "waiting": view.waiting, "turns": view.turns,
+        "label": view.given_label.as_ref().unwrap_or(&view.label),
+        "waiting": view.waiting, "turns": view.turns,
         "usage": usage_json(view.usage),
         "created_at": view.created_at, "updated_at": view.updated_at,
     })

@@ -10,6 +10,7 @@
 //! |---|---|
 //! | `link.rs` | one agent's link to one server: connecting, listing, calling |
 //! | `process.rs` | servers that run as processes in the sandbox, and their number |
+//! | `kept_folder.rs` | the files that are kept for such a server |
 //! | `tool.rs` | a server's tool |
 //! | `config.rs` | the table `[runner.mcp]` |
 //!
@@ -21,6 +22,7 @@
 //! with a time limit. Each agent has its own connections, so that agents share no state that a
 //! server keeps for a connection.
 
+mod kept_folder;
 mod link;
 mod process;
 mod slots;
@@ -39,15 +41,17 @@ use holdfast_directory::{Directory, OpenMcpServer};
 use holdfast_egress::Guard;
 use holdfast_mcp::Tool;
 use holdfast_tools::{DynamicTool, DynamicTools, UnavailableSource};
-use holdfast_types::{AgentId, Fault as _, TenantId};
+use holdfast_types::{AgentId, Fault as _, SessionId, TenantId};
+use holdfast_workspace::Workspaces;
 use tracing::debug;
 
 use self::{
+    kept_folder::KeptFolders,
     link::{Link, LinkShared, ToolListVersion},
     process::ServerSandbox,
     tool::McpTool,
 };
-use crate::{config::McpConfig, error::Error, tools::tool_set::ToolSet};
+use crate::{config::RunnerConfig, error::Error, tools::tool_set::ToolSet};
 
 /// Time for which a tenant's list of servers is cached.
 const SERVERS_TTL: Duration = Duration::from_secs(5);
@@ -91,11 +95,14 @@ pub(crate) enum ToolRefresh {
 impl Mcp {
     pub(crate) fn new(
         directory: Directory,
-        config: &McpConfig,
-        sandbox: holdfast_sandbox::Config,
+        workspaces: Workspaces,
+        config: &RunnerConfig,
     ) -> anyhow::Result<Self> {
-        let guard = Guard::with_system_resolver(config.allow.clone())?;
-        let ways = LinkShared::new(config.clone(), guard, ServerSandbox::new(sandbox));
+        let guard = Guard::with_system_resolver(config.mcp.allow.clone())?;
+        let scratch = &config.scratch;
+        let kept = KeptFolders::new(workspaces, scratch.dir.clone(), scratch.cache);
+        let sandbox = ServerSandbox::new(config.local_sandbox(), kept);
+        let ways = LinkShared::new(config.mcp.clone(), guard, sandbox);
         Ok(Self {
             directory,
             shared: Arc::new(ways),
@@ -114,11 +121,7 @@ impl Mcp {
         look: ToolRefresh,
     ) -> Result<Arc<ToolSet>, Error> {
         let servers = self.servers(tenant).await?;
-        let links: Vec<Arc<Link>> = servers
-            .iter()
-            .filter(|open| open.server.is_for(agent))
-            .map(|open| self.link((tenant, agent, open.server.name.clone()), open))
-            .collect();
+        let links: Vec<Arc<Link>> = self.links(&servers, tenant, agent).collect();
         if links.is_empty() {
             return Ok(Arc::clone(own));
         }
@@ -174,9 +177,60 @@ impl Mcp {
         match links.get(&which) {
             Some(link) if link.version() == open.server.version => Arc::clone(link),
             Some(_) | None => {
-                let link = Arc::new(Link::new(Arc::clone(&self.shared), which.0, open.clone()));
+                let link = Arc::new(Link::new(
+                    Arc::clone(&self.shared),
+                    which.0,
+                    Some(which.1),
+                    open.clone(),
+                ));
                 links.insert(which, Arc::clone(&link));
                 link
+            }
+        }
+    }
+
+    /// Servers of an agent that are processes and do not run here.
+    pub(crate) async fn absent_processes(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+    ) -> Result<Vec<String>, Error> {
+        let servers = self.servers(tenant).await?;
+        let links = self.links(&servers, tenant, agent);
+        let absent = links.filter(|link| link.is_process() && !link.has_process());
+        Ok(absent.map(|link| link.name().to_owned()).collect())
+    }
+
+    fn links<'a>(
+        &'a self,
+        servers: &'a [OpenMcpServer],
+        tenant: TenantId,
+        agent: AgentId,
+    ) -> impl Iterator<Item = Arc<Link>> + 'a {
+        servers
+            .iter()
+            .filter(move |open| open.server.is_for(agent))
+            .map(move |open| self.link((tenant, agent, open.server.name.clone()), open))
+    }
+
+    /// Servers that run here as processes and that the session has called.
+    pub(crate) fn processes_of(&self, tenant: TenantId, session: SessionId) -> Vec<String> {
+        let links = lock(&self.links);
+        let of_tenant = links.iter().filter(|((owner, ..), _)| *owner == tenant);
+        let held = of_tenant.filter(|(_, link)| link.is_held_for(session));
+        held.map(|(_, link)| link.name().to_owned()).collect()
+    }
+
+    /// Ends a server's process if no session but this one has called it.
+    pub(crate) async fn leave_process(&self, tenant: TenantId, session: SessionId, server: &str) {
+        let links: Vec<Arc<Link>> = {
+            let links = lock(&self.links);
+            let named = links.iter().filter(|((of, _, name), _)| *of == tenant && name == server);
+            named.map(|(_, link)| Arc::clone(link)).collect()
+        };
+        for link in links {
+            if link.is_held_for(session) && link.leave(session) {
+                link.close().await;
             }
         }
     }
@@ -200,7 +254,7 @@ impl Mcp {
             };
             return failed(why.to_owned());
         };
-        let link = Link::new(Arc::clone(&self.shared), tenant, open.clone());
+        let link = Link::new(Arc::clone(&self.shared), tenant, None, open.clone());
         let looked = tokio::time::timeout(PROBE_TIMEOUT, link.list_tools_now()).await;
         link.close().await;
         match looked {

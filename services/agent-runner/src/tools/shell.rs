@@ -40,7 +40,7 @@ use holdfast_sandbox::{
     ScriptGuard, Signal, State, WorkPath,
 };
 use holdfast_sandbox_pods::PodSandbox;
-use holdfast_session::{CommandsSpent, Sessions};
+use holdfast_session::{CommandsSpent, HeldKind, LostItem, Sessions};
 use holdfast_tools::{
     Approval, Call, CommandLine, CommandResult, CommandState, Commands, ProcessInput,
     ProcessSignal, ProcessSummary, ToolError,
@@ -63,7 +63,7 @@ use self::{
 use crate::{
     agents::skills::Secrets,
     config::RunnerConfig,
-    tools::{files::visible_tree_path, tool_context::ToolContext},
+    tools::{files::visible_tree_path, lost_state::Losses, tool_context::ToolContext},
 };
 
 /// Time for which a new background command is watched: many fail at once.
@@ -458,7 +458,14 @@ impl Shell {
         };
         match self.0.jobs.find(process_owner(call), parsed) {
             Some(job) => self.request_here(process_owner(call), &job, wish).await,
-            None => self.request_elsewhere(process_owner(call), parsed, wish).await,
+            None => {
+                let owner = process_owner(call);
+                let losses = Losses(self.0.sessions.clone());
+                match losses.find(owner, HeldKind::Command, Some(id)).await {
+                    Some(lost) => Err(told_lost_error(&lost)),
+                    None => self.request_elsewhere(owner, parsed, wish).await,
+                }
+            }
         }
     }
 
@@ -560,6 +567,14 @@ fn lost_error(id: &str) -> ToolError {
     ToolError::Tell(format!(
         "lost: `{id}` is known no more, for its runner stopped or its end is long past; what it \
          had changed in files by the time it was lost is not kept"
+    ))
+}
+
+fn told_lost_error(lost: &LostItem) -> ToolError {
+    ToolError::Tell(format!(
+        "lost: {lost}, because {}; what it had changed in files is not kept. Start it again if you \
+         need it",
+        lost.reason
     ))
 }
 

@@ -142,6 +142,7 @@ fn new_approval(
         text: asked.text(),
         act: None,
         id: DeliveryId::generate(),
+        delay: std::time::Duration::ZERO,
     });
     NewApproval {
         id,

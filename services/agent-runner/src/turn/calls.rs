@@ -14,6 +14,7 @@ use std::{
 use futures::future::join_all;
 use holdfast_agent::UNKNOWN_OUTCOME;
 use holdfast_bus::DeltaBody;
+use holdfast_sandbox::Owner;
 use holdfast_session::CompletionResult;
 use holdfast_tools::{AllowedHosts, AllowedTools, Call, HostContext, Output, ToolError};
 use holdfast_types::{CallRecord, ConnectionKind, Directives, Effect, Entry, Media, ToolCall};
@@ -25,7 +26,7 @@ use tracing::{Instrument as _, field::Empty, info_span};
 use crate::{
     agents::{skills::Secrets, snapshots::AgentSnapshot},
     error::Error,
-    failpoints,
+    failpoints, held_state,
     tools::{
         canvas, connections,
         tool_context::{CallEffects, ToolContext},
@@ -80,6 +81,13 @@ pub(crate) async fn run_calls(
         () = turn.worker.giving_up.cancelled() => return Err(Error::ReleaseRequested),
     };
     turn.timing.tools += began.elapsed();
+    // Before the results are stored: the model knows of nothing that is not recorded.
+    let canonical = |call: &ToolCall| turn.tools.canonical_name(&call.tool).unwrap_or_default();
+    if calls.iter().any(|call| held_state::may_change_held(canonical(call))) {
+        let claim = &turn.lease.claim;
+        let owner = Owner { tenant: claim.tenant, session: claim.session };
+        turn.worker.held.record(owner, snapshot.agent).await;
+    }
     failpoints::point("runner.after_call").await;
     let mut returned = Vec::with_capacity(results.len());
     for (mut entry, effects) in results {

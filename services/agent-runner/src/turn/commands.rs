@@ -3,13 +3,15 @@
 //! Commands are idempotent: after a crash another runner executes the command again. The answer is
 //! stored with the end of the turn.
 
+mod link;
+
 use holdfast_agent::bootstrap::Audience;
 use holdfast_directory::Agent;
 use holdfast_llm::ThinkingForm;
 use holdfast_session::CompletionResult;
 use holdfast_types::{
     Command, Directive, Entry, Fault as _, Kind, ListTopic, ModelCommand, ModelId, Note,
-    SessionKind, Thinking,
+    QueueCommand, QueueSettings, SessionKind, Thinking,
 };
 
 use crate::{
@@ -38,6 +40,8 @@ const HELP: &str = "\
 /model [default | provider:model | alias] – show or change its model
 /switch channel to [telegram | last] – where it writes to you unasked
 /timezone [default | Europe/Oslo] – show or say where you are
+/queue [mode debounce:500ms cap:10 drop:old | reset] – what becomes of messages while it works
+/link [code], /unlink – be known as one person on several channels
 /compact [what matters] – summarise what was said so far
 /think [off | low | medium | high] – how much it thinks before it answers
 /verbose [off | on | full] – tell what it calls, and what came of it
@@ -104,6 +108,9 @@ pub(crate) async fn execute_command(
         Command::Model(wish) => set_model(turn, wish).await?,
         Command::SwitchChannel(wish) => switch_channel(turn, wish).await?,
         Command::TimeZone(wish) => time_zone::run_timezone_command(turn, wish).await?,
+        Command::Queue(wish) => set_queue(turn, wish).await?,
+        Command::Link(code) => link::run_link_command(turn, code.as_deref()).await?,
+        Command::Unlink => link::run_unlink_command(turn).await?,
         Command::SetDirectives(dials) => reply_settings::set_dials(turn, dials).await?,
         Command::ShowDirective(dial) => reply_settings::show_dial(turn, dial),
         // With a model, `compact_command.rs` executes it.
@@ -164,6 +171,27 @@ async fn set_model(turn: &mut TurnState<'_>, wish: ModelCommand) -> Result<Strin
     turn.settings.model = model;
     turn.worker.sessions.settings().set(&turn.lease.claim, &turn.settings).await?;
     Ok(format!("Model: {}", model_name(turn).await?))
+}
+
+async fn set_queue(turn: &mut TurnState<'_>, wish: QueueCommand) -> Result<String, Error> {
+    match wish {
+        QueueCommand::Show => {}
+        QueueCommand::Wrong(why) => {
+            return Ok(format!(
+                "{why}. Use it so: /queue collect debounce:500ms cap:10 drop:old, or /queue reset"
+            ));
+        }
+        QueueCommand::Reset => turn.settings.queue = QueueSettings::default(),
+        QueueCommand::Set(queue) => turn.settings.queue = queue.or(turn.settings.queue),
+    }
+    turn.worker.sessions.settings().set(&turn.lease.claim, &turn.settings).await?;
+    match turn.settings.queue.is_default() {
+        true => Ok(format!(
+            "Queue: {} (the assistant's; its channel may have another)",
+            agent(turn).await?.settings.queue_mode.as_str()
+        )),
+        false => Ok(format!("Queue: {} (set for this conversation)", turn.settings.queue)),
+    }
 }
 
 /// Sets the channel for unasked messages: one by which messages of this conversation came.

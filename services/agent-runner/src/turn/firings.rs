@@ -27,11 +27,26 @@ impl TurnState<'_> {
     }
 }
 
-/// Adds system events at the beginning of a turn: later they would separate a call from its
-/// result.
-pub(crate) fn add_system_events(turn: &mut TurnState<'_>, events: &[SystemEvent], is_new: bool) {
-    if is_new && !events.is_empty() {
-        turn.journal.add_unstored(SystemEvent::entry(events));
+/// Adds system events at the beginning of a turn: later they could separate a call from its result.
+/// A turn that was going on is told of lost state once it has all results.
+pub(crate) fn receive_system_events(
+    turn: &mut TurnState<'_>,
+    events: Vec<SystemEvent>,
+    is_new: bool,
+) {
+    if is_new || turn.was_moved {
+        turn.pending_events = events;
+    }
+    if is_new {
+        add_pending_events(turn);
+    }
+}
+
+/// Adds the events that wait for the turn to have all results.
+pub(crate) fn add_pending_events(turn: &mut TurnState<'_>) {
+    let events = std::mem::take(&mut turn.pending_events);
+    if !events.is_empty() {
+        turn.journal.add_unstored(SystemEvent::entry(&events));
     }
 }
 

@@ -3,14 +3,24 @@
 //! | queue mode of the turn's first message | the turn hears |
 //! |---|---|
 //! | steer, collect | it and those behind it, up to the first of another mode |
+//! | steer_backlog | as steer; but each message of this mode is also answered by a turn of its own |
 //! | followup, interrupt | only this message |
+//!
+//! If more messages wait than their cap when a turn begins, those beyond it are heard with the turn as
+//! their drop policy says, and are not answered for themselves.
 //!
 //! A command is a turn of its own; `/stop` cancels everything before it. Silent messages are heard
 //! together with the next message. The order never changes: a message of another mode blocks those
 //! behind it. A message of mode interrupt ends the turn before it.
 
 use holdfast_session::InboxMessage;
-use holdfast_types::{Command, QueueMode};
+use holdfast_types::{Body, Command, DropPolicy, QueueMode};
+
+/// Characters that stay of a message beyond the cap.
+const SUMMARY_CHARS: usize = 140;
+
+/// Text in place of a message that was dropped.
+const DROPPED: &str = "(A message was dropped here: more waited than the queue takes.)";
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Intake {
@@ -37,14 +47,17 @@ pub(crate) fn decide_intake(
     if !unwanted.is_empty() {
         return Intake::Cancelled(unwanted);
     }
+    let excess = if open { Vec::new() } else { excess_messages(waiting, heard).0 };
     let head = match first_message(waiting, heard) {
-        None if !open => waiting.iter().find(|row| !row.body.silent),
+        None if !open => waiting.iter().find(|row| !row.body.silent && !excess.contains(&row.seq)),
         found => found,
     };
     if head.is_none() && !open {
         return Intake::Hear(Vec::new());
     }
-    let new = messages_to_hear(waiting, heard, head);
+    let mut new = messages_to_hear(waiting, heard, head, &excess, open);
+    new.extend(excess.iter().filter(|seq| !new.contains(seq)).copied().collect::<Vec<_>>());
+    new.sort_unstable();
     let ends = |row: &InboxMessage| {
         row.mode == QueueMode::Interrupt
             && !row.body.silent
@@ -63,17 +76,60 @@ pub(crate) fn first_message<'w>(
     waiting.iter().find(|row| !row.body.silent && heard.contains(&row.seq))
 }
 
+/// Messages beyond the cap when a turn begins, and what becomes of them. The settings of the newest
+/// message count.
+pub(crate) fn excess_messages(waiting: &[InboxMessage], heard: &[i64]) -> (Vec<i64>, DropPolicy) {
+    let pending = |row: &&InboxMessage| {
+        !row.body.silent && !heard.contains(&row.seq) && row.body.command().is_none()
+    };
+    let newest = waiting.iter().rev().find(|row| pending(row));
+    let Some(options) = newest.and_then(|row| row.body.options.as_ref()) else {
+        return (Vec::new(), DropPolicy::default());
+    };
+    let policy = options.channel.queue.drop.unwrap_or_default();
+    let cap = options.channel.queue.cap.map_or(usize::MAX, |cap| cap as usize);
+    let pending: Vec<i64> = waiting.iter().filter(pending).map(|row| row.seq).collect();
+    let count = pending.len().saturating_sub(cap);
+    let excess = match policy {
+        DropPolicy::Old | DropPolicy::Summarize => &pending[..count],
+        DropPolicy::New => &pending[pending.len() - count..],
+    };
+    (excess.to_vec(), policy)
+}
+
+/// A message beyond the cap, as the turn hears it.
+pub(crate) fn shortened(body: Body, policy: DropPolicy) -> Body {
+    let text = match policy {
+        DropPolicy::Old | DropPolicy::New => DROPPED.to_owned(),
+        DropPolicy::Summarize => match body.text.char_indices().nth(SUMMARY_CHARS) {
+            Some((end, _)) => format!("{}…", &body.text[..end]),
+            None => body.text.clone(),
+        },
+    };
+    Body { text, silent: true, attachments: Vec::new(), ..body }
+}
+
+/// Whether the turn has only seen a message, which is answered by a turn of its own.
+pub(crate) fn is_for_later(row: &InboxMessage, first: Option<&InboxMessage>) -> bool {
+    row.mode == QueueMode::SteerBacklog
+        && !row.body.silent
+        && first.is_some_and(|first| first.seq != row.seq)
+}
+
 fn messages_to_hear(
     waiting: &[InboxMessage],
     heard: &[i64],
     head: Option<&InboxMessage>,
+    excess: &[i64],
+    open: bool,
 ) -> Vec<i64> {
-    let gathers = head.is_none_or(can_be_combined);
+    let gathers = head.is_none_or(|head| can_be_combined(head, true));
     let mut new = Vec::new();
     for row in waiting.iter().filter(|row| !heard.contains(&row.seq)) {
         let is_head = head.is_some_and(|head| head.seq == row.seq);
         let before_head = head.is_some_and(|head| row.seq < head.seq);
-        let fits = is_head || (row.body.silent && before_head) || (gathers && can_be_combined(row));
+        let is_aside = row.body.silent || excess.contains(&row.seq);
+        let fits = is_head || (is_aside && before_head) || (gathers && can_be_combined(row, open));
         if !fits {
             break;
         }
@@ -82,25 +138,27 @@ fn messages_to_hear(
     new
 }
 
-fn can_be_combined(row: &InboxMessage) -> bool {
-    row.body.silent || (combines(row.mode) && row.body.command().is_none())
+fn can_be_combined(row: &InboxMessage, open: bool) -> bool {
+    row.body.silent || (combines(row.mode, open) && row.body.command().is_none())
 }
 
-const fn combines(mode: QueueMode) -> bool {
+const fn combines(mode: QueueMode, open: bool) -> bool {
     match mode {
         QueueMode::Steer | QueueMode::Collect => true,
+        // A turn that begins is of one such message; one that runs sees further ones.
+        QueueMode::SteerBacklog => open,
         QueueMode::Followup | QueueMode::Interrupt => false,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use holdfast_types::{Body, MessageId};
+    use holdfast_types::{MessageId, MessageOptions, QueueSettings};
     use jiff::Timestamp;
     use proptest::prelude::*;
 
     use super::*;
-    use QueueMode::{Collect, Followup, Interrupt, Steer};
+    use QueueMode::{Collect, Followup, Interrupt, Steer, SteerBacklog};
 
     fn row(seq: i64, mode: QueueMode) -> InboxMessage {
         InboxMessage {
@@ -140,6 +198,50 @@ mod tests {
         assert_eq!(decide_intake(&waiting, &[], false, 0), Intake::Hear(vec![1]));
         assert_eq!(decide_intake(&waiting[1..], &[], false, 0), Intake::Hear(vec![2]));
         assert_eq!(decide_intake(&waiting[1..], &[2], true, 0), Intake::Hear(vec![]));
+    }
+
+    #[test]
+    fn a_steered_message_with_a_backlog_is_seen_at_once_and_answered_later() {
+        let waiting = rows(&[SteerBacklog, SteerBacklog, Steer]);
+
+        assert_eq!(decide_intake(&waiting, &[], false, 0), Intake::Hear(vec![1]));
+        assert_eq!(decide_intake(&waiting, &[1], true, 0), Intake::Hear(vec![2, 3]));
+        let later = |row: &InboxMessage| is_for_later(row, first_message(&waiting, &[1, 2, 3]));
+        assert_eq!(waiting.iter().map(later).collect::<Vec<_>>(), [false, true, false]);
+    }
+
+    fn capped(count: usize, mode: QueueMode, drop: DropPolicy) -> Vec<InboxMessage> {
+        let queue = QueueSettings { cap: Some(2), drop: Some(drop), ..QueueSettings::default() };
+        let mut options = MessageOptions::default();
+        options.channel.queue = queue;
+        let mut rows = rows(&vec![mode; count]);
+        for row in &mut rows {
+            row.body.options = options.clone().boxed();
+        }
+        rows
+    }
+
+    #[test]
+    fn more_messages_than_the_cap_are_dropped_or_shortened_when_a_turn_begins() {
+        let heard = |count, mode, drop| {
+            let Intake::Hear(heard) = decide_intake(&capped(count, mode, drop), &[], false, 0)
+            else {
+                panic!("nothing is heard");
+            };
+            heard
+        };
+
+        assert_eq!(heard(2, Followup, DropPolicy::Old), [1]);
+        assert_eq!(heard(4, Followup, DropPolicy::Old), [1, 2, 3]);
+        assert_eq!(heard(4, Followup, DropPolicy::New), [1, 3, 4]);
+        assert_eq!(heard(4, Steer, DropPolicy::Summarize), [1, 2, 3, 4]);
+        let waiting = capped(4, Followup, DropPolicy::Summarize);
+        assert_eq!(excess_messages(&waiting, &[]), (vec![1, 2], DropPolicy::Summarize));
+        // A turn that runs drops nothing.
+        assert_eq!(decide_intake(&waiting, &[1], true, 0), Intake::Hear(vec![]));
+        let long = shortened(Body::text("語".repeat(200)), DropPolicy::Summarize);
+        assert_eq!((long.text.chars().count(), long.silent), (141, true));
+        assert_eq!(shortened(Body::text("secret"), DropPolicy::Old).text, DROPPED);
     }
 
     #[test]
@@ -197,7 +299,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_skipped(modes in prop::collection::vec(0..5_u8, 0..12)) {
+        fn nothing_is_skipped(modes in prop::collection::vec(0..6_u8, 0..12)) {
             let waiting: Vec<InboxMessage> = (1..)
                 .zip(&modes)
                 .map(|(seq, mode)| match mode {
@@ -205,6 +307,7 @@ mod tests {
                     1 => row(seq, Collect),
                     2 => row(seq, Followup),
                     3 => row(seq, Interrupt),
+                    4 => row(seq, SteerBacklog),
                     _ => silent(seq),
                 })
                 .collect();

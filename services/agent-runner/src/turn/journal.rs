@@ -304,6 +304,7 @@ impl Journal {
             ReplyKind::No => None,
         };
         (completion.steps, completion.usage, completion.model) = turn_cost(self.turn());
+        completion.tools = tool_calls(self.turn());
         let tools = std::mem::take(&mut self.outbox);
         completion.deliveries.splice(0..0, tools);
         let spent = self.take_spent();
@@ -419,6 +420,15 @@ fn heard_seqs(entries: &[Entry]) -> Vec<i64> {
         | Entry::Noted { .. } => None,
     };
     entries.iter().filter_map(place).collect()
+}
+
+/// Id and tool of each tool call of a turn.
+fn tool_calls(turn: &[Entry]) -> Vec<(String, String)> {
+    let thoughts = turn.iter().filter_map(|entry| match entry {
+        Entry::Thought { calls, .. } => Some(calls),
+        _ => None,
+    });
+    thoughts.flatten().map(|call| (call.id.clone(), call.tool.clone())).collect()
 }
 
 /// Steps, usage and last model of a turn. A thought with calls counts as two steps.

@@ -15,13 +15,14 @@ use holdfast_agent::{
 };
 use holdfast_directory::channel;
 use holdfast_llm::{Request, ThinkingForm};
-use holdfast_types::{Reactions, Reasoning, Thinking, ToolSpec};
+use holdfast_types::{Chat, Reactions, Reasoning, Thinking, ToolSpec};
 use tokio::time::Instant;
 
 use crate::{
     agents::snapshots::AgentSnapshot,
     turn::{
         calls,
+        client_options::{answer_format, client_tools},
         skills::invocation::{self, InvokedSkill},
         state::TurnState,
         think::is_tool_lookup,
@@ -143,11 +144,33 @@ pub(crate) fn model_request(
     let stable = worker.prompts.stable_part(snapshot.version, &setting);
     let (journal, context_limit) = (turn.journal.entries(), turn.context_tokens);
     let chat = build_on(stable, PromptInput { setting, moment, journal, context_limit });
+    request_with_options(turn, snapshot, chat, with_tools)
+}
+
+/// Adds what the client asks of the model for this message.
+fn request_with_options(
+    turn: &TurnState<'_>,
+    snapshot: &AgentSnapshot,
+    mut chat: Chat,
+    with_tools: bool,
+) -> Request {
+    let worker = turn.worker;
+    let options = turn.answer_options();
+    if with_tools {
+        client_tools::offer(options, &mut chat.tools);
+    }
+    if let Some(format) = options.and_then(|options| options.format.as_ref()) {
+        chat.dynamic.push_str(&answer_format::instructions(format));
+    }
     let deadline = (Instant::now() + worker.config.model_timeout).min(turn.deadline);
     Request {
-        cache_key: Some(snapshot.agent.to_string()),
+        cache_key: options
+            .and_then(|options| options.cache_key.clone())
+            .or_else(|| Some(snapshot.agent.to_string())),
         card: Some(Arc::clone(&snapshot.card)),
-        thinking,
+        thinking: turn.thinking_level(),
+        max_output: options.and_then(|options| options.max_output),
+        options: options.cloned().map(Box::new),
         shows_thinking: turn.effective_reasoning() != Reasoning::Off || turn.sends_thinking(),
         ..Request::new(snapshot.model_id.clone(), chat, deadline)
     }

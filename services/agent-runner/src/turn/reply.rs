@@ -4,10 +4,12 @@
 //! |---|---|
 //! | `completion.rs` | ends of a turn, each in one transaction |
 //! | `replies.rs` | replies and their targets; failure messages; pure |
+//! | `blocks.rs` | long answers in several messages; pure |
 //! | `quotes.rs` | the message that an answer quotes |
 //! | `progress_messages.rs` | verbose and reasoning messages |
 //! | `deltas.rs` | stream of the reply as it is written |
 
+pub(crate) mod blocks;
 pub(crate) mod completion;
 pub(crate) mod deltas;
 pub(crate) mod progress_messages;

@@ -8,7 +8,8 @@
 //! | elevated | the owner, never in a group |
 
 use holdfast_types::{
-    Directive, Directives, Elevated, Entry, Reasoning, SessionKind, Thinking, Verbose,
+    AnswerOptions, Directive, Directives, Effort, Elevated, Entry, Reasoning, SessionKind,
+    Thinking, Verbose,
 };
 
 use crate::{
@@ -23,6 +24,19 @@ const NOT_A_MEMBER: &str =
 const NOT_THE_OWNER: &str = "Only the owner of this assistant may set this.";
 
 impl TurnState<'_> {
+    /// What the client asks of the model, with the newest message of the turn.
+    pub(crate) fn answer_options(&self) -> Option<&AnswerOptions> {
+        let newest = self.journal.turn().iter().rev().find_map(|entry| match entry {
+            Entry::Heard { body, .. } if !body.silent => Some(body),
+            Entry::Heard { .. }
+            | Entry::Thought { .. }
+            | Entry::Called { .. }
+            | Entry::Returned { .. }
+            | Entry::Noted { .. } => None,
+        });
+        newest?.answer_options.as_deref()
+    }
+
     /// Effective settings of the turn.
     pub(crate) fn dials(&self) -> Directives {
         let said = self.journal.turn().iter().filter_map(|entry| match entry {
@@ -37,7 +51,8 @@ impl TurnState<'_> {
     }
 
     pub(crate) fn thinking_level(&self) -> Thinking {
-        self.dials().thinking.unwrap_or_default()
+        let asked = self.answer_options().and_then(|options| options.effort);
+        asked.map(Effort::thinking).or(self.dials().thinking).unwrap_or_default()
     }
 
     /// Whether tool calls are shown; off for people who may not see them.

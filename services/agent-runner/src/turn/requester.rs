@@ -1,6 +1,9 @@
 //! Requester of jobs and reminders: derived from the turn, not from what its model writes.
 
-use holdfast_agent::{bootstrap::Audience, person::OWNER};
+use holdfast_agent::{
+    bootstrap::Audience,
+    person::{OWNER, person},
+};
 use holdfast_schedule::reminder::{Locale, Renewal};
 use holdfast_types::{Body, Entry, JobFiring, SessionKey, SessionKind};
 use jiff::Timestamp;
@@ -57,7 +60,11 @@ fn user_of(
         Some(rest.to_owned())
     };
     match kind {
-        SessionKind::Dm => tail("dm"),
+        // The tail of a linked account's key would be another user on each channel.
+        SessionKind::Dm => tail("dm").map(|tail| match tail.contains(":=") {
+            true => person(kind, key, Audience::Others).unwrap_or(tail),
+            false => tail,
+        }),
         SessionKind::Api => tail("api").map(|user| format!("api:{user}")),
         SessionKind::Main => match audience {
             Audience::Owner => Some(OWNER.to_owned()),
@@ -128,6 +135,7 @@ mod tests {
             (SessionKind::Heartbeat, "agent:main:heartbeat", others, Some("owner")),
             (SessionKind::Dm, "agent:main:dm:telegram:42", others, Some("telegram:42")),
             (SessionKind::Dm, "agent:main:dm:any:a%3Ab", others, Some("any:a%3Ab")),
+            (SessionKind::Dm, "agent:main:dm:discord:=telegram%3A42", others, Some("telegram:42")),
             (SessionKind::Api, "agent:main:api:anna", others, Some("api:anna")),
             (SessionKind::Group, "agent:main:group:telegram:1", others, Some("telegram:7")),
             (SessionKind::Subagent, "agent:main:subagent:x", others, None),

@@ -12,8 +12,10 @@ use std::{sync::Arc, time::Duration};
 
 use holdfast_agent::{Limits, Step, next};
 use holdfast_kit::{Backoff, trace};
+use holdfast_sandbox::Owner;
 use holdfast_session::{
-    Claim, Completion, CompletionResult, InboxMessage, LoadedSession, TurnOutcome,
+    Claim, Completion, CompletionResult, InboxMessage, LoadedSession, LossReason, LostItem,
+    TurnOutcome,
 };
 use holdfast_types::{
     Effect, Entry, Fault as _, RunId, SessionKey, SessionKind, Usage, Wait, wakes,
@@ -28,8 +30,8 @@ use crate::{
     failpoints,
     leases::Lease,
     turn::{
-        after_turn, firings, heartbeats, journal::Journal, reply::replies::Failure,
-        state::TurnState, steps,
+        after_turn, client_options::client_tools, firings, heartbeats, journal::Journal,
+        reply::replies::Failure, state::TurnState, steps,
     },
     worker::Worker,
 };
@@ -125,23 +127,56 @@ fn released_outcome(worker: &Worker, released: Result<(), holdfast_session::Erro
     }
 }
 
-async fn run_session(
-    worker: &Arc<Worker>,
-    lease: &Arc<Lease>,
-    span: &Span,
-) -> Result<CompletionResult, Error> {
-    let began = Instant::now();
+/// Loads a session, more than once after a transient failure.
+async fn load(worker: &Worker, lease: &Lease) -> Result<LoadedSession, Error> {
     let mut tried = 0;
-    let mut loaded = loop {
+    loop {
         match worker.sessions.load(&lease.claim, i64::from(worker.config.history_entries)).await {
-            Ok(loaded) => break loaded,
+            Ok(loaded) => return Ok(loaded),
             Err(error) if error.kind().is_transient() && tried < 5 && lease.is_safe() => {
                 tokio::time::sleep(LOAD_BACKOFF.delay(tried)).await;
                 tried += 1;
             }
             Err(error) => return Err(error.into()),
         }
-    };
+    }
+}
+
+/// Loads a session. If another runner held its state, that is settled first, and the session comes
+/// with the note of what was lost. Returns whether another runner was the holder.
+async fn load_and_settle(worker: &Worker, lease: &Lease) -> Result<(LoadedSession, bool), Error> {
+    let loaded = load(worker, lease).await?;
+    match loaded.holder {
+        None => return Ok((loaded, false)),
+        Some(holder) if holder == worker.id => {
+            let Claim { tenant, session, .. } = lease.claim;
+            worker.held.note_holder(Owner { tenant, session }, loaded.agent);
+            return Ok((loaded, false));
+        }
+        Some(_) => {}
+    }
+    count_lost(&worker.sessions.settle_lost(&lease.claim, &loaded.key).await?);
+    Ok((load(worker, lease).await?, true))
+}
+
+fn count_lost(lost: &[LostItem]) {
+    for lost in lost {
+        let reason = match lost.reason {
+            LossReason::Died => "died",
+            LossReason::Stopped => "stopped",
+            LossReason::Busy => "busy",
+        };
+        metrics::counter!("holdfast_runner_lost_state_total", "reason" => reason).increment(1);
+    }
+}
+
+async fn run_session(
+    worker: &Arc<Worker>,
+    lease: &Arc<Lease>,
+    span: &Span,
+) -> Result<CompletionResult, Error> {
+    let began = Instant::now();
+    let (mut loaded, was_moved) = load_and_settle(worker, lease).await?;
     failpoints::point("runner.after_load").await;
     if loaded.paused {
         return Err(Error::ReleaseRequested);
@@ -151,6 +186,11 @@ async fn run_session(
     let Some(begun) = TurnStart::determine(&loaded, &runs, &entries) else {
         return yield_without_turn(worker, &lease.claim, loaded).await;
     };
+    if begun.overdue.is_some()
+        && let Some(handover) = client_tools::pending_handover(&entries)
+    {
+        return client_tools::end_overdue_calls(worker, &lease.claim, &loaded, &handover).await;
+    }
     if let Some(parent) = begun.trace.as_deref() {
         trace::continue_from(span, parent);
     }
@@ -198,7 +238,8 @@ async fn run_session(
     let mut turn = TurnState::new(worker, Arc::clone(lease), loaded, begun, journal, began, task);
     // Whether the author of a message is a guest is asked when the turn hears it.
     turn.policy = policy;
-    firings::add_system_events(&mut turn, &events, is_new);
+    turn.was_moved = was_moved;
+    firings::receive_system_events(&mut turn, events, is_new);
     let ended = async {
         match &snapshot {
             Ok(snapshot) => {
@@ -250,6 +291,7 @@ async fn yield_without_turn(
         usage: Usage::default(),
         model: String::new(),
         steps: 0,
+        tools: Vec::new(),
         started_at: Timestamp::now(),
         wait: loaded.wait,
         last_target: None,

@@ -7,7 +7,8 @@ use holdfast_bus::DeltaBody;
 use holdfast_schedule::Zone;
 use holdfast_session::{InboxMessage, LoadedSession, StepSignals, Subagent};
 use holdfast_types::{
-    AgentChoice, AgentId, Entry, Note, RunId, SessionKey, SessionKind, SessionSettings, Target,
+    AgentChoice, AgentId, DropPolicy, Entry, MessageOptions, Note, RunId, SessionKey, SessionKind,
+    SessionSettings, SystemEvent, Target,
 };
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -20,7 +21,7 @@ use crate::{
     turn::{
         approvals::outside_text,
         context::{media::SpokenAnswer, memory_prefetch::MemoryPrefetch},
-        intake::{Intake, decide_intake},
+        intake::{self, Intake, decide_intake},
         journal::Journal,
         reply::{
             deltas::DeltaStream,
@@ -84,8 +85,14 @@ pub(crate) struct TurnState<'w> {
     pub(crate) recommended: Option<Vec<String>>,
     /// The model refused the conversation as too long, and a memory flush was started.
     pub(crate) is_too_long: bool,
+    /// The answer reached its output limit.
+    pub(crate) is_cut_off: bool,
     /// The turn is in the journal, or has heard messages.
     pub(crate) open: bool,
+    /// Another runner held state for the session when this turn was claimed.
+    pub(crate) was_moved: bool,
+    /// Events that the turn is told of before the model is asked again.
+    pub(crate) pending_events: Vec<SystemEvent>,
 }
 
 /// Time spent by a turn.
@@ -163,7 +170,10 @@ impl<'w> TurnState<'w> {
             invoked_skill: None,
             recommended: None,
             is_too_long: false,
+            is_cut_off: false,
             open: begun.open || begun.overdue.is_some(),
+            was_moved: false,
+            pending_events: Vec::new(),
         }
     }
 
@@ -196,10 +206,12 @@ impl<'w> TurnState<'w> {
         }
     }
 
-    /// `seq`s of the messages that this turn has heard and that are not finished.
+    /// `seq`s of the messages that this turn has heard and finishes.
     pub(crate) fn unfinished_seqs(&self) -> Vec<i64> {
         let heard = self.heard_seqs();
-        self.inbox.iter().map(|row| row.seq).filter(|seq| heard.contains(seq)).collect()
+        let first = intake::first_message(&self.inbox, &heard);
+        let mine = self.inbox.iter().filter(|row| heard.contains(&row.seq));
+        mine.filter(|row| !intake::is_for_later(row, first)).map(|row| row.seq).collect()
     }
 
     /// Target of this turn's answer.
@@ -213,11 +225,28 @@ impl<'w> TurnState<'w> {
             .or_else(|| self.heartbeat().and_then(|beat| beat.target.clone()))
     }
 
+    /// Options of the newest message of the turn that came by a channel.
+    pub(crate) fn message_options(&self) -> Option<&MessageOptions> {
+        let heard = self.heard_seqs();
+        let newest =
+            self.inbox.iter().rev().find(|row| row.target.is_some() && heard.contains(&row.seq));
+        newest?.body.options.as_deref()
+    }
+
     pub(crate) fn hear_messages(&mut self, seqs: &[i64]) {
         let heard = self.heard_seqs();
+        let (excess, policy) = match self.open {
+            true => (Vec::new(), DropPolicy::default()),
+            false => intake::excess_messages(&self.inbox, &heard),
+        };
         for row in &self.inbox {
             if seqs.contains(&row.seq) && !heard.contains(&row.seq) {
                 let mut body = row.body.clone();
+                if excess.contains(&row.seq) {
+                    body = intake::shortened(body, policy);
+                }
+                // The inbox has it for those who read it.
+                body.response_fields = None;
                 body.outside |= outside_text::is_of_guest(&self.policy, &body);
                 self.journal.add_unstored(Entry::Heard { seq: row.seq, body });
                 self.open |= !row.body.silent;

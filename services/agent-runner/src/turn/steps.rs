@@ -25,7 +25,9 @@ use crate::{
     tools::mcp::{self, ToolRefresh},
     turn::{
         approvals::{self, decisions, outside_text},
-        calls, commands,
+        calls,
+        client_options::client_tools,
+        commands,
         context::{
             compact_command,
             memory_prefetch::{self},
@@ -140,7 +142,12 @@ async fn execute_step(
     let limits = turn.worker.config.limits();
     let step = count_thoughts(turn.journal.turn());
     let span = info_span!("step", step);
-    let effect = |name: &str| turn.tools.effect(name);
+    let tools = Arc::clone(&turn.tools);
+    let effect = |name: &str| tools.effect(name);
+    if matches!(next(turn.journal.entries(), limits, effect), Step::Think | Step::ThinkWithoutTools)
+    {
+        firings::add_pending_events(turn);
+    }
     match next(turn.journal.entries(), limits, effect) {
         Step::Rest => yield_session(turn).await.map(Some),
         Step::Think => think::think_and_release(turn, snapshot, true).instrument(span).await,
@@ -164,6 +171,10 @@ async fn execute_step(
             let told = holdfast_agent::limit_reached(limits, limit);
             let refused = calls.iter().map(|call| Entry::returned(&call.id, told.clone(), true));
             turn.append(refused.collect()).await.map(|_| None)
+        }
+        Step::HandOver(calls) => {
+            let calls: Vec<ToolCall> = calls.into_iter().cloned().collect();
+            client_tools::hand_over(turn, &calls).instrument(span).await
         }
         Step::Answer(call, came) => {
             let (call, output) = (call.clone(), came.output.to_owned());
@@ -195,10 +206,35 @@ async fn refresh_tools(turn: &mut TurnState<'_>, snapshot: &AgentSnapshot) -> Re
         | Step::Await(_)
         | Step::Unknown(_)
         | Step::Refuse(..)
+        | Step::HandOver(_)
         | Step::Answer(..)
         | Step::Halt => ToolRefresh::UseCached,
     };
+    if look == ToolRefresh::Refresh {
+        follow_server(turn, snapshot).await?;
+    }
     load_tools(turn, snapshot, look).await
+}
+
+/// Releases the session to the runner where a server of its agent runs as a process, so that the
+/// agent has one. A session that has waited for that runner in vain stays.
+async fn follow_server(turn: &TurnState<'_>, snapshot: &AgentSnapshot) -> Result<(), Error> {
+    let (worker, claim) = (turn.worker, &turn.lease.claim);
+    if turn.was_moved {
+        return Ok(());
+    }
+    let servers = worker.mcp.absent_processes(claim.tenant, snapshot.agent).await?;
+    if servers.is_empty() {
+        return Ok(());
+    }
+    let found =
+        worker.sessions.server_holder(claim.tenant, snapshot.agent, &servers, worker.id).await?;
+    match found {
+        Some(holder) if worker.sessions.hand_over(claim, holder).await? => {
+            Err(Error::ReleaseRequested)
+        }
+        Some(_) | None => Ok(()),
+    }
 }
 
 pub(crate) async fn load_tools(

@@ -3,9 +3,9 @@
 use std::convert::Infallible;
 
 use holdfast_agent::compact::{OverflowMeasures, Reason};
-use holdfast_llm::{Model as _, OnDelta};
+use holdfast_llm::{Delta, Model as _, OnDelta};
 use holdfast_session::CompletionResult;
-use holdfast_types::{Entry, Reply};
+use holdfast_types::{Entry, Reply, StopReason};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -16,6 +16,7 @@ use crate::{
     turn::{
         approvals::outside_text,
         budget,
+        client_options::{answer_format, client_tools},
         context::{compaction, flush, media, memory_prefetch},
         heartbeats,
         intake::{Intake, decide_intake},
@@ -67,6 +68,10 @@ async fn run_think_step(
     if let Some(why) = budget::spent_budget(turn, snapshot).await? {
         return completion::finish_with_failure(turn, &Failure::BudgetSpent(&why)).await.map(Some);
     }
+    if let Some(name) = client_tools::find_clash(turn, snapshot) {
+        let failure = Failure::ToolNameTaken(&name);
+        return completion::finish_with_failure(turn, &failure).await.map(Some);
+    }
     if with_tools && flush::begin_flush(turn, snapshot, Reason::Proactive).await? {
         return Ok(None);
     }
@@ -76,9 +81,12 @@ async fn run_think_step(
     if std::mem::take(&mut turn.is_too_long) {
         compaction::recover_from_overflow(turn, snapshot, &mut tried).await?;
     }
-    let mut asked = ask_model(turn, snapshot, with_tools).await?;
+    let mut asked = ask_model(turn, snapshot, with_tools, None).await?;
     // The provider may count more tokens than we do.
     while let ModelOutcome::Failed(holdfast_llm::Error::ContextOverflow) = asked {
+        if compaction::can_shorten(turn, snapshot) {
+            progress_messages::announce_shortening(turn);
+        }
         if with_tools && flush::begin_flush(turn, snapshot, Reason::Overflow).await? {
             turn.is_too_long = true;
             return Ok(None);
@@ -86,7 +94,17 @@ async fn run_think_step(
         if !compaction::recover_from_overflow(turn, snapshot, &mut tried).await? {
             break;
         }
-        asked = ask_model(turn, snapshot, with_tools).await?;
+        asked = ask_model(turn, snapshot, with_tools, None).await?;
+    }
+    let error = match &asked {
+        ModelOutcome::Replied(reply) => format_error(turn, reply, with_tools),
+        ModelOutcome::Failed(_) | ModelOutcome::Spent(_) | ModelOutcome::Interrupted => None,
+    };
+    if let (ModelOutcome::Replied(reply), Some(error)) = (&asked, error) {
+        turn.journal.charge_reply(&reply.model, &reply.usage);
+        turn.stream.on_model_delta(Delta::Restarted);
+        let correction = Some((reply.text.clone(), error));
+        asked = ask_model(turn, snapshot, with_tools, correction).await?;
     }
     let reply = match asked {
         ModelOutcome::Replied(reply) => *reply,
@@ -103,17 +121,35 @@ async fn run_think_step(
             return completion::finish_with_failure(turn, &Failure::Model(&error)).await.map(Some);
         }
     };
+    if let Some(error) = format_error(turn, &reply, with_tools) {
+        turn.journal.charge_reply(&reply.model, &reply.usage);
+        return completion::finish_with_failure(turn, &Failure::AnswerFormat(&error))
+            .await
+            .map(Some);
+    }
+    take_reply(turn, snapshot, reply, with_tools).await
+}
+
+/// Ends the turn with the model's answer, or stores its thought with the calls that follow.
+async fn take_reply(
+    turn: &mut TurnState<'_>,
+    snapshot: &AgentSnapshot,
+    reply: Reply,
+    with_tools: bool,
+) -> Result<Option<CompletionResult>, Error> {
+    turn.is_cut_off = reply.stop == StopReason::MaxTokens;
+    let is_answer = is_answer(&reply, with_tools);
     let Reply { text, thinking, mut calls, usage, model, carry, .. } = reply;
     progress_messages::send_reasoning(turn, &thinking);
     turn.reasoning = turn.sends_thinking().then_some(thinking);
-    if !with_tools && !text.trim().is_empty() {
-        // The model was told to answer and did; its calls were not offered.
+    let asks = !is_answer;
+    if is_answer {
         calls.clear();
     }
-    let asks = !calls.is_empty();
     // The provider needs it only together with the results of calls.
     let carry = carry.filter(|_| asks);
-    let (text, quote) = match asks {
+    let has_format = turn.answer_options().is_some_and(|options| options.format.is_some());
+    let (text, quote) = match asks || has_format {
         true => (text, None),
         false => quotes::extract_quote(&text),
     };
@@ -130,16 +166,33 @@ async fn run_think_step(
     Ok(None)
 }
 
+/// Whether a reply ends the turn: it has no calls, or the model was told to answer and did. Its
+/// calls were not offered then.
+fn is_answer(reply: &Reply, with_tools: bool) -> bool {
+    reply.calls.is_empty() || (!with_tools && !reply.text.trim().is_empty())
+}
+
+/// What is wrong with the form of an answer, if the client asked for one.
+fn format_error(turn: &TurnState<'_>, reply: &Reply, with_tools: bool) -> Option<String> {
+    let format = turn.answer_options()?.format.as_ref()?;
+    answer_format::find_error(format, reply).filter(|_| is_answer(reply, with_tools))
+}
+
+/// Asks the model; with an answer of this step and what is wrong with it, for a correction.
 async fn ask_model(
     turn: &mut TurnState<'_>,
     snapshot: &AgentSnapshot,
     with_tools: bool,
+    correction: Option<(String, String)>,
 ) -> Result<ModelOutcome, Error> {
     turn.ensure_owned().await?;
     failpoints::point("runner.before_model").await;
     media::load_images(turn).await?;
     memory_prefetch::await_prefetch(turn).await;
     let mut request = prompt::model_request(turn, snapshot, with_tools);
+    if let Some((answer, error)) = correction {
+        answer_format::push_correction(&mut request.chat, answer, &error);
+    }
     outside_text::mark_outside_prompt(turn, &request.chat.tools);
     if let Some(why) = budget::reserve(turn, snapshot, &mut request).await? {
         return Ok(ModelOutcome::Spent(why));

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use holdfast_llm::{Error, ScriptedModel};
-use holdfast_session::TurnOutcome;
+use holdfast_session::{NewMessage, TurnOutcome};
 use holdfast_types::{Entry, Note, Reply, SessionId};
 
-use crate::world::{Running, World};
+use crate::world::{Running, World, place};
 
 /// A runner whose model answers so, and reads so many tokens at once.
 async fn runner(
@@ -63,6 +63,39 @@ async fn what_the_model_refuses_as_too_long_is_summarised_and_the_turn_goes_on()
     // The summarised entries stay in the journal.
     assert!(format!("{:?}", world.journal(sent.session).await?).contains("long long"));
     assert_eq!(model.violations(), Vec::<String>::new());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_person_on_a_channel_is_told_once_that_the_conversation_is_shortened()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let outcomes = vec![
+        Ok(ScriptedModel::text(&"long ".repeat(5_000))),
+        Ok(ScriptedModel::text(&"longer ".repeat(3_000))),
+        Err(Error::ContextOverflow),
+        Ok(ScriptedModel::text("a part")),
+        Ok(ScriptedModel::text("a part")),
+        Ok(ScriptedModel::text("a part")),
+        Ok(ScriptedModel::text("They spoke of long things.")),
+        Ok(ScriptedModel::text("short")),
+    ];
+    let (_runner, _model) = runner(&world, 24_000, outcomes).await?;
+    let say = async |text: &str| {
+        let said = NewMessage { target: Some(place("7")), ..world.message("s", text) };
+        world.text(&world.send(said).await?).await
+    };
+
+    say("tell me much").await?;
+    say("more").await?;
+    let before = world.texts("select body from session.deliveries").await?.len();
+    let answer = say("and now?").await?;
+
+    assert_eq!(answer, "short");
+    let told = world.texts("select body from session.deliveries order by out_seq").await?;
+    let notice = "Our conversation is longer than the model can read.";
+    assert!(told[before].starts_with(notice), "{told:?}");
+    assert_eq!(told[before + 1..], ["short"]);
     Ok(())
 }
 

@@ -170,31 +170,37 @@ async fn asked(world: &World) -> anyhow::Result<usize> {
 #[tokio::test]
 async fn after_hostile_text_a_person_decides_about_each_call_that_persists_or_leaves()
 -> anyhow::Result<()> {
-    for source in Source::ALL {
-        let (world, server) = (World::start().await?, Server::start().await?);
-        let memory = world.memory().await?;
-        mcp::put(&world, mcp::at(&server.url())).await?;
-        world.workspaces.seed(world.tenant, world.agent.id).await?;
-        source.prepare(&world, &memory).await?;
-        let _runner = world.runner_with(config(&world, &memory), |app| app.with_tool(Page)).await?;
-
-        world.model.queue(source.call().into_iter().chain([Reply::text("read")]));
-        world.text(&world.send(source.message(&world)).await?).await?;
-
-        for (tool, input) in sinks() {
-            world.model.queue([Reply::call("x", tool, input.to_string()), Reply::text("done")]);
-            let sent = world.send(owner(&world, "go on")).await?;
-            let asked = waiting(&world, 1).await;
-            let asked =
-                asked.map_err(|error| error.context(format!("{source:?} {tool} {input}")))?;
-            assert_eq!(asked[0].tool, tool, "{source:?}");
-            say_of(&world, &asked[0], ApprovalDecision::Deny).await?;
-            world.text(&sent).await?;
-        }
-        let made = "select (select count(*) from schedule.jobs) +
-                    (select count(*) from session.deliveries where target->>'chat' <> '7')";
-        assert_eq!(world.number(made).await?, 0, "{source:?}");
+    // A few worlds at once: each waits for most of its time.
+    for sources in Source::ALL.chunks(3) {
+        futures::future::try_join_all(sources.iter().map(|source| calls_after(*source))).await?;
     }
+    Ok(())
+}
+
+/// Makes each call after text of one source, and checks that a person is asked about it.
+async fn calls_after(source: Source) -> anyhow::Result<()> {
+    let (world, server) = (World::start().await?, Server::start().await?);
+    let memory = world.memory().await?;
+    mcp::put(&world, mcp::at(&server.url())).await?;
+    world.workspaces.seed(world.tenant, world.agent.id).await?;
+    source.prepare(&world, &memory).await?;
+    let _runner = world.runner_with(config(&world, &memory), |app| app.with_tool(Page)).await?;
+
+    world.model.queue(source.call().into_iter().chain([Reply::text("read")]));
+    world.text(&world.send(source.message(&world)).await?).await?;
+
+    for (tool, input) in sinks() {
+        world.model.queue([Reply::call("x", tool, input.to_string()), Reply::text("done")]);
+        let sent = world.send(owner(&world, "go on")).await?;
+        let asked = waiting(&world, 1).await;
+        let asked = asked.map_err(|error| error.context(format!("{source:?} {tool} {input}")))?;
+        assert_eq!(asked[0].tool, tool, "{source:?}");
+        say_of(&world, &asked[0], ApprovalDecision::Deny).await?;
+        world.text(&sent).await?;
+    }
+    let made = "select (select count(*) from schedule.jobs) +
+                (select count(*) from session.deliveries where target->>'chat' <> '7')";
+    assert_eq!(world.number(made).await?, 0, "{source:?}");
     Ok(())
 }
 

@@ -6,29 +6,35 @@
     reason = "a panic is how a test fails, in its helpers too"
 )]
 
+mod answer_options;
 mod answering;
 mod approvals;
+mod blocks;
 mod budgets;
 mod bundles;
 mod canvas;
 mod catalogue;
 mod chains;
+mod client_tools;
 mod commands;
 mod compacting;
 mod connected;
 mod contexts;
 mod dials;
 mod dispatched;
+mod events;
 mod failing;
 mod files_of_people;
 mod first_run;
 mod flushing;
 mod gated;
 mod heartbeats;
+mod held_state;
 mod holding;
 mod hostile_text;
 mod idling;
 mod keys;
+mod linking;
 mod mcp;
 mod media;
 mod outages;
@@ -44,6 +50,7 @@ mod remembering;
 mod reminding;
 mod renewing;
 mod routed;
+mod runner_pools;
 mod schedules;
 mod scripted;
 mod shares;

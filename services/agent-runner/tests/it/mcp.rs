@@ -29,9 +29,10 @@ pub fn at(url: &str) -> NewMcpServer {
 }
 
 /// A server that is a process.
-fn run(command: &str, args: &[&str]) -> NewMcpServer {
+pub fn run(command: &str, args: &[&str]) -> NewMcpServer {
     let args = args.iter().map(|&arg| arg.to_owned()).collect();
-    let transport = McpTransport::Stdio { command: command.to_owned(), args, network: false };
+    let transport =
+        McpTransport::Stdio { command: command.to_owned(), args, network: false, keep: false };
     NewMcpServer { transport, secrets: None, ..at("") }
 }
 
@@ -54,12 +55,16 @@ fn call(id: &str, name: &str, arguments: &str) -> ToolCall {
 }
 
 /// Has the model make these calls one after the other, and returns what each came to.
-async fn make(world: &World, session: &str, calls: &[(&str, &str)]) -> anyhow::Result<Vec<String>> {
+pub async fn make(
+    world: &World,
+    session: &str,
+    calls: &[(&str, &str)],
+) -> anyhow::Result<Vec<String>> {
     let sent = make_in(world, session, calls).await?;
     returned(world, &sent).await
 }
 
-async fn make_in(
+pub async fn make_in(
     world: &World,
     session: &str,
     calls: &[(&str, &str)],
@@ -94,7 +99,7 @@ async fn make_until(
 }
 
 /// Tool results of the session's newest turn.
-async fn returned(world: &World, sent: &Acceptance) -> anyhow::Result<Vec<String>> {
+pub async fn returned(world: &World, sent: &Acceptance) -> anyhow::Result<Vec<String>> {
     let journal = world.journal(sent.session).await?;
     let newest = journal.iter().rposition(|entry| matches!(entry, Entry::Heard { .. }));
     let newest = journal.into_iter().skip(newest.unwrap_or_default());
@@ -352,7 +357,7 @@ async fn a_probe_says_what_agents_would_see_or_why_they_see_nothing() -> anyhow:
         let begun = Instant::now();
         loop {
             // The runner may not listen yet.
-            match world.bus.probe_mcp(&probe, LONG).await {
+            match world.bus.probe_mcp("", &probe, LONG).await {
                 Ok(probed) => return anyhow::Ok(probed),
                 Err(error) if begun.elapsed() > LONG => return Err(error.into()),
                 Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
@@ -385,7 +390,7 @@ async fn connections_of_one_tenant_leave_room_for_those_of_another() -> anyhow::
     put(&world, NewMcpServer { name: "y".to_owned(), ..at(&server.url()) }).await?;
     let probe = async |tenant, server: &str| {
         let probe = McpProbe { tenant, server: server.to_owned() };
-        world.bus.probe_mcp(&probe, LONG).await
+        world.bus.probe_mcp("", &probe, LONG).await
     };
 
     let ours = probe(world.tenant, "y").await?;

@@ -7,7 +7,7 @@ use std::{
 
 use holdfast_session::{NewMessage, TurnOutcome};
 use holdfast_testkit::{Reply, model::Gate};
-use holdfast_types::QueueMode;
+use holdfast_types::{KeyId, QueueMode, Source};
 
 use crate::{
     gated::Gated,
@@ -96,6 +96,70 @@ async fn collected_messages_wait_for_a_pause_and_share_one_turn() -> anyhow::Res
     assert_eq!(world.text(&first).await?, "echo: one | two");
     assert_eq!(world.text(&second).await?, "echo: one | two");
     assert!(begun.elapsed() >= Duration::from_secs(3), "{:?}", begun.elapsed());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_message_with_a_backlog_is_seen_at_the_next_step_and_answered_again() -> anyhow::Result<()>
+{
+    let world = World::start().await?;
+    let thought = Gate::default();
+    world.model.queue([Reply::call("a", "agents_list", "{}").behind(&thought)]);
+    let _runner = world.runner().await?;
+
+    let first = world.say("s", "one").await?;
+    world.until("it is asked", async || world.model.count() == 1).await?;
+    let second = world.say_as(QueueMode::SteerBacklog, "s", "two").await?;
+    thought.open();
+    let (first, second) = (world.answer(&first).await?, world.answer(&second).await?);
+
+    assert_eq!((first.text.as_str(), second.text.as_str()), ("echo: two", "echo: two"));
+    assert_ne!(first.run, second.run);
+    assert_eq!(world.model.count(), 3);
+    assert!(world.model.violations().is_empty(), "{:?}", world.model.violations());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_conversation_has_a_queue_of_its_own_and_takes_no_more_than_its_cap() -> anyhow::Result<()>
+{
+    let world = World::start().await?;
+    let (model, _runner) = gated(&world).await?;
+    let shown = world.ask("s", "/queue").await?;
+    let wrong = world.ask("s", "/queue later").await?;
+    let set = world.ask("s", "/queue followup cap:2 drop:old").await?;
+    // What `/queue` sets is for people and programs, and not for the mesh itself.
+    let key = KeyId::generate();
+    let say = async |text: &str| {
+        let source = Source::Key(key);
+        world.send(NewMessage { source, ..world.message("s", text) }).await
+    };
+
+    let first = say("one").await?;
+    model.until_asked(1).await?;
+    let mut others = Vec::new();
+    for text in ["two", "three", "four"] {
+        others.push(say(text).await?);
+    }
+    model.let_out(3);
+    let mut answers = vec![world.text(&first).await?];
+    for sent in &others {
+        answers.push(world.text(sent).await?);
+    }
+
+    assert_eq!(shown, "Queue: steer (the assistant's; its channel may have another)");
+    assert!(wrong.starts_with("`later` is not a queue mode"), "{wrong}");
+    assert_eq!(set, "Queue: followup cap:2 drop:old (set for this conversation)");
+    let heard = model.heard();
+    assert_eq!(heard.len(), 3, "{heard:?}");
+    assert!(heard[1].ends_with("three") && !heard[1].contains("two"), "{heard:?}");
+    assert_eq!(heard[2], "four");
+    assert_eq!(answers[0], "echo: one");
+    assert_eq!((&answers[1], answers[3].as_str()), (&answers[2], "echo: four"));
+    assert_eq!(
+        world.ask("s", "/queue reset").await?,
+        "Queue: steer (the assistant's; its channel may have another)"
+    );
     Ok(())
 }
 

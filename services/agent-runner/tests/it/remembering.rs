@@ -596,7 +596,7 @@ async fn what_is_worth_it_is_taken_from_a_conversation_that_rests_and_once() -> 
     second.stop().await?;
     // Other with each version of each row; what is counted as written is told late.
     let written = "select coalesce(sum(hashtext(ctid::text || xmin::text)), 0)::bigint
-                   from session.journal_readers";
+                   from session.journal_readers where reader = 'extraction'";
     let rows = world.number(written).await?;
     let _third = runner().await?;
     tokio::time::sleep(Duration::from_secs(2)).await;

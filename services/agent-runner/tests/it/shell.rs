@@ -749,6 +749,7 @@ async fn a_process_is_found_by_the_runner_that_its_session_has_moved_to() -> any
     let world = World::start().await?;
     let mut config = walled(&world);
     config.runner.slots = 1;
+    config.runner.holder_wait = Duration::from_millis(300);
     let _first = world.runner_with(config.clone(), |app| app).await?;
     let command = "while read l; do echo \"got $l\"; echo $l > log; done; echo bye";
     let input = json!({ "command": command, "background": true }).to_string();

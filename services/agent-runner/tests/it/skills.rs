@@ -398,6 +398,8 @@ async fn whenever_a_runner_dies_the_old_skill_is_there_or_the_new_one() -> anyho
         runner.kill();
         whole().await?;
     }
+    let again = "update session.session_lease set attempts = 0, ready_at = clock_timestamp()";
+    world.admin(again).await?;
     let _runner = world.runner_with(config, |app| app).await?;
     let answer = world.answer(&sent).await?;
 

@@ -214,7 +214,10 @@ impl World {
     pub async fn send(&self, message: NewMessage) -> anyhow::Result<Acceptance> {
         let kind = match message.mode {
             QueueMode::Interrupt => ControlKind::Interrupt,
-            QueueMode::Steer | QueueMode::Followup | QueueMode::Collect => ControlKind::Input,
+            QueueMode::Steer
+            | QueueMode::Followup
+            | QueueMode::Collect
+            | QueueMode::SteerBacklog => ControlKind::Input,
         };
         let accepted = self.sessions.ingest(self.tenant, message).await?;
         if let Some(delay) = accepted.wake {
@@ -324,6 +327,7 @@ impl World {
             usage: Usage::default(),
             model: String::new(),
             steps: 1,
+            tools: Vec::new(),
             started_at: jiff::Timestamp::now(),
             wait,
             last_target: None,

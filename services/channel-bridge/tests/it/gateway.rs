@@ -11,6 +11,7 @@ use holdfast_proto::gateway::v1::{
     AcceptRequest, AcceptResponse,
     ingest_server::{Ingest, IngestServer},
 };
+use holdfast_session::Acceptance;
 use holdfast_types::TenantId;
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
@@ -32,6 +33,8 @@ struct State {
     keys: Mutex<HashMap<(String, String), i64>>,
     refusal: Mutex<Option<Status>>,
     calls: Mutex<usize>,
+    /// Ids of the message and the session that the next answers have.
+    ids: Mutex<(String, String)>,
 }
 
 impl FakeGateway {
@@ -48,6 +51,7 @@ impl FakeGateway {
             keys: Mutex::default(),
             refusal: Mutex::default(),
             calls: Mutex::default(),
+            ids: Mutex::new(("msg_1".to_owned(), "ses_1".to_owned())),
         });
         let stop = CancellationToken::new();
         let serving = Server::builder()
@@ -63,6 +67,12 @@ impl FakeGateway {
     /// Refuses every message with this status from now on; `None` accepts them again.
     pub fn refuse(&self, status: Option<Status>) {
         *self.state.refusal.lock().unwrap() = status;
+    }
+
+    /// Answers the next messages as if they were this one.
+    pub fn accept_as(&self, accepted: &Acceptance) {
+        *self.state.ids.lock().unwrap() =
+            (accepted.message.to_string(), accepted.session.to_string());
     }
 
     /// Accepted messages, each once, in order.
@@ -114,9 +124,10 @@ impl Ingest for Door {
         if !duplicate {
             self.0.taken.lock().unwrap().push((tenant, request));
         }
+        let (message_id, session_id) = self.0.ids.lock().unwrap().clone();
         Ok(Response::new(AcceptResponse {
-            message_id: format!("msg_{seq}"),
-            session_id: "ses_1".into(),
+            message_id,
+            session_id,
             seq,
             duplicate,
             agent: "main".into(),

@@ -3,10 +3,13 @@
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails, in its helpers too")]
 
 mod acting;
+mod contract;
 mod delivering;
 mod gateway;
+mod irc_server;
 mod polling;
 mod posting;
 mod programs;
 mod silence;
+mod widget;
 mod world;

@@ -376,3 +376,45 @@ async fn a_server_that_answers_at_once_with_nothing_is_not_polled_all_the_time()
     assert!((1..=3).contains(&polls), "{polls} polls in two seconds");
     bridge.stop().await;
 }
+
+#[tokio::test]
+async fn an_album_is_one_message_a_reaction_is_kept_and_the_menu_is_registered() {
+    let (world, _) = world().await;
+    world.telegram.put_file("a", b"first".to_vec());
+    world.telegram.put_file("b", b"second".to_vec());
+    let photo = |id: i64, file: &str, more: serde_json::Value| {
+        let mut message = json!({
+            "message_id": id, "date": 1_800_000_000, "chat": {"id": 7, "type": "private"},
+            "from": {"id": 7, "first_name": "Anna"}, "media_group_id": "album",
+            "photo": [{"file_id": file}],
+        });
+        message.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!({ "message": message })
+    };
+    world.telegram.push_raw(TOKEN, photo(1, "a", json!({"caption": "look"})));
+    world.telegram.push_raw(TOKEN, photo(2, "b", json!({})));
+    let bridge = world.bridge().await;
+    world.taken(1).await;
+    world.telegram.push_raw(
+        TOKEN,
+        json!({"message_reaction": {"chat": {"id": 7, "type": "private"}, "message_id": 1,
+            "date": 9, "user": {"id": 7, "first_name": "Anna"}, "old_reaction": [],
+            "new_reaction": [{"type": "emoji", "emoji": "👍"}]}}),
+    );
+    world.telegram.push(TOKEN, Incoming::private(7, "/start"));
+    world.taken(3).await;
+    world.confirmed().await;
+
+    let taken = world.gateway.taken();
+    let files: Vec<_> = taken[0].attachments.iter().map(|file| file.content.as_slice()).collect();
+    assert_eq!(files, [b"first".as_slice(), b"second"]);
+    assert_eq!(world.gateway.texts(), ["look", "[reacted with 👍]", "/help"]);
+    assert!(taken[1].silent && !taken[2].silent);
+    eventually("the menu is registered", async || {
+        world.telegram.calls().iter().any(|call| {
+            call.method == "setMyCommands" && call.params["commands"][0]["command"] == "help"
+        })
+    })
+    .await;
+    bridge.stop().await;
+}

@@ -18,13 +18,13 @@ pub fn signature(secret: &str, timestamp: &str, key: &str, body: &str) -> String
     format!("v2={}", hmac(secret, &format!("{timestamp}\n{key}\n{body}")))
 }
 
-fn hmac(secret: &str, signed: &str) -> String {
+pub fn hmac(secret: &str, signed: &str) -> String {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).unwrap();
     mac.update(signed.as_bytes());
     mac.finalize().into_bytes().iter().map(|b| format!("{b:02x}")).collect()
 }
 
-fn now() -> u64 {
+pub fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
 

@@ -12,7 +12,13 @@ use tracing_subscriber::{EnvFilter, fmt::MakeWriter};
 use crate::world::{TOKEN, World};
 
 #[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
+pub struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Lines {
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
+    }
+}
 
 impl io::Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -65,7 +71,7 @@ async fn neither_tokens_nor_texts_are_logged_whatever_goes_wrong() {
     world.delivered(refused, "dead").await;
     bridge.stop().await;
 
-    let lines = String::from_utf8_lossy(&lines.0.lock().unwrap()).into_owned();
+    let lines = lines.text();
     assert!(lines.contains("an update is not understood"), "{lines}");
     assert!(lines.contains("a reply was given up"), "{lines}");
     for secret in ["TEST-token", "hush", crate::world::SECRET] {

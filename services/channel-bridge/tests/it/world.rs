@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use channel_bridge::{App, Config};
-use holdfast_bus::Bus;
+use holdfast_bus::{Bus, Delta, DeltaBody};
 use holdfast_directory::{Account, Actor, Directory, NewAccount};
 use holdfast_kit::config::Secrets;
 use holdfast_pg::Pools;
 use holdfast_session::{
-    ApprovalBatch, Completion, DeliveryView, NewApproval, NewDelivery, NewMessage, Sessions,
-    TurnOutcome,
+    Acceptance, ApprovalBatch, Claim, Completion, DeliveryView, NewApproval, NewDelivery,
+    NewMessage, Sessions, TurnOutcome,
 };
 use holdfast_testkit::{Database, FakeTelegram, nats, redis};
 use holdfast_types::{
@@ -194,10 +194,12 @@ impl World {
                 text: text.to_owned(),
                 act,
                 id,
+                delay: Duration::ZERO,
             }],
             usage: Usage::default(),
             model: "demo:test".into(),
             steps: 1,
+            tools: Vec::new(),
             started_at: Timestamp::now(),
             wait: Wait::Anything,
             last_target: None,
@@ -205,6 +207,73 @@ impl World {
         self.sessions.complete(&claims[0], completion).await.unwrap();
         self.bus.wake_deliver(&target.channel);
         id
+    }
+
+    /// Stores a message that the gateway accepts from now on, and claims its session as a runner.
+    pub async fn begin_turn(&self, target: Target) -> (Acceptance, Claim) {
+        let message = NewMessage {
+            key: SessionKey::api(&AgentName::new("main"), &target.chat).unwrap(),
+            agent: AgentId::generate(),
+            label: None,
+            source: Source::Channel(target.account),
+            idem_key: DeliveryId::generate().to_string(),
+            body: Body::text("hi"),
+            target: Some(target),
+            mode: QueueMode::Followup,
+            debounce: Duration::ZERO,
+            trace: None,
+        };
+        let accepted = self.sessions.ingest(self.tenant, message).await.unwrap();
+        self.gateway.accept_as(&accepted);
+        let claim = self.sessions.claim(RunnerId::generate(), 1).await.unwrap().remove(0);
+        (accepted, claim)
+    }
+
+    /// Ends a turn, with an answer or without.
+    pub async fn end_turn(
+        &self,
+        (accepted, claim): &(Acceptance, Claim),
+        answer: Option<(Target, &str)>,
+    ) -> DeliveryId {
+        let id = DeliveryId::generate();
+        let delivery = |(target, text): (Target, &str)| NewDelivery {
+            target,
+            text: text.to_owned(),
+            act: None,
+            id,
+            delay: Duration::ZERO,
+        };
+        let channel = answer.as_ref().map(|(target, _)| target.channel.clone());
+        let completion = Completion {
+            run: RunId::from(accepted.message),
+            at: None,
+            newest: None,
+            entries: Vec::<Entry>::new(),
+            done: vec![accepted.seq],
+            outcome: TurnOutcome::Completed,
+            reason: None,
+            reply: None,
+            deliveries: answer.into_iter().map(delivery).collect(),
+            usage: Usage::default(),
+            model: "demo:test".into(),
+            steps: 1,
+            tools: Vec::new(),
+            started_at: Timestamp::now(),
+            wait: Wait::Anything,
+            last_target: None,
+        };
+        self.sessions.complete(claim, completion).await.unwrap();
+        if let Some(channel) = channel {
+            self.bus.wake_deliver(&channel);
+        }
+        id
+    }
+
+    /// Publishes a delta of a turn's first step.
+    pub fn publish(&self, (accepted, claim): &(Acceptance, Claim), n: u32, body: DeltaBody) {
+        let run = RunId::from(accepted.message);
+        let delta = Delta { run, epoch: claim.epoch, step: 0, n, body };
+        self.bus.publish_delta(self.tenant, accepted.session, &delta);
     }
 
     /// Stores a request for approval, as a runner does for a call that needs one.
@@ -224,8 +293,13 @@ impl World {
         let accepted = self.sessions.ingest(self.tenant, message).await.unwrap();
         let claims = self.sessions.claim(RunnerId::generate(), 1).await.unwrap();
         let id = ApprovalId::generate();
-        let request =
-            NewDelivery { target, text: text.to_owned(), act: None, id: DeliveryId::generate() };
+        let request = NewDelivery {
+            target,
+            text: text.to_owned(),
+            act: None,
+            id: DeliveryId::generate(),
+            delay: Duration::ZERO,
+        };
         let new = NewApproval {
             id,
             step: 0,

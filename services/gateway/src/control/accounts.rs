@@ -1,16 +1,21 @@
 //! The service `Channels`: a tenant's channel accounts.
 
-use holdfast_directory::{Account, NewAccount};
+use holdfast_directory::{Account, NewAccount, ReportedStatus};
+use holdfast_grpc::Caller;
+use holdfast_kit::trace;
 use holdfast_proto::gateway::v1::{
     self as pb, CreateAccountRequest, CreateAccountResponse, DeleteAccountRequest,
-    DeleteAccountResponse, ListAccountsRequest, ListAccountsResponse, UpdateAccountRequest,
-    UpdateAccountResponse, channels_server::Channels as Service,
+    DeleteAccountResponse, ListAccountsRequest, ListAccountsResponse, SendTextRequest,
+    SendTextResponse, UpdateAccountRequest, UpdateAccountResponse,
+    channels_server::Channels as Service,
 };
+use holdfast_session::OutboundText;
+use holdfast_types::{DeliveryId, Target};
 use serde_json::{Value, json};
 use tonic::{Request, Response, Status};
 
 use super::{State, actor, invalid, non_empty, required, timestamp};
-use crate::{Error, audit};
+use crate::{Error, audit, ingest};
 
 /// Implements `holdfast.gateway.v1.Channels`.
 #[derive(Debug)]
@@ -25,9 +30,16 @@ impl Service for Channels {
         let (caller, request) = holdfast_grpc::caller(request)?;
         let channel = non_empty(request.channel.trim().to_lowercase());
 
-        let accounts = self.0.directory.accounts().list(caller.tenant, channel.as_deref()).await;
+        let directory = self.0.directory.accounts();
+        let accounts = directory.list(caller.tenant, channel.as_deref()).await;
+        let accounts = accounts.map_err(Error::from)?;
+        let statuses = directory.statuses(caller.tenant).await.map_err(Error::from)?;
 
-        let accounts = accounts.map_err(Error::from)?.into_iter().map(account_of).collect();
+        let with_status = |account: Account| {
+            let status = statuses.iter().find(|status| status.account == account.id);
+            pb::Account { status: status.map(status_of), ..account_of(account) }
+        };
+        let accounts = accounts.into_iter().map(with_status).collect();
         Ok(Response::new(ListAccountsResponse { accounts }))
     }
 
@@ -73,6 +85,87 @@ impl Service for Channels {
         deleted.map_err(Error::from)?;
         Ok(Response::new(DeleteAccountResponse {}))
     }
+
+    async fn send_text(
+        &self,
+        request: Request<SendTextRequest>,
+    ) -> Result<Response<SendTextResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        let account = find_account(&self.0, &caller, &request).await?;
+        audit::set_target(account.id.to_string());
+        let outbound = outbound_text(&caller, &account, request)?;
+
+        let queued = self.0.sessions.deliveries().queue_text(caller.tenant, &outbound).await;
+        let queued = queued.map_err(Error::from)?;
+        self.0.bus.wake_deliver(&account.channel);
+
+        let (delivery_id, duplicate) = (queued.delivery.to_string(), queued.duplicate);
+        Ok(Response::new(SendTextResponse { delivery_id, duplicate }))
+    }
+}
+
+/// Maximum length of an address and of a thread, in bytes.
+const MAX_ADDRESS_BYTES: usize = 256;
+
+/// Maximum length of a text, in bytes. A long one is delivered in several messages.
+const MAX_TEXT_BYTES: usize = 64 * 1024;
+
+/// Returns the account that sends a text.
+async fn find_account(
+    state: &State,
+    caller: &Caller,
+    request: &SendTextRequest,
+) -> Result<Account, Error> {
+    let channel = request.channel.trim().to_lowercase();
+    let name = non_empty(request.account.trim().to_owned());
+    let name = name.unwrap_or_else(|| "default".to_owned());
+    let accounts = state.directory.accounts().list(caller.tenant, Some(&channel)).await?;
+    let found = accounts.into_iter().find(|account| account.name == name);
+    let account = found.ok_or_else(|| {
+        let shown: String = format!("{channel}/{name}").chars().take(80).collect();
+        holdfast_directory::Error::NotFound { what: "channel account", name: shown }
+    })?;
+    match account.enabled {
+        true => Ok(account),
+        false => Err(invalid(format!("the account `{name}` is disabled: enable it first"))),
+    }
+}
+
+fn outbound_text(
+    caller: &Caller,
+    account: &Account,
+    request: SendTextRequest,
+) -> Result<OutboundText, Error> {
+    let SendTextRequest { chat, thread, text, request_id, .. } = request;
+    let (chat, thread) = (chat.trim().to_owned(), thread.trim().to_owned());
+    if chat.is_empty() {
+        return Err(invalid("`chat` is empty: write the platform's id of the chat".to_owned()));
+    }
+    let is_address =
+        |text: &str| text.len() <= MAX_ADDRESS_BYTES && !text.contains(|c: char| c.is_control());
+    if !is_address(&chat) || !is_address(&thread) {
+        return Err(invalid(format!(
+            "`chat` and `thread` have {MAX_ADDRESS_BYTES} bytes at most, in one line"
+        )));
+    }
+    if text.trim().is_empty() {
+        return Err(invalid("`text` is empty: write what is to be sent".to_owned()));
+    }
+    if text.len() > MAX_TEXT_BYTES || text.contains('\0') {
+        return Err(invalid(format!(
+            "`text` has {MAX_TEXT_BYTES} bytes at most, without NUL: shorten it"
+        )));
+    }
+    let target = Target {
+        channel: account.channel.clone(),
+        account: account.id,
+        chat,
+        thread: non_empty(thread),
+        reply_to: None,
+    };
+    let idem_key = non_empty(request_id).unwrap_or_else(|| DeliveryId::generate().to_string());
+    let source = ingest::source(caller);
+    Ok(OutboundText { source, idem_key, target, text, trace: trace::current() })
 }
 
 fn new_account(account: pb::Account, secrets: &str) -> Result<NewAccount, Error> {
@@ -109,6 +202,16 @@ fn account_of(account: Account) -> pb::Account {
         enabled: account.enabled,
         settings: account.settings.to_string(),
         created_at: Some(timestamp(account.created_at)),
+        status: None,
+    }
+}
+
+fn status_of(status: &ReportedStatus) -> pb::AccountStatus {
+    pb::AccountStatus {
+        state: status.state.clone(),
+        detail: status.detail.clone(),
+        since: Some(timestamp(status.since)),
+        checked_at: Some(timestamp(status.checked_at)),
     }
 }
 

@@ -1,5 +1,8 @@
 //! The service `Agents`.
 
+mod channel_options;
+pub mod settings;
+
 use std::collections::BTreeMap;
 
 use holdfast_directory::{Agent, AgentSettings, NewAgent};
@@ -163,6 +166,7 @@ fn agent_of(agent: Agent) -> pb::Agent {
         heartbeat: Some(heartbeats::settings_of(settings.heartbeat)),
         kind: word_of(&settings.kind),
         reactions: word_of(&settings.reactions),
+        channels: channel_options::to_proto(settings.channels),
         created_at: Some(timestamp(agent.created_at)),
         updated_at: Some(timestamp(agent.updated_at)),
     }
@@ -173,11 +177,10 @@ fn agent_of(agent: Agent) -> pb::Agent {
 fn new_agent(agent: pb::Agent) -> Result<NewAgent, Error> {
     let usual = AgentSettings::default();
     let settings = AgentSettings {
-        queue_mode: parse_word_or_default(
-            "queue_mode",
-            &agent.queue_mode,
-            "steer, followup, collect or interrupt",
-        )?,
+        queue_mode: match agent.queue_mode.as_str() {
+            "" => usual.queue_mode,
+            word => channel_options::queue_mode("queue_mode", word)?,
+        },
         dm_scope: parse_word_or_default(
             "dm_scope",
             &agent.dm_scope,
@@ -213,6 +216,7 @@ fn new_agent(agent: pb::Agent) -> Result<NewAgent, Error> {
             &agent.reactions,
             "off, minimal or extensive",
         )?,
+        channels: channel_options::from_proto(agent.channels)?,
     };
     Ok(NewAgent {
         name: name(&agent.name)?,

@@ -1,5 +1,7 @@
 //! The service `Keys`: a tenant's API keys.
 
+pub mod devices;
+
 use std::time::Duration;
 
 use holdfast_directory::{Key, NewKey};

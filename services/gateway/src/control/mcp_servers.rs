@@ -9,6 +9,7 @@ use holdfast_proto::gateway::v1::{
     ListMcpServersResponse, ProbeMcpServerRequest, ProbeMcpServerResponse, PutMcpServerRequest,
     PutMcpServerResponse, mcp_servers_server::McpServers as Service,
 };
+use holdfast_types::TenantId;
 use tonic::{Request, Response, Status};
 
 use super::{State, actor, required};
@@ -16,6 +17,12 @@ use crate::{Error, audit};
 
 /// Timeout for a runner to probe a server.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Returns the name of the pool whose runners work for a tenant; empty for the default pool.
+pub(super) async fn runner_pool(state: &State, tenant: TenantId) -> Result<String, Error> {
+    let pool = state.sessions.runner_pools().of_tenant(tenant).await?.pool;
+    Ok(pool.map(|pool| pool.to_string()).unwrap_or_default())
+}
 
 /// Implements `holdfast.gateway.v1.McpServers`.
 #[derive(Debug)]
@@ -72,7 +79,9 @@ impl Service for McpServers {
         let server = server.map_err(Error::from)?.name;
 
         let probe = McpProbe { tenant: caller.tenant, server };
-        let probed = self.0.bus.probe_mcp(&probe, PROBE_TIMEOUT).await.map_err(Error::NoRunner)?;
+        let pool = runner_pool(&self.0, caller.tenant).await?;
+        let probed =
+            self.0.bus.probe_mcp(&pool, &probe, PROBE_TIMEOUT).await.map_err(Error::NoRunner)?;
 
         let tools = probed.tools.into_iter().map(|tool| pb::McpTool {
             name: tool.name,
@@ -93,6 +102,7 @@ fn new_server(request: PutMcpServerRequest) -> Result<NewMcpServer, Error> {
             command: server.command,
             args: server.args,
             network: server.network,
+            keep: server.keep,
         },
         other => {
             return Err(Error::UnknownValue {
@@ -123,8 +133,8 @@ fn server_of(server: McpServer) -> pb::McpServer {
     };
     match server.transport {
         McpTransport::Http { url } => pb::McpServer { transport: "http".to_owned(), url, ..shown },
-        McpTransport::Stdio { command, args, network } => {
-            pb::McpServer { transport: "stdio".to_owned(), command, args, network, ..shown }
+        McpTransport::Stdio { command, args, network, keep } => {
+            pb::McpServer { transport: "stdio".to_owned(), command, args, network, keep, ..shown }
         }
     }
 }

@@ -37,6 +37,9 @@ impl Service for Handler {
         let routing = self.0.directory.routing().get(caller.tenant).await.map_err(Error::from)?;
         let tenant = self.0.directory.tenants().get(&caller.tenant.to_string()).await;
 
+        let pool = self.0.sessions.runner_pools().of_tenant(caller.tenant).await;
+        let pool = pool.map_err(Error::from)?;
+
         // Without NATS no runner answers; the rest of the status is complete.
         let runners = self.0.bus.runner_reports(RUNNER_STATUS_TIMEOUT).await.unwrap_or_default();
         let (mut sandboxes, mut no_commands) = (HashMap::new(), HashMap::new());
@@ -57,6 +60,8 @@ impl Service for Handler {
             agents: i64::try_from(routing.agents().len()).unwrap_or(i64::MAX),
             tenant: tenant.map_err(Error::from)?.name,
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            runner_pool: pool.pool.map(|pool| pool.to_string()).unwrap_or_default(),
+            pool_runners: pool.live_runners,
         }))
     }
 

@@ -81,11 +81,12 @@ impl Service for Routing {
     ) -> Result<Response<ListRulesResponse>, Status> {
         let (caller, _) = holdfast_grpc::caller(request)?;
 
-        let rules = self.0.directory.routing().rules(caller.tenant).await.map_err(Error::from)?;
+        let (rules, version) =
+            self.0.directory.routing().versioned_rules(caller.tenant).await.map_err(Error::from)?;
         let names = self.0.agent_names(caller.tenant).await?;
 
         let rules = rules.into_iter().map(|rule| rule_of(rule, &names)).collect();
-        Ok(Response::new(ListRulesResponse { rules }))
+        Ok(Response::new(ListRulesResponse { rules, version }))
     }
 
     async fn put_rules(
@@ -100,7 +101,9 @@ impl Service for Routing {
             warnings.extend(list_warnings(&self.0, &at, tools.unwrap_or_default()).await?);
         }
 
-        let put = self.0.directory.routing().put_rules(caller.tenant, actor(&caller), rules).await;
+        let base = non_empty(request.base);
+        let routing = self.0.directory.routing();
+        let put = routing.put_rules_on(caller.tenant, actor(&caller), rules, base.as_deref()).await;
 
         put.map_err(Error::from)?;
         Ok(Response::new(PutRulesResponse { warnings }))
@@ -170,6 +173,7 @@ impl Service for Routing {
             main_session_key: routed.main_key.to_string(),
             matched_by: routed.matched_by.to_string(),
             by_model: routed.by_model.map(|route| route_of(route, &names)),
+            also: routed.also.iter().map(|(agent, _)| agent.name.to_string()).collect(),
         }))
     }
 }
@@ -183,6 +187,7 @@ fn new_binding(binding: pb::Binding) -> Result<NewBinding, Error> {
         team: non_empty(binding.team),
         by_model: binding.by_model.map(new_route).transpose()?,
         agent: binding.agent,
+        also: binding.also,
     })
 }
 
@@ -271,6 +276,7 @@ fn binding_of(binding: Binding, names: &AgentNames) -> pb::Binding {
         team: binding.team.unwrap_or_default(),
         agent: names.of(binding.agent),
         by_model: binding.by_model.map(|route| route_of(route, names)),
+        also: binding.also.into_iter().map(|agent| names.of(agent)).collect(),
     }
 }
 

@@ -1,29 +1,34 @@
 //! The service `Sessions`: sessions, their entries and runs; pause, resume, delete.
 
 mod convert;
+mod import;
 
+use futures::{Stream, StreamExt as _, TryStreamExt as _, stream, stream::BoxStream};
 use holdfast_bus::{Control, ControlKind};
 use holdfast_proto::gateway::v1::{
-    DeleteSessionRequest, DeleteSessionResponse, GetCanvasRequest, GetCanvasResponse,
-    GetHistoryRequest, GetHistoryResponse, GetRunRequest, GetRunResponse, GetSessionRequest,
-    GetSessionResponse, ListRunsRequest, ListRunsResponse, ListSessionsRequest,
+    DeleteSessionRequest, DeleteSessionResponse, ExportSessionRequest, ExportSessionResponse,
+    GetCanvasRequest, GetCanvasResponse, GetHistoryRequest, GetHistoryResponse, GetRunRequest,
+    GetRunResponse, GetSessionRequest, GetSessionResponse, ImportSessionRequest,
+    ImportSessionResponse, ListRunsRequest, ListRunsResponse, ListSessionsRequest,
     ListSessionsResponse, ListToolCallsRequest, ListToolCallsResponse, PauseSessionRequest,
-    PauseSessionResponse, ResumeSessionRequest, ResumeSessionResponse,
-    sessions_server::Sessions as Service,
+    PauseSessionResponse, ResumeSessionRequest, ResumeSessionResponse, UpdateSessionRequest,
+    UpdateSessionResponse, export_session_response::Part, sessions_server::Sessions as Service,
 };
-use holdfast_session::SessionFilter;
+use holdfast_session::{EntryView, SessionChanges, SessionCursor, SessionFilter, SessionView};
 use holdfast_types::{RunId, SessionId, SessionKey, TenantId};
 use jiff::Timestamp;
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response, Status, Streaming};
 use uuid::Uuid;
 
-use super::{State, non_empty, page_size, parse_word};
+use super::{State, invalid, non_empty, page_size, parse_word};
 use crate::{Error, audit};
 
 const DEFAULT_PAGE_SIZE: u32 = 50;
 const MAX_PAGE_SIZE: u32 = 200;
-const DEFAULT_ENTRIES: u32 = 100;
+const DEFAULT_ENTRIES: u32 = 20;
+const DEFAULT_TOOL_CALLS: u32 = 100;
 const MAX_ENTRIES: u32 = 1_000;
+const MAX_LABEL_CHARS: usize = 200;
 const SESSION_KIND_WORDS: &str =
     "main, dm, group, topic, subagent, cron, heartbeat, work, api or global";
 
@@ -33,6 +38,8 @@ pub struct Handler(pub State);
 
 #[tonic::async_trait]
 impl Service for Handler {
+    type ExportSessionStream = BoxStream<'static, Result<ExportSessionResponse, Status>>;
+
     async fn list_sessions(
         &self,
         request: Request<ListSessionsRequest>,
@@ -53,7 +60,9 @@ impl Service for Handler {
         };
 
         // One session more than requested tells whether there is another page.
-        let filter = SessionFilter { agent, kind, limit: most + 1, after };
+        let (search, label) = (non_empty(request.search), non_empty(request.label));
+        let pinned = request.pinned;
+        let filter = SessionFilter { agent, kind, search, label, pinned, limit: most + 1, after };
         let found = self.0.sessions.views().sessions(caller.tenant, filter).await;
         let mut sessions = found.map_err(Error::from)?;
         let names = self.0.agent_names(caller.tenant).await?;
@@ -62,7 +71,7 @@ impl Service for Handler {
         let more = sessions.len() > most;
         sessions.truncate(most);
         let last = sessions.last().filter(|_| more);
-        let next_page_token = last.map(|last| page_token(last.id)).unwrap_or_default();
+        let next_page_token = last.map(page_token).unwrap_or_default();
         let now = Timestamp::now();
         let listed = |session| convert::with_short_summary(convert::session(session, &names, now));
         let sessions = sessions.into_iter().map(listed).collect();
@@ -84,6 +93,24 @@ impl Service for Handler {
         Ok(Response::new(GetSessionResponse { session }))
     }
 
+    async fn update_session(
+        &self,
+        request: Request<UpdateSessionRequest>,
+    ) -> Result<Response<UpdateSessionResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        let UpdateSessionRequest { session, label, pinned } = request;
+        let label = label.map(|label| checked_label(&label)).transpose()?;
+
+        let id = self.find(caller.tenant, &session).await?;
+        let changes = SessionChanges { label, pinned };
+        self.0.sessions.settings().change(caller.tenant, id, changes).await.map_err(Error::from)?;
+        let view = self.0.sessions.views().session(caller.tenant, id).await.map_err(Error::from)?;
+        let names = self.0.agent_names(caller.tenant).await?;
+
+        let session = Some(convert::session(view, &names, Timestamp::now()));
+        Ok(Response::new(UpdateSessionResponse { session }))
+    }
+
     async fn get_history(
         &self,
         request: Request<GetHistoryRequest>,
@@ -97,6 +124,33 @@ impl Service for Handler {
 
         let entries = entries.map_err(Error::from)?.into_iter().map(convert::entry).collect();
         Ok(Response::new(GetHistoryResponse { entries }))
+    }
+
+    async fn export_session(
+        &self,
+        request: Request<ExportSessionRequest>,
+    ) -> Result<Response<Self::ExportSessionStream>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+
+        let id = self.find(caller.tenant, &request.session).await?;
+        let session =
+            self.0.sessions.views().session(caller.tenant, id).await.map_err(Error::from)?;
+        let names = self.0.agent_names(caller.tenant).await?;
+
+        let session = Part::Session(convert::session(session, &names, Timestamp::now()));
+        let entries = self.0.entries(caller.tenant, id);
+        let entries = entries.map_ok(|entry| Part::Entry(convert::entry(entry)));
+        let parts = stream::once(async { Ok(session) }).chain(entries);
+        let parts = parts.map_ok(|part| ExportSessionResponse { part: Some(part) });
+        Ok(Response::new(parts.map_err(|error: Error| Status::from(error)).boxed()))
+    }
+
+    async fn import_session(
+        &self,
+        request: Request<Streaming<ImportSessionRequest>>,
+    ) -> Result<Response<ImportSessionResponse>, Status> {
+        let (caller, parts) = holdfast_grpc::caller(request)?;
+        Ok(Response::new(import::import(&self.0, &caller, parts).await?))
     }
 
     async fn pause_session(
@@ -214,7 +268,7 @@ impl Service for Handler {
         request: Request<ListToolCallsRequest>,
     ) -> Result<Response<ListToolCallsResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        let most = page_size(request.limit, DEFAULT_ENTRIES, MAX_ENTRIES)?;
+        let most = page_size(request.limit, DEFAULT_TOOL_CALLS, MAX_ENTRIES)?;
         let views = self.0.sessions.views();
         let run: Option<RunId> =
             non_empty(request.run_id).map(|run| run.parse()).transpose().map_err(Error::from)?;
@@ -232,7 +286,7 @@ impl Service for Handler {
 
 impl Handler {
     /// Finds a session by id, by key, or by the name that a caller gave it with the default agent.
-    async fn find(&self, tenant: TenantId, session: &str) -> Result<SessionId, Error> {
+    pub(crate) async fn find(&self, tenant: TenantId, session: &str) -> Result<SessionId, Error> {
         if session.is_empty() {
             return Err(Error::MissingField("session"));
         }
@@ -255,18 +309,63 @@ impl Handler {
     }
 }
 
-/// Start of the next page; opaque to callers.
-fn page_token(last: SessionId) -> String {
-    last.as_uuid().simple().to_string()
+/// Entries that one query of an export reads.
+const ENTRIES_PER_QUERY: i64 = 200;
+
+impl State {
+    /// Streams the journal of a session, oldest entry first.
+    fn entries(
+        &self,
+        tenant: TenantId,
+        session: SessionId,
+    ) -> impl Stream<Item = Result<EntryView, Error>> + Send + use<> {
+        let sessions = self.sessions.clone();
+        let pages = stream::try_unfold(Some(0), move |after| {
+            let sessions = sessions.clone();
+            async move {
+                let Some(after) = after else { return Ok::<_, Error>(None) };
+                let views = sessions.views();
+                let page = views.entries_after(tenant, session, after, ENTRIES_PER_QUERY).await?;
+                let next = page.last().map(|last| last.seq);
+                Ok(Some((stream::iter(page.into_iter().map(Ok)), next)))
+            }
+        });
+        pages.try_flatten()
+    }
 }
 
-fn parse_page_token(token: &str) -> Result<SessionId, Error> {
-    let id = Uuid::try_parse(token).map_err(|_| Error::UnknownValue {
+/// Trims a label, and refuses one that lists could not show.
+fn checked_label(label: &str) -> Result<String, Error> {
+    let label = label.trim();
+    let chars = label.chars().count();
+    if chars > MAX_LABEL_CHARS || label.contains(char::is_control) {
+        return Err(invalid(format!(
+            "a label has at most {MAX_LABEL_CHARS} characters, none of them a control character, \
+             and this one has {chars}"
+        )));
+    }
+    Ok(label.to_owned())
+}
+
+/// Start of the next page; opaque to callers.
+fn page_token(last: &SessionView) -> String {
+    let hour = last.used_hour.map(|hour| hour.as_microsecond().to_string()).unwrap_or_default();
+    format!("{hour}-{}-{}", last.updated_at.as_microsecond(), last.id.as_uuid().simple())
+}
+
+fn parse_page_token(token: &str) -> Result<SessionCursor, Error> {
+    let time = |text: &str| Timestamp::from_microsecond(text.parse().ok()?).ok();
+    let parse = || {
+        let [hour, at, id] = token.split('-').collect::<Vec<_>>()[..] else { return None };
+        let used_hour = if hour.is_empty() { None } else { Some(time(hour)?) };
+        let id = Uuid::try_parse(id).ok()?.into();
+        Some(SessionCursor { used_hour, updated_at: time(at)?, id })
+    };
+    parse().ok_or_else(|| Error::UnknownValue {
         field: "page_token",
         given: token.chars().take(80).collect(),
         wanted: "`next_page_token` of an earlier answer",
-    })?;
-    Ok(id.into())
+    })
 }
 
 #[cfg(test)]
@@ -274,10 +373,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_token_reads_back_and_nothing_else_is_one() {
-        let id = SessionId::generate();
+    fn what_is_no_page_token_is_refused() {
+        let id = SessionId::generate().as_uuid().simple();
 
-        assert_eq!(parse_page_token(&page_token(id)).unwrap(), id);
-        assert!(parse_page_token("2").is_err());
+        assert!(parse_page_token(&format!("-1700000000000000-{id}")).is_ok());
+        assert!(parse_page_token(&format!("1699999200000000-1700000000000000-{id}")).is_ok());
+        for token in ["2", "a-b-c", "-1700000000000000-", &id.to_string(), "a-1-2"] {
+            assert!(parse_page_token(token).is_err(), "{token}");
+        }
+    }
+
+    #[test]
+    fn a_label_is_trimmed_and_has_a_length() {
+        assert_eq!(checked_label("  Tea with Ann ").unwrap(), "Tea with Ann");
+        assert_eq!(checked_label(" ").unwrap(), "");
+        assert!(checked_label(&"x".repeat(201)).is_err());
+        assert!(checked_label("a\nb").is_err());
     }
 }

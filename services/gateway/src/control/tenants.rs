@@ -14,7 +14,7 @@ use holdfast_proto::gateway::v1::{
     GetTenantResponse, ListTenantsRequest, ListTenantsResponse, UpdateTenantRequest,
     UpdateTenantResponse, tenants_server::Tenants as Service,
 };
-use holdfast_session::{RetentionDays, ShareChanges};
+use holdfast_session::{InvalidPoolName, RetentionDays, RunnerPool, ShareChanges};
 use secrecy::ExposeSecret as _;
 use tonic::{Request, Response, Status};
 
@@ -71,10 +71,15 @@ impl Service for Tenants {
     ) -> Result<Response<CreateTenantResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         audit::set_target(&request.name);
+        let pool = parse_pool(request.pool)?;
 
         let made = self.0.directory.tenants().create(actor(&caller), &request.name).await;
 
         let (tenant, secret) = made.map_err(Error::from)?;
+        if pool.is_some() {
+            let pools = self.0.sessions.runner_pools();
+            pools.assign(tenant.id, pool.as_ref()).await.map_err(Error::from)?;
+        }
         let tenant = Some(self.with_share(tenant).await?);
         let secret = secret.expose_secret().to_owned();
         Ok(Response::new(CreateTenantResponse { tenant, secret }))
@@ -109,6 +114,11 @@ impl Service for Tenants {
         };
         let is_limited = changes.plan.is_some();
         let retention = wanted.retention.map(retention_days).transpose()?;
+        let pool = parse_pool(wanted.pool)?;
+        if pool.is_some() && request.no_pool {
+            let why = "`pool` and `no_pool` exclude each other: give one of them";
+            return Err(invalid(why.to_owned()).into());
+        }
 
         let directory = &self.0.directory;
         let tenant = directory.tenants().get(&found_by).await.map_err(Error::from)?;
@@ -116,6 +126,10 @@ impl Service for Tenants {
         let tenant = changed.map_err(Error::from)?;
         if share != ShareChanges::default() {
             self.0.sessions.queues().set_share(tenant.id, share).await.map_err(Error::from)?;
+        }
+        if pool.is_some() || request.no_pool {
+            let pools = self.0.sessions.runner_pools();
+            pools.assign(tenant.id, pool.as_ref()).await.map_err(Error::from)?;
         }
         if is_limited {
             // What was used in this month before the plan counts too.
@@ -172,6 +186,7 @@ impl Tenants {
         let queues = self.0.sessions.queues();
         let share = queues.share(tenant.id).await?;
         let retention = queues.retention(tenant.id).await?;
+        let pool = self.0.sessions.runner_pools().of_tenant(tenant.id).await?;
         Ok(pb::Tenant {
             id: tenant.id.to_string(),
             name: tenant.name,
@@ -187,8 +202,16 @@ impl Tenants {
             limits: Some(plans::limits_of(tenant.limits)),
             own_limits: tenant.own_limits,
             expires_at: tenant.expires_at.map(timestamp),
+            pool: pool.pool.map(|pool| pool.to_string()).unwrap_or_default(),
+            pool_runners: pool.live_runners,
         })
     }
+}
+
+/// Parses the name of a pool; `None` for an empty one.
+fn parse_pool(name: String) -> Result<Option<RunnerPool>, Error> {
+    let pool = non_empty(name).map(|name| name.parse());
+    pool.transpose().map_err(|error: InvalidPoolName| invalid(format!("`pool`: {error}")))
 }
 
 fn retention_of(days: RetentionDays) -> pb::Retention {

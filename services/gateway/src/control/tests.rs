@@ -25,8 +25,7 @@ use super::{State, page_size, parse_word, parse_word_or_default, timestamp, word
 
 struct World {
     state: State,
-    // The database is dropped with the world.
-    _database: Database,
+    database: Database,
 }
 
 impl World {
@@ -64,7 +63,7 @@ impl World {
             egress,
             node_command_key: Arc::default(),
         };
-        Self { state, _database: database }
+        Self { state, database }
     }
 
     async fn tenant(&self, name: &str) -> TenantId {

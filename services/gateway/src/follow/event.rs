@@ -1,7 +1,7 @@
 //! Events of a message on its way to its answer.
 
-use holdfast_session::{PendingApproval, TurnOutcome};
-use holdfast_types::{RunId, Usage};
+use holdfast_session::{MessageStatus, OUTPUT_LIMIT_REASON, PendingApproval, TurnOutcome};
+use holdfast_types::{ClientCall, RunId, Usage};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
@@ -41,14 +41,28 @@ pub struct TurnResult {
     pub outcome: TurnOutcome,
     /// Complete answer of the turn, also if it was streamed.
     pub text: String,
-    /// `None` if the turn was completed.
+    /// Of a completed turn only if its answer is not whole.
     pub reason: Option<String>,
     pub usage: Usage,
     /// Model that answered; empty if unknown.
     pub model: String,
+    /// Calls of the client's tools with which the turn ended.
+    pub calls: Vec<ClientCall>,
 }
 
 impl TurnResult {
+    /// Result of a message; `None` if it is not finished.
+    pub fn of_status(status: MessageStatus) -> Option<Self> {
+        let MessageStatus { outcome, text, reason, usage, model, handover, .. } = status;
+        let calls = handover.map_or_else(Vec::new, |handover| handover.calls);
+        Some(Self { outcome: outcome?, text, reason, usage, model, calls })
+    }
+
+    /// Whether the answer reached its output limit.
+    pub fn is_cut_off(&self) -> bool {
+        self.reason.as_deref() == Some(OUTPUT_LIMIT_REASON)
+    }
+
     /// Beginning of an answer that tells that an approval is needed.
     pub const APPROVAL_PREFIX: &str = "This needs approval before it goes on (";
 
@@ -70,6 +84,7 @@ impl TurnResult {
             reason: Some("approval needed".to_owned()),
             usage: Usage::default(),
             model: String::new(),
+            calls: Vec::new(),
         }
     }
 }

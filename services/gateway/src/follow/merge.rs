@@ -52,6 +52,10 @@ impl DeltaMerge {
         Self { seq, own_runs: runs, last_foreign_step: None, newest: None, step: None }
     }
 
+    pub const fn seq(&self) -> i64 {
+        self.seq
+    }
+
     /// Adds a turn that has seen the message.
     pub fn adopt(&mut self, run: RunId) {
         if !self.own_runs.contains(&run) {
@@ -62,13 +66,14 @@ impl DeltaMerge {
     /// Processes a delta, and passes the resulting events to `tell`.
     pub fn process(&mut self, delta: Delta, tell: &mut impl FnMut(Event)) -> MergeOutcome {
         let Delta { run, epoch, step, n, body } = delta;
-        if let DeltaBody::Done { seqs, text, outcome, reason, usage, model } = body {
+        if let DeltaBody::Done { seqs, text, outcome, reason, usage, model, calls } = body {
             return self.end(seqs, run, step, tell, || TurnResult {
                 outcome: journal_outcome(outcome),
                 text,
                 reason,
                 usage,
                 model,
+                calls,
             });
         }
         if self.is_outdated(epoch) {
@@ -206,6 +211,7 @@ pub fn finished(text: &str) -> TurnResult {
         reason: None,
         usage: holdfast_types::Usage::default(),
         model: String::new(),
+        calls: Vec::new(),
     }
 }
 
@@ -266,6 +272,7 @@ mod tests {
             reason: None,
             usage: Usage::default(),
             model: String::new(),
+            calls: Vec::new(),
         }
     }
 

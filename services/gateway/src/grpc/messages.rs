@@ -161,7 +161,7 @@ fn event_of(follow: &FollowedMessage, event: Event) -> RunEvent {
 impl From<SendRequest> for InboundMessage {
     fn from(request: SendRequest) -> Self {
         let SendRequest { request_id, text, agent, session, attachments } = request;
-        Self { request_id, text, agent, session, attachments }
+        Self { request_id, text, agent, session, attachments, ..Self::default() }
     }
 }
 
@@ -176,7 +176,8 @@ fn answer_to_send(accepted: &Acceptance) -> SendResponse {
 
 impl From<TurnResult> for pb::Done {
     fn from(finished: TurnResult) -> Self {
-        let TurnResult { outcome, text, reason, usage, model } = finished;
+        // A message over gRPC offers no tools of a client.
+        let TurnResult { outcome, text, reason, usage, model, calls: _ } = finished;
         let outcome = match outcome {
             TurnOutcome::Completed => pb::Outcome::Completed,
             TurnOutcome::Interrupted => pb::Outcome::Interrupted,

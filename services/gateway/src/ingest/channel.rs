@@ -1,13 +1,14 @@
 //! Accepting messages from channels, as received by a bridge.
 
-use holdfast_directory::TenantState;
+use holdfast_directory::{RoutedAgent, TenantState};
 use holdfast_kit::trace;
 use holdfast_proto::gateway::v1 as pb;
 use holdfast_session::NewMessage;
 use holdfast_types::{
-    AccountId, AgentName, Attachment, Body, Peer, PeerKind, ReplyTo, Sender, Source, Target,
-    TenantId,
+    AccountId, AgentName, Attachment, Body, Command, MessageOptions, Peer, PeerKind, ReplyTo,
+    Sender, SessionKey, Source, Target, TenantId, account_name, is_reserved_peer,
 };
+use sha2::{Digest as _, Sha256};
 
 use super::{
     AcceptedMessage, Destination, Ingest,
@@ -63,6 +64,10 @@ impl ChannelMessage {
         };
         let thread = text::non_empty(&request.thread, MAX_NAME_BYTES);
         let sender = text::non_empty(&request.sender_id, MAX_NAME_BYTES);
+        let direct = (peer.kind == PeerKind::Direct).then_some(&peer.id);
+        if sender.iter().chain(direct).any(|id| is_reserved_peer(id)) {
+            return Err(Error::ReservedSender);
+        }
         let body = body(&request, text_limit)?;
         let files = storable_files(request.attachments);
         Ok(Self {
@@ -112,23 +117,81 @@ impl Ingest {
         }
         let routing = self.directory.routing().get(tenant).await?;
         let routed = routing::route(&routing, &inbound)?;
-        let place = Destination { agent: routed.agent.clone(), key: routed.key };
-        self.store_files(tenant, &place, &mut body, files).await?;
+        if let (Some(linked), Some(author)) =
+            (routing::linked_author(&routing, &inbound), &mut body.author)
+        {
+            author.id = linked;
+        }
+        let body = Body { tools: routed.tools, route: routed.by_model.map(Box::new), ..body };
+        let source = Source::Channel(account);
+        let mut arrival = Arrival { source, idem_key, inbound, body, files, target, signs: false };
+        // A command about the account is for one of them.
+        let is_for_one = matches!(arrival.body.command(), Some(Command::Link(_) | Command::Unlink));
+        let also = if is_for_one { Vec::new() } else { routed.also };
+        arrival.signs = !also.is_empty();
+        let first_key = arrival.idem_key.clone();
+        let accepted = self.accept_for(tenant, routed.agent.clone(), routed.key, &arrival).await?;
+        // If one of these fails, the bridge sends the message again, and the others know it.
+        for (agent, key) in also {
+            arrival.idem_key = broadcast_key(&first_key, &agent);
+            let further = self.accept_for(tenant, agent, key, &arrival).await?;
+            self.notify_runners(&further);
+        }
+        Ok((accepted, routed.agent.name))
+    }
+
+    /// Stores the message in the session of one agent.
+    async fn accept_for(
+        &self,
+        tenant: TenantId,
+        agent: RoutedAgent,
+        key: SessionKey,
+        arrival: &Arrival,
+    ) -> Result<AcceptedMessage, Error> {
+        let Arrival { source, idem_key, inbound, body, files, target, signs } = arrival;
+        let mut body = body.clone();
+        let place = Destination { agent, key };
+        self.store_files(tenant, &place, &mut body, files.clone()).await?;
         let Destination { agent, key } = place;
+        let options = agent.settings.options_for(&inbound.channel, &account_name(&inbound.account));
+        let signature = signs.then(|| agent.name.to_string());
         let message = NewMessage {
             key,
             agent: agent.id,
             label: None,
-            source: Source::Channel(account),
-            idem_key,
-            body: Body { tools: routed.tools, route: routed.by_model.map(Box::new), ..body },
-            target: Some(target),
-            mode: agent.settings.queue_mode,
-            debounce: debounce(&agent),
+            source: source.clone(),
+            idem_key: idem_key.clone(),
+            mode: options.queue.mode.unwrap_or(agent.settings.queue_mode),
+            debounce: debounce(&agent, &options),
+            body: Body {
+                options: MessageOptions { channel: options, signature, is_queue_chosen: false }
+                    .boxed(),
+                ..body
+            },
+            target: Some(target.clone()),
             trace: trace::current(),
         };
-        Ok((self.store(tenant, message).await?, agent.name))
+        self.store(tenant, message).await
     }
+}
+
+/// A message on its way to the agents that answer it.
+struct Arrival {
+    source: Source,
+    idem_key: String,
+    inbound: RoutingInput,
+    body: Body,
+    files: Vec<AttachedFile>,
+    target: Target,
+    /// Answers say whose they are.
+    signs: bool,
+}
+
+/// Idempotency key of a message for a further agent.
+fn broadcast_key(idem_key: &str, agent: &RoutedAgent) -> String {
+    let digest = Sha256::digest(idem_key);
+    let digest: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    format!("also:{}:{digest}", agent.id)
 }
 
 fn body(request: &pb::AcceptRequest, text_limit: usize) -> Result<Body, Error> {
@@ -240,6 +303,8 @@ mod tests {
                 "`idempotency_key`",
             ),
             (pb::AcceptRequest { text: "x".repeat(101), ..request() }, "101 bytes"),
+            (pb::AcceptRequest { sender_id: "=telegram:7".into(), ..request() }, "begins with `=`"),
+            (pb::AcceptRequest { peer_id: "=telegram:7".into(), ..request() }, "begins with `=`"),
         ] {
             let error = ChannelMessage::new(wrong, 100).unwrap_err().to_string();
 

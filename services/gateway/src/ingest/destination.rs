@@ -7,8 +7,11 @@
 //! | a session key, in any documented form | that session; created if it does not exist |
 //! | anything else | a session of the agent that the caller has given this name |
 
+use std::collections::HashMap;
+
 use holdfast_directory::{RoutedAgent, Routing};
-use holdfast_types::{AgentName, SessionId, SessionKey, TenantId};
+use holdfast_llm::ModelCard;
+use holdfast_types::{AgentId, AgentName, SessionId, SessionKey, TenantId};
 
 use super::{Ingest, named_session_key};
 use crate::Error;
@@ -34,6 +37,14 @@ impl Ingest {
         Ok(self.directory.routing().get(tenant).await?.agents().to_vec())
     }
 
+    /// What is known about the models of a tenant's agents.
+    pub async fn model_cards(
+        &self,
+        tenant: TenantId,
+    ) -> Result<HashMap<AgentId, ModelCard>, Error> {
+        Ok(self.directory.models().of_agents(tenant).await?)
+    }
+
     /// Finds the agent and the session that a request names; either may be empty.
     ///
     /// # Errors
@@ -49,23 +60,7 @@ impl Ingest {
             return self.destination_of_session(tenant, agent, session.parse()?).await;
         }
         let routing = self.directory.routing().get(tenant).await?;
-        let key = match parse_session_name(session, &routing.default_agent().name)? {
-            SessionName::Main => {
-                let agent = find_agent(&routing, agent)?.clone();
-                let key = SessionKey::main(&agent.name);
-                return Ok(Destination { agent, key });
-            }
-            SessionName::CallerName => {
-                let agent = find_agent(&routing, agent)?.clone();
-                let key = named_session_key(&agent, session)?;
-                return Ok(Destination { agent, key });
-            }
-            SessionName::Key(key) => key,
-        };
-        let of = key.agent().map_or(agent, |name| name.as_str());
-        let found = find_agent(&routing, of)?;
-        check_same_agent(&routing, found, agent)?;
-        Ok(Destination { agent: found.clone(), key })
+        named_destination(&routing, agent, session)
     }
 
     /// Finds the agent and the session key for a session id.
@@ -108,6 +103,35 @@ impl Ingest {
         };
         Ok(found.ok_or_else(missing)?)
     }
+}
+
+/// Agent and session key for the name or key of a session, which need not exist.
+///
+/// # Errors
+///
+/// If there is no such agent, or the key is another agent's.
+pub fn named_destination(
+    routing: &Routing,
+    agent: &str,
+    session: &str,
+) -> Result<Destination, Error> {
+    let key = match parse_session_name(session, &routing.default_agent().name)? {
+        SessionName::Main => {
+            let agent = find_agent(routing, agent)?.clone();
+            let key = SessionKey::main(&agent.name);
+            return Ok(Destination { agent, key });
+        }
+        SessionName::CallerName => {
+            let agent = find_agent(routing, agent)?.clone();
+            let key = named_session_key(&agent, session)?;
+            return Ok(Destination { agent, key });
+        }
+        SessionName::Key(key) => key,
+    };
+    let of = key.agent().map_or(agent, |name| name.as_str());
+    let found = find_agent(routing, of)?;
+    check_same_agent(routing, found, agent)?;
+    Ok(Destination { agent: found.clone(), key })
 }
 
 /// Kind of a session's name in a request.

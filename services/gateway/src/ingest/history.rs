@@ -1,7 +1,10 @@
 //! What a session already has.
 
-use holdfast_session::EntryView;
-use holdfast_types::{MessageId, RunId, SessionId, SessionKey, Source, TenantId};
+use holdfast_session::{EPHEMERAL_LABEL, EntryView, MessageStatus, RemovedResponse};
+use holdfast_types::{
+    Body, MessageId, RunId, SessionId, SessionKey, SessionState, Source, TenantId,
+};
+use tracing::debug;
 
 use super::Ingest;
 use crate::Error;
@@ -32,14 +35,56 @@ impl Ingest {
         Ok(found.map(|accepted| accepted.session))
     }
 
-    /// Session and run of a message; no run if none has ended.
-    pub async fn run_of(
+    pub async fn message_status(
         &self,
         tenant: TenantId,
         message: MessageId,
-    ) -> Result<(SessionId, Option<RunId>), Error> {
-        let status = self.sessions.views().answer(tenant, message).await?;
-        Ok((status.session, status.run.filter(|_| status.outcome.is_some())))
+    ) -> Result<MessageStatus, Error> {
+        Ok(self.sessions.views().answer(tenant, message).await?)
+    }
+
+    /// What the request of a message stored, oldest first.
+    pub async fn request_messages(
+        &self,
+        tenant: TenantId,
+        status: &MessageStatus,
+    ) -> Result<Vec<(MessageId, Body)>, Error> {
+        let responses = self.sessions.responses();
+        Ok(responses.request_messages(tenant, status.session, status.seq).await?)
+    }
+
+    /// Removes a response, and its session if it has no other.
+    pub async fn remove_response(
+        &self,
+        tenant: TenantId,
+        session: SessionId,
+        message: MessageId,
+    ) -> Result<(), Error> {
+        let removed = self.sessions.responses().remove(tenant, session, message).await?;
+        if removed == RemovedResponse::Last {
+            self.sessions.delete(tenant, session).await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes the session of an answer that is not to be stored, if it was made for it and waits for
+    /// nothing. What cannot be deleted now is deleted when its retention ends.
+    pub async fn forget_unstored(&self, tenant: TenantId, session: SessionId) {
+        let forgotten = async {
+            let view = self.sessions.views().session(tenant, session).await?;
+            let is_over = view.state == SessionState::Wait && view.waiting == 0;
+            if view.label == EPHEMERAL_LABEL && view.turns == 1 && is_over {
+                self.sessions.delete(tenant, session).await?;
+            }
+            Ok::<(), Error>(())
+        };
+        if let Err(error) = forgotten.await {
+            debug!(%error, "an answer that is not to be stored is kept until its retention ends");
+        }
+    }
+
+    pub async fn delete_session(&self, tenant: TenantId, session: SessionId) -> Result<(), Error> {
+        Ok(self.sessions.delete(tenant, session).await?)
     }
 
     /// The newest entries of a session, at most `limit`.

@@ -115,7 +115,7 @@ pub fn all_tools() -> Vec<(&'static str, OfferedTool)> {
             "Read what was said in a conversation, the newest last.",
             json!({
                 "session": text("Its id or key, or a name that was given to `ask`."),
-                "limit": number("1 to 1000; usually 100."),
+                "limit": number("1 to 1000; usually 20."),
                 "before": number("Only what is before the entry of this `seq`."),
             }),
             &["session"],

@@ -6,16 +6,18 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use holdfast_grpc::Caller;
-use holdfast_types::{MessageId, Usage};
+use holdfast_types::{ClientCall, MessageId, Usage};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 use super::{
     OpenAi,
     body::read_json,
-    content::{Message, NO_TOOLS, is_given},
-    conversation::{AnswerRequest, idempotency_key_of},
-    sse::{EventBuffer, StreamFormat, created_at, id_headers, stream_response},
+    content::{Message, is_given, join_calls},
+    conversation::{AnswerRequest, cancels_on_abort, idempotency_key_of},
+    options::{CacheOptions, GivenOptions, OtherFields, Stop, refuse_others},
+    sse::{self, EventBuffer, StreamFormat, created_at, id_headers, stream_response},
+    tools::GivenTools,
 };
 use crate::{api_error::ApiError, follow::TurnResult};
 
@@ -36,19 +38,53 @@ struct ChatRequest {
     #[serde(default)]
     tools: Option<Value>,
     #[serde(default)]
+    tool_choice: Option<Value>,
+    #[serde(default)]
+    parallel_tool_calls: Option<bool>,
+    #[serde(default)]
     functions: Option<Value>,
     #[serde(default)]
+    function_call: Option<Value>,
+    #[serde(default)]
     response_format: Option<Value>,
+    #[serde(default)]
+    temperature: Option<Number>,
+    #[serde(default)]
+    top_p: Option<Number>,
+    #[serde(default)]
+    max_tokens: Option<u64>,
+    #[serde(default)]
+    max_completion_tokens: Option<u64>,
+    #[serde(default)]
+    stop: Option<Stop>,
+    #[serde(default)]
+    seed: Option<i64>,
+    #[serde(default)]
+    frequency_penalty: Option<Number>,
+    #[serde(default)]
+    presence_penalty: Option<Number>,
+    #[serde(default)]
+    reasoning_effort: Option<String>,
     #[serde(default)]
     modalities: Option<Value>,
     #[serde(default)]
     logprobs: Option<bool>,
+    #[serde(default)]
+    prompt_cache_key: Option<String>,
+    #[serde(default)]
+    prompt_cache_retention: Option<String>,
+    #[serde(default)]
+    service_tier: Option<String>,
+    #[serde(flatten)]
+    others: OtherFields,
 }
 
 #[derive(Debug, Default, Deserialize)]
 struct StreamOptions {
     #[serde(default)]
     include_usage: Option<bool>,
+    #[serde(flatten)]
+    others: OtherFields,
 }
 
 /// Handler: answers with one JSON object or a stream.
@@ -58,11 +94,12 @@ pub async fn chat(
     request: Request,
 ) -> Result<Response, ApiError> {
     let key = idempotency_key_of(request.headers())?;
+    let cancels = cancels_on_abort(request.headers())?;
     let wanted: ChatRequest = read_json(&api, request).await?;
     let stream = wanted.stream.unwrap_or_default();
     let options = wanted.stream_options.as_ref().and_then(|options| options.include_usage);
     let ask = wanted.check()?;
-    let model = ask.model.clone();
+    let (model, is_final_only) = (ask.model.clone(), ask.has_format());
 
     let follow = api.accept_and_follow(&caller, key, ask).await?;
 
@@ -73,8 +110,13 @@ pub async fn chat(
             head: ChunkHead::new(message, model),
             usage: options.unwrap_or_default(),
         };
-        return Ok((tags, stream_response(follow, voice, api.settings().gateway.heartbeat))
-            .into_response());
+        let options = sse::StreamOptions {
+            is_final_only,
+            heartbeat: api.settings().gateway.heartbeat,
+            cancel: cancels.then(|| api.ingest.clone()),
+            forget: None,
+        };
+        return Ok((tags, stream_response(follow, voice, options)).into_response());
     }
     let finished = follow.finish(api.settings().gateway.answer_timeout).await?;
     match ApiError::of_result(&finished) {
@@ -91,19 +133,20 @@ impl ChatRequest {
     /// expects.
     fn check(self) -> Result<AnswerRequest, ApiError> {
         let given = |value: &Option<Value>| value.as_ref().is_some_and(is_given);
-        if given(&self.tools) {
-            return Err(ApiError::unsupported("tools", NO_TOOLS));
-        }
-        if given(&self.functions) {
-            return Err(ApiError::unsupported("functions", NO_TOOLS));
+        for (name, value) in
+            [("functions", &self.functions), ("function_call", &self.function_call)]
+        {
+            if given(value) {
+                let message = format!("`{name}` is not supported: use `tools` and `tool_choice`");
+                return Err(ApiError::unsupported(name, message));
+            }
         }
         if self.n.is_some_and(|n| n != 1) {
             return Err(ApiError::unsupported("n", "an agent gives one answer: set `n` to 1"));
         }
-        let format = self.response_format.as_ref().and_then(|format| format.get("type"));
-        if format.is_some_and(|format| format != "text") {
-            let message = "only `text` is supported yet: ask for the form in the message itself";
-            return Err(ApiError::unsupported("response_format", message));
+        refuse_others("", &self.others)?;
+        if let Some(options) = &self.stream_options {
+            refuse_others("stream_options.", &options.others)?;
         }
         let others =
             |value: &Value| value.as_array().is_some_and(|all| all.iter().any(|m| m != "text"));
@@ -123,7 +166,34 @@ impl ChatRequest {
         let messages = self.messages.unwrap_or_default().into_iter();
         let turns =
             messages.map(|message| message.convert("messages")).collect::<Result<_, _>>()?;
-        Ok(AnswerRequest { model, user: self.user, previous: None, turns })
+        let turns = join_calls(turns);
+        let options = GivenOptions {
+            temperature: self.temperature,
+            top_p: self.top_p,
+            max_output: vec![
+                ("max_completion_tokens", self.max_completion_tokens),
+                ("max_tokens", self.max_tokens),
+            ],
+            stop: self.stop,
+            seed: self.seed,
+            frequency_penalty: self.frequency_penalty,
+            presence_penalty: self.presence_penalty,
+            effort: Some(("reasoning_effort", self.reasoning_effort)),
+            format: Some(("response_format", self.response_format)),
+            tools: GivenTools {
+                tools: self.tools,
+                choice: self.tool_choice,
+                parallel: self.parallel_tool_calls,
+            },
+            cache: CacheOptions {
+                prompt_cache_key: self.prompt_cache_key,
+                prompt_cache_retention: self.prompt_cache_retention,
+                service_tier: self.service_tier,
+            },
+        };
+        let options = options.check()?;
+        let user = self.user;
+        Ok(AnswerRequest { model, user, turns, options, ..AnswerRequest::default() })
     }
 }
 
@@ -162,8 +232,32 @@ struct Choice {
 #[derive(Debug, Serialize)]
 struct ChoiceMessage {
     role: &'static str,
-    content: String,
+    /// `None` beside calls without a text.
+    content: Option<String>,
     refusal: Option<()>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<ChoiceCall>,
+}
+
+#[derive(Debug, Serialize)]
+struct ChoiceCall {
+    id: String,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    function: CalledFunction,
+}
+
+#[derive(Debug, Serialize)]
+struct CalledFunction {
+    name: String,
+    arguments: String,
+}
+
+impl From<ClientCall> for ChoiceCall {
+    fn from(call: ClientCall) -> Self {
+        let ClientCall { id, name, arguments, .. } = call;
+        Self { id, kind: "function", function: CalledFunction { name, arguments } }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -190,9 +284,22 @@ impl From<Usage> for ChatUsage {
     }
 }
 
+fn finish_reason(finished: &TurnResult) -> &'static str {
+    if finished.is_cut_off() {
+        "length"
+    } else if finished.calls.is_empty() {
+        "stop"
+    } else {
+        "tool_calls"
+    }
+}
+
 fn completion_of(head: ChunkHead, finished: TurnResult) -> ChatCompletion {
-    let message = ChoiceMessage { role: "assistant", content: finished.text, refusal: None };
-    let choice = Choice { index: 0, message, logprobs: None, finish_reason: "stop" };
+    let finish_reason = finish_reason(&finished);
+    let content = Some(finished.text).filter(|text| !text.is_empty() || finished.calls.is_empty());
+    let tool_calls = finished.calls.into_iter().map(ChoiceCall::from).collect();
+    let message = ChoiceMessage { role: "assistant", content, refusal: None, tool_calls };
+    let choice = Choice { index: 0, message, logprobs: None, finish_reason };
     ChatCompletion {
         head,
         object: "chat.completion",
@@ -233,6 +340,15 @@ struct ChunkDelta<'a> {
     role: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<&'a str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<ChunkCall>,
+}
+
+#[derive(Serialize)]
+struct ChunkCall {
+    index: usize,
+    #[serde(flatten)]
+    call: ChoiceCall,
 }
 
 impl ChunkFormat {
@@ -259,10 +375,12 @@ impl ChunkFormat {
 
 impl StreamFormat for ChunkFormat {
     fn begin(&mut self, out: &mut EventBuffer) {
-        self.piece(ChunkDelta { role: Some("assistant"), content: Some("") }, None, out);
+        let delta =
+            ChunkDelta { role: Some("assistant"), content: Some(""), ..ChunkDelta::default() };
+        self.piece(delta, None, out);
     }
 
-    fn text(&mut self, part: bool, text: &str, out: &mut EventBuffer) {
+    fn text(&mut self, _: u32, part: bool, text: &str, out: &mut EventBuffer) {
         if part {
             self.piece(ChunkDelta { content: Some("\n\n"), ..ChunkDelta::default() }, None, out);
         }
@@ -270,7 +388,11 @@ impl StreamFormat for ChunkFormat {
     }
 
     fn end(&mut self, finished: &TurnResult, out: &mut EventBuffer) {
-        self.piece(ChunkDelta::default(), Some("stop"), out);
+        for (index, call) in finished.calls.iter().enumerate() {
+            let tool_calls = vec![ChunkCall { index, call: call.clone().into() }];
+            self.piece(ChunkDelta { tool_calls, ..ChunkDelta::default() }, None, out);
+        }
+        self.piece(ChunkDelta::default(), Some(finish_reason(finished)), out);
         if self.usage {
             self.chunk(&[], Some(Some(finished.usage.into())), out);
         }
@@ -302,7 +424,7 @@ mod tests {
     #[test]
     fn what_makes_no_difference_here_is_passed_over() {
         for extra in [
-            json!({"temperature": 0.5, "seed": 3, "of_tomorrow": {}}),
+            json!({"of_tomorrow": {}, "logit_bias": {}, "top_logprobs": 0}),
             json!({"tools": [], "functions": null, "n": 1, "stream": null, "user": null}),
             json!({"response_format": {"type": "text"}, "modalities": ["text"], "logprobs": false}),
         ] {
@@ -314,9 +436,17 @@ mod tests {
     fn what_cannot_be_done_is_refused() {
         for extra in [
             json!({"tools": [{"type": "function"}]}),
+            json!({"tool_choice": "required"}),
             json!({"functions": [{}]}),
+            json!({"function_call": "auto"}),
             json!({"n": 2}),
-            json!({"response_format": {"type": "json_object"}}),
+            json!({"response_format": {"type": "json_schema"}}),
+            json!({"temperature": 3}),
+            json!({"logit_bias": {"50256": -100}}),
+            json!({"top_k": 4}),
+            json!({"of_tomorrow": {"a": 1}}),
+            json!({"stream_options": {"include_obfuscation": true}}),
+            json!({"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {}, "x": 1}}}),
             json!({"modalities": ["text", "audio"]}),
             json!({"logprobs": true}),
             json!({"model": null}),

@@ -2,15 +2,17 @@
 
 use holdfast_directory::RoutedAgent;
 use holdfast_grpc::{Caller, Principal};
-use holdfast_session::{EPHEMERAL_LABEL, NewMessage};
-use holdfast_types::{Body, MessageId, QueueMode, RunId, SessionId, TenantId};
+use holdfast_session::{EPHEMERAL_LABEL, MessageStatus, NewMessage};
+use holdfast_types::{AnswerOptions, Body, MessageId, QueueMode, RunId, SessionId, TenantId};
 use http::HeaderMap;
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use super::{
     OpenAi,
     content::{ConversationMessage, Role},
+    handover::check_results,
     history::{self, JOINED_PREFIX},
 };
 use crate::{
@@ -45,6 +47,18 @@ pub struct AnswerRequest {
     pub previous: Option<String>,
     /// Messages of the conversation, the newest last.
     pub turns: Vec<ConversationMessage>,
+    pub options: Option<Box<AnswerOptions>>,
+    /// What is repeated when the response is read again.
+    pub response_fields: Option<Box<Value>>,
+    /// Conversation to continue.
+    pub conversation: Option<Uuid>,
+}
+
+impl AnswerRequest {
+    /// Whether the answer has a form other than text.
+    pub fn has_format(&self) -> bool {
+        self.options.as_ref().is_some_and(|options| options.format.is_some())
+    }
 }
 
 /// Session of a request, and the messages to add.
@@ -66,6 +80,13 @@ struct PreviousResponse {
     run: Option<RunId>,
 }
 
+impl From<&MessageStatus> for PreviousResponse {
+    fn from(status: &MessageStatus) -> Self {
+        let run = status.run.filter(|_| status.outcome.is_some());
+        Self { message: status.message, session: status.session, run }
+    }
+}
+
 impl OpenAi {
     /// Accepts a request and follows it. All errors of the request are found here, before an answer
     /// begins.
@@ -73,13 +94,18 @@ impl OpenAi {
         &self,
         caller: &Caller,
         key: Option<String>,
-        ask: AnswerRequest,
+        mut ask: AnswerRequest,
     ) -> Result<FollowedMessage, ApiError> {
         let tenant = caller.tenant;
         let agent = self.agent_of(tenant, &ask.model).await?;
+        let (options, response_fields) = (ask.options.take(), ask.response_fields.take());
         let goes_on = self.session_input(caller, agent, key.as_deref(), ask).await?;
         let (previous, place) = (goes_on.previous, goes_on.place.clone());
-        let messages = self.inbox_messages(caller, goes_on, key.clone()).await?;
+        let mut messages = self.inbox_messages(caller, goes_on, key.clone()).await?;
+        if let Some(last) = messages.last_mut() {
+            last.body.answer_options = options;
+            last.body.response_fields = response_fields;
+        }
 
         let after = previous.map(|previous| previous.message);
         let branched = previous.map(|previous| (previous, messages.clone()));
@@ -127,12 +153,31 @@ impl OpenAi {
         ask: AnswerRequest,
     ) -> Result<SessionInput, ApiError> {
         let AnswerRequest { user, previous, mut turns, .. } = ask;
-        if let Some(previous) = previous {
-            let previous = self.previous_response(caller.tenant, &previous).await?;
+        let continued = match previous {
+            Some(previous) => {
+                let status = self.response_status(caller.tenant, &previous).await?;
+                turns = Self::answer_response(caller, &status, turns)?;
+                Some(PreviousResponse::from(&status))
+            }
+            None => match self.answered_calls(caller, &turns).await? {
+                Some(answered) => {
+                    turns = answered.turns;
+                    Some(PreviousResponse::from(&answered.status))
+                }
+                None => None,
+            },
+        };
+        if let Some(previous) = continued {
             let agent = if ask.model == MODEL_PREFIX { "" } else { agent.name.as_str() };
             let session = previous.session;
             let place = self.ingest.destination_of_session(caller.tenant, agent, session).await?;
             return Ok(SessionInput { place, label: None, turns, previous: Some(previous) });
+        }
+        check_results(&turns, "messages")?;
+        if let Some(conversation) = ask.conversation {
+            let key = named_session_key(&agent, &conversation_name(conversation))?;
+            let place = Destination { agent, key };
+            return Ok(SessionInput { place, label: None, turns, previous: None });
         }
         let Some(user) = user.filter(|user| !user.is_empty()) else {
             let name = match key {
@@ -149,9 +194,11 @@ impl OpenAi {
         if news < turns.len()
             && let Some(session) = self.ingest.find_session(caller.tenant, &place.key).await?
         {
-            let history = &turns[..turns.len() - news];
+            let (history, new) = turns.split_at(turns.len() - news);
+            // Results of calls that wait no more need their calls.
+            let has_results = new.iter().any(|turn| turn.role == Role::Tool);
             if self.is_repeated(caller, session, key).await?
-                || self.is_history_of(caller.tenant, session, history).await?
+                || (!has_results && self.is_history_of(caller.tenant, session, history).await?)
             {
                 turns.drain(..turns.len() - news);
             } else {
@@ -194,16 +241,17 @@ impl OpenAi {
         Ok(history::ends_with(&history::stored(stored), &history::sent(sent), is_whole))
     }
 
-    async fn previous_response(
+    pub async fn response_status(
         &self,
         tenant: TenantId,
         response: &str,
-    ) -> Result<PreviousResponse, ApiError> {
+    ) -> Result<MessageStatus, ApiError> {
         let unknown = || ApiError::no_response(response);
         let id = response.strip_prefix("resp_").and_then(|id| Uuid::try_parse(id).ok());
         let message = id.map(MessageId::from).ok_or_else(unknown)?;
-        match self.ingest.run_of(tenant, message).await {
-            Ok((session, run)) => Ok(PreviousResponse { message, session, run }),
+        match self.ingest.message_status(tenant, message).await {
+            Ok(status) if !is_unstored(&status) => Ok(status),
+            Ok(_) => Err(unknown()),
             Err(Error::Session(holdfast_session::Error::NotFound { .. })) => Err(unknown()),
             Err(error) => Err(error.into()),
         }
@@ -264,11 +312,12 @@ impl OpenAi {
     ) -> Result<Vec<NewMessage>, ApiError> {
         let SessionInput { place, label, mut turns, .. } = goes_on;
         let last = match turns.pop() {
-            Some(ConversationMessage { role: Role::User, text, pictures }) => {
-                self.ingest.body_with_pictures(caller, &place, &text, pictures).await?
+            Some(turn) if matches!(turn.role, Role::User | Role::Tool) => {
+                self.body(caller, &place, turn).await?
             }
             Some(_) => {
-                let message = "the last message has to be the user's: there is nothing to answer";
+                let message = "the last message has to be the user's, or the result of a tool: \
+                               there is nothing to answer";
                 return Err(ApiError::invalid_field("messages", message));
             }
             None => {
@@ -287,9 +336,7 @@ impl OpenAi {
         let mut messages = Vec::with_capacity(turns.len() + 1);
         for (n, turn) in join_oldest(turns).into_iter().enumerate() {
             let role = Some(role_name(turn.role).to_owned());
-            let shown =
-                self.ingest.body_with_pictures(caller, &place, &turn.text, turn.pictures).await;
-            let body = match shown {
+            let body = match self.body(caller, &place, turn).await {
                 // Clients keep empty answers in their histories; skip them.
                 Err(Error::Empty) => continue,
                 shown => Body { role, silent: true, ..shown? },
@@ -305,6 +352,55 @@ impl OpenAi {
         messages.push(NewMessage { body, idem_key: key, ..template });
         Ok(messages)
     }
+
+    /// Body of a message, with the calls or results that it has.
+    async fn body(
+        &self,
+        caller: &Caller,
+        place: &Destination,
+        turn: ConversationMessage,
+    ) -> Result<Body, Error> {
+        let ConversationMessage { text, pictures, mut calls, mut results, .. } = turn;
+        let body = self.ingest.body_with_pictures(caller, place, &text, pictures).await;
+        let body = match body {
+            Err(Error::Empty) if !(calls.is_empty() && results.is_empty()) => Body::default(),
+            body => body?,
+        };
+        for call in &mut calls {
+            call.input = self.text_or_empty(&call.input)?;
+            check_names(&[&call.id, &call.tool])?;
+        }
+        for result in &mut results {
+            result.output = self.text_or_empty(&result.output)?;
+            check_names(&[&result.call])?;
+        }
+        Ok(Body { calls, results, ..body })
+    }
+
+    fn text_or_empty(&self, text: &str) -> Result<String, Error> {
+        match self.ingest.text(text) {
+            Err(Error::Empty) => Ok(String::new()),
+            text => text,
+        }
+    }
+}
+
+/// Refuses ids and names that the database cannot store.
+fn check_names(names: &[&str]) -> Result<(), Error> {
+    match names.iter().any(|name| name.contains('\0')) {
+        true => Err(Error::NulCharacter("the id or the name of a call")),
+        false => Ok(()),
+    }
+}
+
+/// Whether the client did not want the response stored, or has deleted it.
+fn is_unstored(status: &MessageStatus) -> bool {
+    status.response_fields.as_ref().is_some_and(|fields| fields["store"] == false)
+}
+
+/// Name of the session of a conversation.
+pub fn conversation_name(conversation: Uuid) -> String {
+    format!("conversation-{}", conversation.simple())
 }
 
 /// Name of a session that branches off the session of this name. Both belong to one person.
@@ -324,7 +420,11 @@ fn join_oldest(mut turns: Vec<ConversationMessage>) -> Vec<ConversationMessage> 
         return turns;
     }
     let newest = turns.split_off(turns.len() - (MAX_INITIAL_MESSAGES - 1));
-    let told = turns.iter().map(|turn| format!("{}: {}", role_name(turn.role), turn.text));
+    let told = turns.iter().flat_map(|turn| {
+        let outputs = turn.results.iter().map(|result| result.output.as_str());
+        let texts = [turn.text.as_str()].into_iter().filter(|text| !text.is_empty());
+        texts.chain(outputs).map(|text| format!("{}: {text}", role_name(turn.role)))
+    });
     let told = told.collect::<Vec<_>>().join("\n");
     let mut folded =
         vec![ConversationMessage::text_only(Role::User, format!("{JOINED_PREFIX}{told}"))];
@@ -337,6 +437,7 @@ pub const fn role_name(role: Role) -> &'static str {
         Role::User => "user",
         Role::Assistant => "assistant",
         Role::System => "system",
+        Role::Tool => "tool",
     }
 }
 
@@ -356,12 +457,39 @@ fn single_request_session(caller: &Caller, key: &str, turns: &[ConversationMessa
         for picture in &turn.pictures {
             hasher.update(Sha256::digest(picture));
         }
+        for call in &turn.calls {
+            hasher.update(Sha256::digest(format!("{} {} {}", call.id, call.tool, call.input)));
+        }
+        for result in &turn.results {
+            hasher.update(Sha256::digest(format!("{} {}", result.call, result.output)));
+        }
     }
     hex(&hasher.finalize()[..16])
 }
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Header that says what a stream that the client aborts does to its turn.
+const ON_ABORT: &str = "x-holdfast-on-abort";
+
+/// Whether a turn is cancelled if its stream is aborted. By default it is, unless the request has an
+/// idempotency key: the client means to ask again.
+///
+/// # Errors
+///
+/// If the header is neither `cancel` nor `continue`.
+pub fn cancels_on_abort(headers: &HeaderMap) -> Result<bool, ApiError> {
+    match headers.get(ON_ABORT).map(|value| value.to_str()) {
+        None => Ok(!headers.contains_key(IDEMPOTENCY_KEY)),
+        Some(Ok("cancel")) => Ok(true),
+        Some(Ok("continue")) => Ok(false),
+        Some(_) => Err(ApiError::invalid_field(
+            "X-Holdfast-On-Abort",
+            "the header `X-Holdfast-On-Abort` must be `cancel` or `continue`",
+        )),
+    }
 }
 
 /// Idempotency key of the request, if it has one.

@@ -1,6 +1,6 @@
 //! Conversations as the journal has them and as clients send them.
 
-use holdfast_types::{Body, Entry, Note};
+use holdfast_types::{Body, Entry, Handover, Note, ToolCall};
 
 use super::{
     content::{ConversationMessage, Role},
@@ -22,12 +22,21 @@ pub struct Exchange {
 }
 
 /// The messages of a journal since the conversation began, as bodies for a new session: those that
-/// are too many are joined into one. Tool calls are left out.
+/// are too many are joined into one. Of the tool calls, only those of the client's tools are there.
 pub fn bodies(entries: impl Iterator<Item = Entry>, keep: usize) -> Vec<Body> {
     let mut found = Vec::new();
     for entry in entries {
         match entry {
             Entry::Noted { note: Note::Reset, .. } => found.clear(),
+            Entry::Noted { note: Note::HandedOver, text, .. } => {
+                found.extend(Handover::parse(&text).map(seeded_calls));
+            }
+            Entry::Heard { body, .. } if !body.results.is_empty() || !body.calls.is_empty() => {
+                let role = if body.calls.is_empty() { Role::Tool } else { Role::Assistant };
+                let (calls, results) = (body.calls, body.results);
+                let seeded = seed(role_name(role).to_owned(), body.text, body.attachments);
+                found.push(Body { calls, results, ..seeded });
+            }
             Entry::Heard { body, .. } if is_message(&body) => {
                 let role = body.role.unwrap_or_else(|| role_name(Role::User).to_owned());
                 found.push(seed(role, body.text, body.attachments));
@@ -54,12 +63,28 @@ pub fn bodies(entries: impl Iterator<Item = Entry>, keep: usize) -> Vec<Body> {
     found
 }
 
+fn seeded_calls(handover: Handover) -> Body {
+    let call = |call: holdfast_types::ClientCall| ToolCall {
+        id: call.call,
+        tool: call.name,
+        input: call.arguments,
+    };
+    let calls = handover.calls.into_iter().map(call).collect();
+    let assistant = role_name(Role::Assistant).to_owned();
+    Body { calls, ..seed(assistant, handover.text, Vec::new()) }
+}
+
 fn seed(role: String, text: String, attachments: Vec<holdfast_types::Attachment>) -> Body {
     Body { role: Some(role), silent: true, attachments, ..Body::text(text) }
 }
 
+/// Whether a body is a message of the conversation; calls of the client's tools and their results
+/// lie between messages.
 fn is_message(body: &Body) -> bool {
-    body.event.is_none() && body.command().is_none()
+    body.event.is_none()
+        && body.command().is_none()
+        && body.calls.is_empty()
+        && body.results.is_empty()
 }
 
 fn is_answer(text: &str) -> bool {
@@ -93,7 +118,8 @@ pub fn sent(turns: &[ConversationMessage]) -> Vec<Exchange> {
     let mut found = Vec::new();
     for turn in turns {
         match turn.role {
-            Role::System => {}
+            Role::System | Role::Tool => {}
+            Role::Assistant if !turn.calls.is_empty() => {}
             Role::Assistant => add_answer(&mut found, &turn.text),
             Role::User => add_message(&mut found, &turn.text),
         }

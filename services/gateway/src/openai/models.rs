@@ -5,6 +5,7 @@ use axum::{
     extract::{Path, State, rejection::PathRejection},
 };
 use holdfast_grpc::Caller;
+use holdfast_llm::{ModelCard, ThinkingForm};
 use holdfast_types::AgentId;
 use serde::Serialize;
 
@@ -17,6 +18,29 @@ pub struct Model {
     object: &'static str,
     created: u64,
     owned_by: &'static str,
+    abilities: Vec<&'static str>,
+    /// Maximum tokens of input and output together; `None` if the agent's model is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context_length: Option<u64>,
+    /// Maximum tokens of an answer; as `context_length`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_output_tokens: Option<u32>,
+}
+
+/// What every agent can do over this API.
+const ABILITIES: [&str; 4] = ["chat.completions", "responses", "streaming", "structured_output"];
+
+/// What the model of an agent can do. One that is not known is assumed to call tools, and nothing
+/// else.
+fn model_abilities(card: Option<&ModelCard>) -> impl Iterator<Item = &'static str> {
+    let thinks = card.is_some_and(|card| card.thinking.by != ThinkingForm::No);
+    [
+        ("tools", card.is_none_or(|card| card.tools)),
+        ("image_input", card.is_some_and(|card| card.images)),
+        ("reasoning", thinks),
+    ]
+    .into_iter()
+    .filter_map(|(name, can)| can.then_some(name))
 }
 
 #[derive(Debug, Serialize)]
@@ -32,9 +56,10 @@ pub async fn models(
 ) -> Result<Json<Models>, ApiError> {
     let default = api.ingest.agent(caller.tenant, "").await?;
     let agents = api.ingest.agents(caller.tenant).await?;
-    let own =
-        agents.iter().map(|agent| Model::new(format!("{MODEL_PREFIX}/{}", agent.name), agent.id));
-    let data = [Model::new(MODEL_PREFIX.to_owned(), default.id)].into_iter().chain(own).collect();
+    let cards = api.ingest.model_cards(caller.tenant).await?;
+    let model = |name: String, agent: AgentId| Model::new(name, agent, cards.get(&agent));
+    let own = agents.iter().map(|agent| model(format!("{MODEL_PREFIX}/{}", agent.name), agent.id));
+    let data = [model(MODEL_PREFIX.to_owned(), default.id)].into_iter().chain(own).collect();
     Ok(Json(Models { object: "list", data }))
 }
 
@@ -47,16 +72,20 @@ pub async fn model(
         return Err(ApiError::invalid_field("model", "the model's name is not UTF-8"));
     };
     let agent = api.agent_of(caller.tenant, &model).await?;
-    Ok(Json(Model::new(model, agent.id)))
+    let cards = api.ingest.model_cards(caller.tenant).await?;
+    Ok(Json(Model::new(model, agent.id, cards.get(&agent.id))))
 }
 
 impl Model {
-    fn new(id: String, agent: AgentId) -> Self {
+    fn new(id: String, agent: AgentId, card: Option<&ModelCard>) -> Self {
         Self {
             id,
             object: "model",
             created: super::sse::created_at(agent.as_uuid()),
             owned_by: MODEL_PREFIX,
+            abilities: ABILITIES.into_iter().chain(model_abilities(card)).collect(),
+            context_length: card.map(|card| card.context),
+            max_output_tokens: card.map(|card| card.max_output),
         }
     }
 }

@@ -1,7 +1,16 @@
-//! `POST /v1/responses`.
+//! `/v1/responses`.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `request.rs` | reading and checking a request |
+//! | `object.rs` | the response object |
+//! | `response_stream.rs` | its events |
+//! | `stored_response.rs` | responses that are read, listed with their input, cancelled or deleted |
 
 mod object;
+mod request;
 mod response_stream;
+mod stored_response;
 
 use axum::{
     Extension, Json,
@@ -9,50 +18,20 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use holdfast_grpc::Caller;
-use serde::Deserialize;
-use serde_json::Value;
 
 use super::{
     OpenAi,
     body::read_json,
-    content::{ConversationMessage, Message, NO_TOOLS, Role, is_given},
-    conversation::{AnswerRequest, idempotency_key_of},
-    sse::{id_headers, stream_response},
+    conversation::{cancels_on_abort, idempotency_key_of},
+    sse::{StreamOptions, id_headers, stream_response},
 };
-use crate::api_error::ApiError;
+use crate::{api_error::ApiError, follow::FollowedMessage};
 use object::{ResponseHead, ResponseObject, ResponseStatus};
+use request::ResponsesRequest;
 use response_stream::ResponseStream;
 
-#[derive(Debug, Deserialize)]
-struct ResponsesRequest {
-    #[serde(default)]
-    model: Option<String>,
-    #[serde(default)]
-    input: Option<Input>,
-    #[serde(default)]
-    instructions: Option<String>,
-    #[serde(default)]
-    previous_response_id: Option<String>,
-    #[serde(default)]
-    stream: Option<bool>,
-    #[serde(default)]
-    user: Option<String>,
-    #[serde(default)]
-    tools: Option<Value>,
-    #[serde(default)]
-    conversation: Option<Value>,
-    #[serde(default)]
-    background: Option<bool>,
-    #[serde(default)]
-    text: Option<Value>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-enum Input {
-    Text(String),
-    Items(Vec<Message>),
-}
+pub use request::conversation_id;
+pub use stored_response::{cancel_response, delete_response, input_items, response};
 
 /// Handler: answers with one JSON object or a stream.
 pub async fn respond(
@@ -61,128 +40,46 @@ pub async fn respond(
     request: Request,
 ) -> Result<Response, ApiError> {
     let key = idempotency_key_of(request.headers())?;
+    let cancels = cancels_on_abort(request.headers())?;
     let wanted: ResponsesRequest = read_json(&api, request).await?;
-    let stream = wanted.stream.unwrap_or_default();
-    let instructions = wanted.instructions.clone();
-    let ask = wanted.check()?;
-    let (model, previous, user) = (ask.model.clone(), ask.previous.clone(), ask.user.clone());
+    let stream = wanted.streams();
+    let (ask, fields) = wanted.check()?;
+    let (options, is_final_only) = (ask.options.clone().unwrap_or_default(), ask.has_format());
 
     let follow = api.accept_and_follow(&caller, key, ask).await?;
 
     let tags = id_headers(&follow);
-    let frame = ResponseHead { message: follow.message(), model, instructions, previous, user };
+    let frame = ResponseHead { message: follow.message(), options, fields };
     if stream {
-        return Ok((
-            tags,
-            stream_response(follow, ResponseStream::new(frame), api.settings().gateway.heartbeat),
-        )
-            .into_response());
-    }
-    let finished = follow.finish(api.settings().gateway.answer_timeout).await?;
-    if let Some(refusal) = ApiError::of_result(&finished) {
-        return Ok((tags, refusal).into_response());
-    }
-    let texts = [finished.text.as_str()];
-    let shape =
-        ResponseObject::new(&frame, ResponseStatus::Completed, &texts).with_usage(finished.usage);
-    Ok((tags, Json(shape)).into_response())
-}
-
-impl ResponsesRequest {
-    /// Refuses unsupported parameters; ignoring them would give another result than the client
-    /// expects.
-    fn check(self) -> Result<AnswerRequest, ApiError> {
-        if self.tools.as_ref().is_some_and(is_given) {
-            return Err(ApiError::unsupported("tools", NO_TOOLS));
-        }
-        if self.conversation.as_ref().is_some_and(is_given) {
-            let message =
-                "conversations are not supported yet: use `previous_response_id`, or `user`";
-            return Err(ApiError::unsupported("conversation", message));
-        }
-        if self.background.unwrap_or_default() {
-            let message = "background responses are not supported yet: leave `background` out";
-            return Err(ApiError::unsupported("background", message));
-        }
-        let format = self.text.as_ref().and_then(|text| text.pointer("/format/type"));
-        if format.is_some_and(|format| format != "text") {
-            let message = "only `text` is supported yet: ask for the form in the message itself";
-            return Err(ApiError::unsupported("text", message));
-        }
-        let model = self.model.unwrap_or_default();
-        if model.is_empty() {
-            return Err(ApiError::invalid_field("model", "`model` is missing: write `holdfast`"));
-        }
-        let told = self.instructions.filter(|text| !text.trim().is_empty());
-        let told = told.map(|text| ConversationMessage::text_only(Role::System, text));
-        let said = match self.input {
-            Some(Input::Text(text)) => vec![ConversationMessage::text_only(Role::User, text)],
-            Some(Input::Items(items)) => {
-                items.into_iter().map(|item| item.convert("input")).collect::<Result<_, _>>()?
-            }
-            None => {
-                return Err(ApiError::invalid_field("input", "`input` is missing: say something"));
-            }
+        let options = StreamOptions {
+            is_final_only,
+            heartbeat: api.settings().gateway.heartbeat,
+            cancel: (cancels && !frame.fields.background).then(|| api.ingest.clone()),
+            forget: (!frame.fields.store).then(|| api.ingest.clone()),
         };
-        let turns = told.into_iter().chain(said).collect();
-        let previous = self.previous_response_id.filter(|id| !id.is_empty());
-        Ok(AnswerRequest { model, user: self.user, previous, turns })
+        let events = stream_response(follow, ResponseStream::new(frame), options);
+        return Ok((tags, events).into_response());
     }
+    if frame.fields.background {
+        let queued = ResponseObject::new(&frame, ResponseStatus::Queued, &[]);
+        return Ok((tags, Json(queued)).into_response());
+    }
+    let session = follow.session();
+    let answered = finish(&api, follow, &frame).await?;
+    if !frame.fields.store {
+        api.ingest.forget_unstored(caller.tenant, session).await;
+    }
+    Ok((tags, answered).into_response())
 }
 
-#[cfg(test)]
-mod tests {
-    use holdfast_testkit::inputs::mutated_json;
-    use proptest::prelude::*;
-    use serde_json::json;
-
-    use super::*;
-
-    fn check(wanted: Value) -> Result<AnswerRequest, ApiError> {
-        serde_json::from_value::<ResponsesRequest>(wanted).unwrap().check()
-    }
-
-    #[test]
-    fn instructions_come_before_what_is_said() {
-        let ask = check(json!({"model": "holdfast", "instructions": "Rhyme.", "input": "hi"}));
-
-        let turns = ask.unwrap().turns;
-        assert_eq!(turns[0], ConversationMessage::text_only(Role::System, "Rhyme.".into()));
-        assert_eq!(turns[1], ConversationMessage::text_only(Role::User, "hi".into()));
-    }
-
-    #[test]
-    fn what_cannot_be_done_is_refused() {
-        for extra in [
-            json!({"tools": [{"type": "web_search"}]}),
-            json!({"conversation": "conv_1"}),
-            json!({"background": true}),
-            json!({"text": {"format": {"type": "json_schema"}}}),
-            json!({"input": null}),
-            json!({"model": ""}),
-        ] {
-            let mut wanted = json!({"model": "holdfast", "input": "hi"});
-            for (key, value) in extra.as_object().unwrap() {
-                wanted[key] = value.clone();
-            }
-            assert!(check(wanted).is_err(), "{extra}");
-        }
-    }
-
-    const BODIES: [&str; 3] = [
-        r#"{"model": "holdfast", "instructions": "Rhyme.", "input": "hi", "stream": false, "user": "u"}"#,
-        r#"{"model": "holdfast", "previous_response_id": "resp_0190f3c4d5e67890abcd1234567890ab", "input": [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo="}]}]}"#,
-        r#"{"model": "holdfast", "input": [{"role": "assistant", "content": "b"}], "tools": [], "conversation": null, "background": false, "text": {"format": {"type": "text"}}}"#,
-    ];
-
-    proptest! {
-        #[test]
-        fn any_body_is_read_or_refused(body in mutated_json(&BODIES)) {
-            if let Ok(request) = serde_json::from_str::<ResponsesRequest>(&body)
-                && let Ok(asked) = request.check()
-            {
-                prop_assert!(!asked.model.is_empty());
-            }
-        }
-    }
+async fn finish(
+    api: &OpenAi,
+    follow: FollowedMessage,
+    frame: &ResponseHead,
+) -> Result<Response, ApiError> {
+    let finished = follow.finish(api.settings().gateway.answer_timeout).await?;
+    Ok(match ApiError::of_result(&finished) {
+        Some(refusal) => refusal.into_response(),
+        None => Json(ResponseObject::of_result(frame, &finished)).into_response(),
+    })
 }

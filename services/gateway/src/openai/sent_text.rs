@@ -15,9 +15,20 @@ use crate::{
 #[derive(Debug, PartialEq, Eq)]
 pub enum AnswerOutput {
     Text {
+        /// Number of the step that the text belongs to.
+        step: u32,
         /// Whether the text begins a new part.
         part: bool,
         text: String,
+    },
+    /// The agent calls a tool of its own.
+    ToolStarted {
+        call: String,
+        tool: String,
+    },
+    ToolEnded {
+        call: String,
+        failed: bool,
     },
     End(TurnResult),
     /// End of a stream without an answer.
@@ -36,9 +47,16 @@ pub struct SentText {
     is_closed: bool,
     /// Text was sent in earlier steps.
     has_earlier_text: bool,
+    /// Only the final answer is sent: it has a form that texts before it would break, and that a
+    /// correction may still change.
+    is_final_only: bool,
 }
 
 impl SentText {
+    pub fn new(is_final_only: bool) -> Self {
+        Self { is_final_only, ..Self::default() }
+    }
+
     /// Processes an event and returns the output for it.
     pub fn process(&mut self, event: Event) -> Vec<AnswerOutput> {
         match event.kind {
@@ -47,14 +65,13 @@ impl SentText {
                 Vec::new()
             }
             EventKind::Text(text) => self.text(text),
-            EventKind::ToolStarted { .. } => {
+            EventKind::ToolStarted { call, tool } => {
                 self.is_closed |= !self.sent.is_empty();
-                Vec::new()
+                vec![AnswerOutput::ToolStarted { call, tool }]
             }
+            EventKind::ToolEnded { call, failed } => vec![AnswerOutput::ToolEnded { call, failed }],
             // These formats have no field for thinking or a canvas.
-            EventKind::Thinking(_) | EventKind::ToolEnded { .. } | EventKind::Canvas(_) => {
-                Vec::new()
-            }
+            EventKind::Thinking(_) | EventKind::Canvas(_) => Vec::new(),
             EventKind::Approval(awaited) => self.wait(&awaited),
             EventKind::Done(finished) => self.end(event.step, finished),
         }
@@ -70,6 +87,10 @@ impl SentText {
         self.end_part();
     }
 
+    fn next_step(&self) -> u32 {
+        self.step.map_or(0, |step| step.saturating_add(1))
+    }
+
     /// Ends the current part.
     fn end_part(&mut self) {
         self.has_earlier_text |= !self.sent.is_empty();
@@ -79,6 +100,9 @@ impl SentText {
     }
 
     fn text(&mut self, text: String) -> Vec<AnswerOutput> {
+        if self.is_final_only {
+            return Vec::new();
+        }
         let text = match self.restarted_text.take() {
             None => text,
             Some(anew) => {
@@ -98,15 +122,16 @@ impl SentText {
         }
         let part = self.has_earlier_text && self.sent.is_empty();
         self.sent.push_str(&text);
-        vec![AnswerOutput::Text { part, text }]
+        vec![AnswerOutput::Text { step: self.step.unwrap_or_default(), part, text }]
     }
 
     /// Ends the stream when an approval is needed: it could not be given over this stream.
     fn wait(&mut self, awaited: &PendingApproval) -> Vec<AnswerOutput> {
         self.end_part();
         let finished = TurnResult::approval_needed(awaited);
+        let (step, text) = (self.next_step(), finished.text.clone());
         vec![
-            AnswerOutput::Text { part: self.has_earlier_text, text: finished.text.clone() },
+            AnswerOutput::Text { step, part: self.has_earlier_text, text },
             AnswerOutput::End(finished),
         ]
     }
@@ -116,7 +141,10 @@ impl SentText {
             return vec![AnswerOutput::Fail(refusal)];
         }
         // The answer is the last step's text; text of earlier steps is a part before it.
-        if self.is_closed || (step.is_some() && step > self.step) {
+        // The text before calls of the client stays the last part, though the agent called tools too.
+        let is_closed = self.is_closed && finished.calls.is_empty();
+        if is_closed || (step.is_some() && step > self.step) {
+            self.step = step.max(is_closed.then(|| self.next_step()));
             self.end_part();
         }
         let answer = finished.text.trim();
@@ -133,7 +161,8 @@ impl SentText {
             // The text sent may end in spaces that were trimmed for the comparison.
             let spaces = self.sent.len() - self.sent.trim_end().len();
             let more = if spaces > 0 { more.trim_start() } else { more };
-            say.push(AnswerOutput::Text { part, text: more.to_owned() });
+            let step = self.step.unwrap_or_default();
+            say.push(AnswerOutput::Text { step, part, text: more.to_owned() });
         }
         say.push(AnswerOutput::End(finished));
         say
@@ -175,10 +204,11 @@ mod tests {
         for event in events {
             for say in spoken.process(event) {
                 match say {
-                    AnswerOutput::Text { part, text } => {
+                    AnswerOutput::Text { part, text, .. } => {
                         read.push_str(if part { "|" } else { "" });
                         read.push_str(&text);
                     }
+                    AnswerOutput::ToolStarted { .. } | AnswerOutput::ToolEnded { .. } => {}
                     AnswerOutput::End(_) => return (read, true),
                     AnswerOutput::Fail(_) => return (read, false),
                 }

@@ -17,20 +17,26 @@ use http::{
     header::{CACHE_CONTROL, CONTENT_TYPE},
 };
 use serde::Serialize;
-use tokio::time::timeout;
+use tokio::{runtime::Handle, time::timeout};
+use tracing::debug;
 use uuid::Uuid;
 
 use super::sent_text::{AnswerOutput, SentText};
 use crate::{
     api_error::ApiError,
     follow::{FollowedMessage, TurnResult},
+    ingest::Ingest,
 };
 
 pub trait StreamFormat: Send + 'static {
     /// Writes the events before the text.
     fn begin(&mut self, out: &mut EventBuffer);
-    /// Writes text; `part` tells that it begins a new part.
-    fn text(&mut self, part: bool, text: &str, out: &mut EventBuffer);
+    /// Writes text of a step; `part` tells that it begins a new part.
+    fn text(&mut self, step: u32, part: bool, text: &str, out: &mut EventBuffer);
+    /// Writes that the agent calls a tool of its own.
+    fn tool_started(&mut self, _call: &str, _tool: &str, _out: &mut EventBuffer) {}
+    /// Writes the end of a call of the agent's own tools.
+    fn tool_ended(&mut self, _call: &str, _failed: bool, _out: &mut EventBuffer) {}
     /// Writes the events after the text.
     fn end(&mut self, finished: &TurnResult, out: &mut EventBuffer);
     /// Writes the events that end a stream without an answer.
@@ -62,15 +68,26 @@ impl EventBuffer {
         self.0.extend_from_slice(b"data: [DONE]\n\n");
     }
 
-    fn take(&mut self) -> Bytes {
+    pub fn take(&mut self) -> Bytes {
         Bytes::from(std::mem::take(&mut self.0))
     }
+}
+
+/// How a stream is sent.
+pub struct StreamOptions {
+    /// See [`SentText::new`].
+    pub is_final_only: bool,
+    pub heartbeat: Duration,
+    /// Cancels the turn if the client goes away before the end.
+    pub cancel: Option<Ingest>,
+    /// Deletes the session at the end, if it was made for this answer.
+    pub forget: Option<Ingest>,
 }
 
 pub fn stream_response(
     follow: FollowedMessage,
     voice: impl StreamFormat,
-    heartbeat: Duration,
+    options: StreamOptions,
 ) -> Response {
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8")),
@@ -80,8 +97,10 @@ pub fn stream_response(
     let told = AnswerStream {
         follow,
         format: voice,
-        heartbeat,
-        sent_text: SentText::default(),
+        heartbeat: options.heartbeat,
+        cancel: options.cancel,
+        forget: options.forget,
+        sent_text: SentText::new(options.is_final_only),
         outputs: VecDeque::new(),
         stage: Stage::Start,
     };
@@ -93,6 +112,8 @@ pub fn stream_response(
 }
 
 struct AnswerStream<V> {
+    cancel: Option<Ingest>,
+    forget: Option<Ingest>,
     follow: FollowedMessage,
     format: V,
     heartbeat: Duration,
@@ -101,11 +122,26 @@ struct AnswerStream<V> {
     stage: Stage,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Start,
     Middle,
     Over,
+}
+
+impl<V> Drop for AnswerStream<V> {
+    fn drop(&mut self) {
+        let is_aborted = self.stage != Stage::Over && !self.follow.is_stopping();
+        let Some(ingest) = self.cancel.take().filter(|_| is_aborted) else { return };
+        let Ok(runtime) = Handle::try_current() else { return };
+        let (tenant, session) = (self.follow.tenant(), self.follow.session());
+        let seq = self.follow.seq();
+        runtime.spawn(async move {
+            if let Err(error) = ingest.cancel_message(tenant, session, seq).await {
+                debug!(%error, "the turn of an aborted stream goes on");
+            }
+        });
+    }
 }
 
 impl<V: StreamFormat> AnswerStream<V> {
@@ -116,7 +152,9 @@ impl<V: StreamFormat> AnswerStream<V> {
             Stage::Start => {
                 self.stage = Stage::Middle;
                 self.format.begin(&mut out);
-                return Some(out.take());
+                if !out.0.is_empty() {
+                    return Some(out.take());
+                }
             }
             Stage::Middle => {}
         }
@@ -124,13 +162,19 @@ impl<V: StreamFormat> AnswerStream<V> {
             while let Some(say) = self.outputs.pop_front() {
                 self.write(say, &mut out);
             }
+            if let Some(ingest) = self.forget.take_if(|_| self.stage == Stage::Over) {
+                ingest.forget_unstored(self.follow.tenant(), self.follow.session()).await;
+            }
             if !out.0.is_empty() {
                 return Some(out.take());
             }
             match timeout(self.heartbeat, self.follow.next()).await {
                 Ok(Some(Ok(event))) => self.outputs.extend(self.sent_text.process(event)),
                 Ok(Some(Err(error))) => self.outputs.push_back(AnswerOutput::Fail(error.into())),
-                Ok(None) => return None,
+                Ok(None) => {
+                    self.stage = Stage::Over;
+                    return None;
+                }
                 Err(_) => return Some(Bytes::from_static(b": waiting\n\n")),
             }
         }
@@ -138,7 +182,11 @@ impl<V: StreamFormat> AnswerStream<V> {
 
     fn write(&mut self, say: AnswerOutput, out: &mut EventBuffer) {
         match say {
-            AnswerOutput::Text { part, text } => self.format.text(part, &text, out),
+            AnswerOutput::Text { step, part, text } => self.format.text(step, part, &text, out),
+            AnswerOutput::ToolStarted { call, tool } => {
+                self.format.tool_started(&call, &tool, out);
+            }
+            AnswerOutput::ToolEnded { call, failed } => self.format.tool_ended(&call, failed, out),
             AnswerOutput::End(finished) => {
                 self.stage = Stage::Over;
                 self.format.end(&finished, out);

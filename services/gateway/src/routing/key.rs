@@ -2,8 +2,12 @@
 
 use std::{borrow::Cow, fmt::Write as _};
 
+use holdfast_agent::person;
 use holdfast_directory::{RoutedAgent, Routing};
-use holdfast_types::{GroupScope, InvalidSessionKey, PeerKind, SessionKey};
+use holdfast_types::{
+    DmScope, GroupScope, InvalidSessionKey, PeerKind, SessionKey, has_platform_wide_ids,
+    linked_person,
+};
 use sha2::{Digest as _, Sha256};
 
 use super::RoutingInput;
@@ -24,10 +28,17 @@ pub(super) fn session_key(
     agent: &RoutedAgent,
     inbound: &RoutingInput,
 ) -> Result<SessionKey, InvalidSessionKey> {
-    let channel = inbound.channel();
-    let author = inbound.author().map(|id| routing.canonical(&channel, id).unwrap_or(id));
+    let (channel, account) = (inbound.channel(), inbound.account());
+    let author = inbound.author().map(|id| {
+        let canonical = routing.canonical(&channel, &account, id);
+        canonical
+            .filter(|canonical| {
+                !is_own_name(canonical, agent, inbound.peer.kind, (&channel, &account, id))
+            })
+            .unwrap_or(id)
+    });
     let whole = Parts {
-        account: inbound.account(),
+        account: account.clone(),
         peer: non_empty(&inbound.peer.id).unwrap_or(UNKNOWN_ID).into(),
         author: author.map(Cow::from),
         thread: inbound.thread.as_deref().and_then(non_empty).map(Cow::from),
@@ -37,6 +48,33 @@ pub(super) fn session_key(
         Err(InvalidSessionKey::TooLong(_)) => whole.shortened().key(agent, inbound.peer.kind),
         made => made,
     }
+}
+
+/// Whether the key already names the person to whom this account is linked: the account is the
+/// person's first. Its conversation keeps its key.
+fn is_own_name(
+    canonical: &str,
+    agent: &RoutedAgent,
+    kind: PeerKind,
+    (channel, account, id): (&str, &str, &str),
+) -> bool {
+    let names_account = match (kind, agent.settings.dm_scope) {
+        (PeerKind::Direct, DmScope::PerPeer) => false,
+        (PeerKind::Direct, DmScope::PerAccountChannelPeer) => true,
+        (PeerKind::Direct, DmScope::Main | DmScope::PerChannelPeer)
+        | (PeerKind::Group | PeerKind::Channel, _) => has_platform_wide_ids(channel),
+    };
+    names_account
+        && linked_person(canonical)
+            .is_some_and(|person| person == person::of_account(channel, account, id))
+}
+
+/// Author id of a sender, if it is not the sender's own: the id of the person to whom the account
+/// is linked.
+pub(crate) fn linked_author(routing: &Routing, inbound: &RoutingInput) -> Option<String> {
+    let (channel, account) = (inbound.channel(), inbound.account());
+    let canonical = routing.canonical(&channel, &account, inbound.author()?)?;
+    linked_person(canonical).map(person::author_id)
 }
 
 /// Parts of a session key.

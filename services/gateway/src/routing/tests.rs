@@ -44,6 +44,7 @@ fn binding(agent: &str) -> Binding {
         team: None,
         agent: card(agent).id,
         by_model: None,
+        also: Vec::new(),
     }
 }
 
@@ -334,6 +335,59 @@ fn one_person_with_several_ids_is_one_and_the_channels_own_word_goes_first() {
     assert_eq!(key(DmScope::PerChannelPeer, slack()), "agent:main:dm:slack:ann");
     assert_eq!(key(DmScope::PerPeer, direct("u7")), "agent:main:dm:any:u7");
     assert_eq!(key(DmScope::Main, direct("U7")), "agent:main:main");
+}
+
+#[test]
+fn a_linked_account_is_its_person_on_every_channel_and_the_first_one_keeps_its_key() {
+    let identity = |channel: &str, peer: &str| Identity {
+        channel: channel.into(),
+        peer: peer.into(),
+        canonical: "=telegram:U7".into(),
+    };
+    let key = |dm_scope, inbound: &RoutingInput| {
+        let identities = vec![identity("telegram", "U7"), identity("irc/net", "ann")];
+        let settings = AgentSettings { dm_scope, ..AgentSettings::default() };
+        let routing = with_settings(settings, identities);
+        let author = super::linked_author(&routing, inbound);
+        (route(&routing, inbound).unwrap().key.to_string(), author)
+    };
+    let linked = || Some("telegram:U7".to_owned());
+    let first = direct("U7");
+    let irc = |account: &str| RoutingInput {
+        channel: "irc".into(),
+        account: account.into(),
+        ..direct("ann")
+    };
+
+    for (scope, of_first, of_other) in [
+        (DmScope::Main, "agent:main:main", "agent:main:main"),
+        (DmScope::PerPeer, "agent:main:dm:any:=telegram%3AU7", "agent:main:dm:any:=telegram%3AU7"),
+        (DmScope::PerChannelPeer, "agent:main:dm:telegram:U7", "agent:main:dm:irc:=telegram%3AU7"),
+        (
+            DmScope::PerAccountChannelPeer,
+            "agent:main:dm:telegram:default:U7",
+            "agent:main:dm:irc:net:=telegram%3AU7",
+        ),
+    ] {
+        assert_eq!(key(scope, &first), (of_first.to_owned(), linked()));
+        assert_eq!(key(scope, &irc("net")), (of_other.to_owned(), linked()));
+    }
+    // The same nickname on another network is somebody else.
+    let (other, author) = key(DmScope::PerAccountChannelPeer, &irc("other"));
+    assert_eq!((other.as_str(), author), ("agent:main:dm:irc:other:ann", None));
+}
+
+#[test]
+fn further_agents_of_a_binding_have_sessions_of_their_own_and_nobody_answers_twice() {
+    let gone = AgentId::generate();
+    let also = vec![card("other").id, card("peer").id, gone];
+    let bound = Binding { also, ..binding("peer") };
+
+    let routed = route(&routing(vec![bound], Vec::new()), &direct("U7")).unwrap();
+
+    assert_eq!(routed.key.as_str(), "agent:peer:dm:telegram:U7");
+    let also: Vec<&str> = routed.also.iter().map(|(_, key)| key.as_str()).collect();
+    assert_eq!(also, ["agent:other:dm:telegram:U7"]);
 }
 
 #[test]

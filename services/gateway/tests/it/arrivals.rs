@@ -2,13 +2,18 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use holdfast_directory::{Actor, NewAgent, NewModelRoute, NewRule, TenantChanges, TenantState};
+use holdfast_directory::{
+    Actor, NewAgent, NewBinding, NewModelRoute, NewRule, TenantChanges, TenantState,
+};
 use holdfast_grpc::{CONTEXT_HEADER, CallTarget};
 use holdfast_proto::gateway::v1::{
     AcceptRequest, AcceptResponse, GetHistoryRequest, MessageAttachment, SendRequest,
     ingest_client::IngestClient, sessions_client::SessionsClient,
 };
-use holdfast_types::{AccountId, AgentName, Entry, ModelRoute, RouteScope, TenantId};
+use holdfast_types::{
+    AccountId, AgentName, BlockSettings, ChannelOptions, Entry, ModelRoute, QueueMode,
+    QueueSettings, RouteScope, TenantId,
+};
 use holdfast_workspace::Workspaces;
 use tonic::{Code, Request, Status};
 
@@ -133,6 +138,81 @@ async fn an_arrival_is_accepted_once_in_its_peers_session() {
     assert_eq!(view.key, "agent:main:dm:telegram:42");
     let events = world.follow(&world.anna, &first.message_id).await.unwrap();
     assert_eq!(done(&events).text, "echo: hi");
+}
+
+#[tokio::test]
+async fn a_message_to_several_agents_is_accepted_once_for_each_and_answered_by_each() {
+    let world = World::start().await.unwrap();
+    for name in ["coach", "critic"] {
+        world.agent(&world.anna, name, QueueMode::Steer).await.unwrap();
+    }
+    let binding = NewBinding {
+        channel: "telegram".into(),
+        account: "*".into(),
+        agent: "main".into(),
+        also: vec!["coach".into(), "critic".into(), "coach".into()],
+        ..NewBinding::default()
+    };
+    let routing = world.directory.routing();
+    routing.create_binding(world.anna.id, Actor::Operator, binding).await.unwrap();
+    tokio::time::sleep(std::time::Duration::from_millis(1_100)).await;
+
+    let first = accept(&world, world.anna.id, arrival("hi")).await.unwrap();
+    let again = accept(&world, world.anna.id, arrival("hi")).await.unwrap();
+    let link = accept(&world, world.anna.id, arrival("/link")).await.unwrap();
+
+    assert_eq!((first.agent.as_str(), first.duplicate, again.duplicate), ("main", false, true));
+    let inbox = "select s.key || ' ' || coalesce(i.body #>> '{options,signature}', '') || ' ' || (i.body ->> 'text')
+                 from session.inbox i join session.sessions s using (tenant_id, session_id)
+                 order by 1";
+    let expected = [
+        "agent:coach:dm:telegram:42 coach hi",
+        "agent:critic:dm:telegram:42 critic hi",
+        "agent:main:dm:telegram:42  /link",
+        "agent:main:dm:telegram:42 main hi",
+    ];
+    assert_eq!(world.texts(inbox).await.unwrap(), expected);
+    assert_eq!(link.agent, "main");
+    let both = NewBinding {
+        channel: "webhook".into(),
+        agent: "main".into(),
+        also: vec!["coach".into()],
+        by_model: Some(NewModelRoute::default()),
+        ..NewBinding::default()
+    };
+    let refused = routing.create_binding(world.anna.id, Actor::Operator, both).await;
+    assert!(refused.unwrap_err().to_string().contains("`by_model` or `also`"));
+}
+
+#[tokio::test]
+async fn an_agents_options_for_a_channel_are_those_of_its_messages() {
+    let world = World::start().await.unwrap();
+    let options = |cap| ChannelOptions {
+        queue: QueueSettings {
+            cap: Some(cap),
+            mode: Some(QueueMode::Collect),
+            ..Default::default()
+        },
+        blocks: Some(BlockSettings::default()),
+    };
+    let main = world.directory.agents().default_agent(world.anna.id).await.unwrap();
+    let mut settings = main.settings;
+    settings.channels =
+        [("*".to_owned(), options(9)), ("telegram/default".to_owned(), options(3))].into();
+    let new = NewAgent { name: main.name, is_default: true, settings, ..NewAgent::default() };
+    world.directory.agents().update(world.anna.id, Actor::Operator, "main", new).await.unwrap();
+    tokio::time::sleep(std::time::Duration::from_millis(1_100)).await;
+
+    accept(&world, world.anna.id, arrival("hi")).await.unwrap();
+    accept(&world, world.anna.id, AcceptRequest { account: "work".into(), ..arrival("ho") })
+        .await
+        .unwrap();
+    world.send(&world.anna, message("by a program")).await.unwrap();
+
+    let inbox = "select (body ->> 'text') || ' ' || mode || ' ' || (body #>> '{options,queue,cap}')
+                 from session.inbox order by 1";
+    let expected = ["by a program collect 9", "hi collect 3", "ho collect 9"];
+    assert_eq!(world.texts(inbox).await.unwrap(), expected);
 }
 
 #[tokio::test]

@@ -169,7 +169,7 @@ async fn ids_and_names_that_cannot_be_are_refused() {
 async fn what_an_openai_client_cannot_have_is_refused_by_name() {
     let world = World::start().await.unwrap();
     for (extra, told) in [
-        (json!({"tools": [{"type": "function"}]}), "client-side tools are not supported yet"),
+        (json!({"tools": [{"type": "function"}]}), "a function needs a `name`"),
         (json!({"n": 2}), "`n`"),
         (json!({"messages": []}), "no message"),
         (json!({"messages": [{"role": "assistant", "content": "x"}]}), "the user's"),

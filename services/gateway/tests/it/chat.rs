@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use holdfast_types::QueueMode;
+use holdfast_directory::{Actor, NewAgent};
+use holdfast_llm::ModelCard;
+use holdfast_types::{AgentName, QueueMode};
 use serde_json::{Value, json};
 
 use crate::world::{PATIENCE, World, chunks, done, events};
@@ -170,6 +172,122 @@ async fn a_very_long_history_is_taken_in() {
 }
 
 #[tokio::test]
+async fn what_is_asked_of_the_model_goes_with_the_message() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
+    let named = json!({"name": "number", "schema": schema, "strict": true});
+    let chat = body(json!({
+        "messages": [{"role": "user", "content": "options"}],
+        "temperature": 0.25,
+        "top_p": 1,
+        "max_completion_tokens": 77,
+        "stop": "END",
+        "seed": 7,
+        "frequency_penalty": -1,
+        "presence_penalty": 1.5,
+        "reasoning_effort": "minimal",
+        "response_format": {"type": "json_schema", "json_schema": named},
+    }));
+    let format = json!({"type": "json_schema", "name": "number", "schema": schema, "strict": true});
+    let responses = json!({
+        "model": "holdfast",
+        "input": "options",
+        "temperature": 0.25,
+        "max_output_tokens": 77,
+        "reasoning": {"effort": "minimal"},
+        "text": {"format": format},
+    });
+
+    let answer: Value =
+        world.post(&world.anna, "/v1/chat/completions").json(&chat).send().await?.json().await?;
+    let stored = answer["choices"][0]["message"]["content"].as_str().unwrap_or_default();
+    let told: Value =
+        world.post(&world.anna, "/v1/responses").json(&responses).send().await?.json().await?;
+    let by_responses = told["output"][0]["content"][0]["text"].as_str().unwrap_or_default();
+
+    let expected = json!({
+        "temperature": 0.25,
+        "top_p": 1,
+        "max_output": 77,
+        "stop": ["END"],
+        "seed": 7,
+        "frequency_penalty": -1,
+        "presence_penalty": 1.5,
+        "effort": "minimal",
+        "format": format,
+    });
+    assert_eq!(serde_json::from_str::<Value>(stored)?, expected, "{answer}");
+    let expected = json!({
+        "temperature": 0.25,
+        "max_output": 77,
+        "effort": "minimal",
+        "format": format,
+    });
+    assert_eq!(serde_json::from_str::<Value>(by_responses)?, expected, "{told}");
+    assert_eq!((&told["max_output_tokens"], &told["text"]["format"]), (&json!(77), &format));
+    assert_eq!(told["reasoning"]["effort"], "minimal");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_key_belongs_to_a_request_with_its_options() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ask = async |temperature: f64| {
+        let wanted = body(json!({"temperature": temperature}));
+        let post = world.post(&world.anna, "/v1/chat/completions").header("Idempotency-Key", "k");
+        post.json(&wanted).send().await.map(|response| response.status())
+    };
+
+    assert_eq!(ask(0.5).await?, 200);
+    assert_eq!(ask(0.5).await?, 200);
+    assert_eq!(ask(0.6).await?, 409);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_answer_that_is_cut_off_is_told_as_such() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let messages = json!([{"role": "user", "content": "cut me"}]);
+    let post = |path| world.post(&world.anna, path);
+
+    let chat = body(json!({"messages": messages}));
+    let answer: Value = post("/v1/chat/completions").json(&chat).send().await?.json().await?;
+    let chat = body(json!({"messages": messages, "stream": true}));
+    let chunks = chunks(post("/v1/chat/completions").json(&chat).send().await?).await?;
+    let wanted = json!({"model": "holdfast", "input": "cut me"});
+    let response: Value = post("/v1/responses").json(&wanted).send().await?.json().await?;
+    let wanted = json!({"model": "holdfast", "input": "cut me", "stream": true});
+    let streamed = events(post("/v1/responses").json(&wanted).send().await?).await?;
+
+    assert_eq!(answer["choices"][0]["finish_reason"], "length", "{answer}");
+    let last = chunks.last().map(|chunk| chunk["choices"][0]["finish_reason"].clone());
+    assert_eq!(last, Some(json!("length")), "{chunks:?}");
+    assert_eq!(response["status"], "incomplete", "{response}");
+    assert_eq!(response["incomplete_details"]["reason"], "max_output_tokens");
+    let last: Value = serde_json::from_str(streamed.last().unwrap())?;
+    assert_eq!(last["type"], "response.incomplete", "{last}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_stream_of_an_answer_with_a_form_has_nothing_else() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let messages = json!([{"role": "user", "content": "tool please"}]);
+    let format = json!({"type": "json_object"});
+    let wanted = body(json!({"stream": true, "messages": messages, "response_format": format}));
+
+    let response = world.post(&world.anna, "/v1/chat/completions").json(&wanted).send().await?;
+    let chunks = chunks(response).await?;
+
+    let content = |chunk: &Value| {
+        chunk["choices"][0]["delta"]["content"].as_str().unwrap_or_default().to_owned()
+    };
+    let text: String = chunks.iter().map(content).collect();
+    assert_eq!(text, "echo: tool please");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_turn_that_fails_is_an_error_with_its_reason() {
     let world = World::start().await.unwrap();
     let messages = json!([{"role": "user", "content": "fail"}]);
@@ -329,10 +447,41 @@ async fn models_are_the_tenants_agents() {
         .map(|model| model["id"].as_str().unwrap())
         .collect();
     assert_eq!(ids, ["holdfast", "holdfast/main", "holdfast/coach"]);
-    assert_eq!(one.json::<Value>().await.unwrap()["id"], "holdfast/coach");
+    let one = one.json::<Value>().await.unwrap();
+    assert_eq!(one["id"], "holdfast/coach");
+    assert_eq!(one, list["data"][2]);
     assert_eq!(none.status(), 404);
     assert_eq!(none.json::<Value>().await.unwrap()["error"]["code"], "model_not_found");
     assert_eq!(answer.await.unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn a_model_tells_its_context_and_its_abilities_if_they_are_known() {
+    let world = World::start().await.unwrap();
+    let (directory, tenant) = (&world.directory, world.anna.id);
+    let name = AgentName::new("seer");
+    let new = NewAgent { name, model: Some("demo:seer".to_owned()), ..NewAgent::default() };
+    directory.agents().create(tenant, Actor::Operator, new).await.unwrap();
+    let card = ModelCard { context: 8_192, max_output: 512, images: true, ..ModelCard::default() };
+    let seen = async || {
+        let one = world.get(&world.anna, "/v1/models/holdfast/seer").send().await.unwrap();
+        one.json::<Value>().await.unwrap()
+    };
+
+    let unknown = seen().await;
+    let model = "demo:seer".parse().unwrap();
+    directory.models().put(tenant, Actor::Operator, &model, &card).await.unwrap();
+    let known = seen().await;
+
+    assert_eq!(unknown["context_length"], Value::Null);
+    assert_eq!(
+        (&known["context_length"], &known["max_output_tokens"]),
+        (&json!(8_192), &json!(512))
+    );
+    let can =
+        |model: &Value, what: &str| model["abilities"].as_array().unwrap().contains(&json!(what));
+    assert!(can(&known, "image_input") && can(&known, "tools") && !can(&known, "reasoning"));
+    assert!(can(&unknown, "tools") && !can(&unknown, "image_input"));
 }
 
 #[tokio::test]

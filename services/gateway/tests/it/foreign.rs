@@ -18,10 +18,11 @@ use tonic::{Code, Status};
 
 use crate::world::World;
 
+pub use self::things::Things;
 use self::{
     raw::call,
     table::{Is, Row, table},
-    things::{Things, shown},
+    things::shown,
 };
 
 #[test]

@@ -6,12 +6,15 @@
     reason = "what tests share may fail as tests do"
 )]
 
+mod agui;
 mod approvals;
 mod arrivals;
 mod audit;
 mod bad_input;
 mod chat;
+mod client_tools;
 mod durability;
+mod events;
 mod files;
 mod following;
 mod foreign;
@@ -32,10 +35,13 @@ mod retries;
 mod roles;
 mod runner;
 mod schedules;
+mod sending;
 mod sent;
 mod session_keys;
 mod skills;
 mod stopping;
+mod stored_responses;
 mod subagents;
 mod tenants;
+mod websocket;
 mod world;

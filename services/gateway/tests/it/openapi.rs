@@ -32,14 +32,16 @@ fn media_type(response: &Response) -> String {
 
 #[tokio::test]
 async fn each_operation_answers_as_its_description_says() {
-    let world = World::start().await.unwrap();
+    let world = World::start_with_memory().await.unwrap();
     let served = world.client.get(world.url("/openapi.json")).send().await.unwrap();
     let description = Description::parse(&served.text().await.unwrap()).unwrap();
     let (chat, responses) = ("/v1/chat/completions", "/v1/responses");
     let say = json!({"model": "holdfast", "messages": [{"role": "user", "content": "hi"}]});
     let input = json!({"model": "holdfast", "input": "hi", "instructions": "Rhyme."});
+    let embed = json!({"model": "holdfast", "input": "hi"});
     description.check_value("ChatRequest", &say).unwrap();
     description.check_value("ResponsesRequest", &input).unwrap();
+    let run = json!({"threadId": "t", "runId": "r", "messages": say["messages"]});
     let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
     let mcp =
         || world.post(&world.anna, "/mcp").header("accept", "application/json, text/event-stream");
@@ -49,6 +51,17 @@ async fn each_operation_answers_as_its_description_says() {
         post.json(&json!({"model": "holdfast", "messages": [{"role": "user", "content": key}]}))
     };
     let reused = with_key("k").json(&say);
+    let made = world.post(&world.anna, responses).json(&input).send().await.unwrap();
+    let made: Value = made.json().await.unwrap();
+    let stored = format!("{responses}/{}", made["id"].as_str().unwrap());
+    let (cancel, items) = (format!("{stored}/cancel"), format!("{stored}/input_items"));
+    let conversations = "/v1/conversations";
+    let conversation = format!("{conversations}/conv_0190f3c4d5e67890abcd1234567890ab");
+    let of_it = format!("{conversation}/items");
+    let delete = |path: &str| {
+        let request = world.client.request(reqwest::Method::DELETE, world.url(path));
+        request.bearer_auth(&world.anna.key)
+    };
 
     let mut seen = BTreeSet::new();
     for (operation, request, status) in [
@@ -57,8 +70,21 @@ async fn each_operation_answers_as_its_description_says() {
         ("post /v1/chat/completions", reused, 409),
         ("post /v1/chat/completions", world.post(&world.anna, chat).body("{"), 400),
         ("post /v1/chat/completions", world.client.post(world.url(chat)).json(&say), 401),
+        ("post /chat", world.post(&world.anna, "/chat").json(&run), 200),
+        ("post /chat", world.post(&world.anna, "/chat").json(&json!({})), 400),
         ("post /v1/responses", world.post(&world.anna, responses).json(&input), 200),
         ("post /v1/responses", world.post(&world.anna, responses).json(&json!({})), 400),
+        ("get /v1/responses/{response}", world.get(&world.anna, &stored), 200),
+        ("get /v1/responses/{response}", world.get(&world.ben, &stored), 404),
+        ("post /v1/responses/{response}/cancel", world.post(&world.anna, &cancel), 200),
+        ("get /v1/responses/{response}/input_items", world.get(&world.anna, &items), 200),
+        ("delete /v1/responses/{response}", delete(&stored), 200),
+        ("post /v1/conversations", world.post(&world.anna, conversations).json(&json!({})), 200),
+        ("get /v1/conversations/{conversation}", world.get(&world.anna, &conversation), 200),
+        ("get /v1/conversations/{conversation}/items", world.get(&world.anna, &of_it), 200),
+        ("delete /v1/conversations/{conversation}", delete(&conversation), 200),
+        ("post /v1/embeddings", world.post(&world.anna, "/v1/embeddings").json(&embed), 200),
+        ("post /v1/embeddings", world.post(&world.anna, "/v1/embeddings").json(&json!({})), 400),
         ("get /v1/models", world.get(&world.anna, "/v1/models"), 200),
         ("get /v1/models", without_key("/v1/models"), 401),
         ("get /v1/models/{model}", world.get(&world.anna, "/v1/models/holdfast"), 200),
@@ -66,6 +92,8 @@ async fn each_operation_answers_as_its_description_says() {
         ("post /mcp", mcp().json(&list), 200),
         ("post /mcp", world.client.post(world.url("/mcp")).json(&list), 401),
         ("post /mcp", world.post(&world.anna, "/mcp").json(&list), 406),
+        ("get /", without_key("/"), 404),
+        ("get /ws", without_key("/ws"), 404),
         ("get /openapi.json", without_key("/openapi.json"), 200),
         ("get /healthz", without_key("/healthz"), 200),
         ("get /readyz", without_key("/readyz"), 200),
@@ -79,7 +107,8 @@ async fn each_operation_answers_as_its_description_says() {
 
     // The rest is the channel bridge's, whose tests compare it.
     let rest: BTreeSet<_> = description.operations().difference(&seen).cloned().collect();
-    let of_bridge = ["post /telegram/{account}", "post /webhook/{account}"].map(str::to_owned);
+    let channels = ["matrix", "slack", "telegram", "webhook", "whatsapp", "widget"];
+    let of_bridge = channels.map(|channel| format!("post /{channel}/{{account}}"));
     assert_eq!(rest, BTreeSet::from(of_bridge));
 }
 

@@ -337,7 +337,7 @@ async fn entries_of_agents_and_rules_that_name_no_tool_are_answered_as_warnings(
         tools: names(&["shell", "reed"]),
         ..Default::default()
     };
-    let put = pb::PutRulesRequest { rules: vec![rule] };
+    let put = pb::PutRulesRequest { rules: vec![rule], ..Default::default() };
     let put = routing.put_rules(world.anna.request(put)).await.unwrap().into_inner();
 
     assert_eq!(made.warnings, ["`nonsense` in `tools` covers no tool"]);

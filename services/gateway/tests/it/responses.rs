@@ -54,7 +54,8 @@ async fn a_stream_has_the_official_events_in_their_order() {
     );
     let numbers: Vec<u64> =
         events.iter().map(|event| event["sequence_number"].as_u64().unwrap()).collect();
-    assert_eq!(numbers, (0..events.len() as u64).collect::<Vec<_>>());
+    assert!(numbers.is_sorted_by(|one, next| one < next), "{numbers:?}");
+    assert_eq!(numbers[0], 0);
     let text: String = events.iter().filter_map(|event| event["delta"].as_str()).collect();
     assert_eq!(text, "echo: hi");
     let whole = &events.last().unwrap()["response"];

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `hold` | answers once [`Runner::release`] is called |
 //! | `tool` | says something, calls a tool, answers in its second step |
+//! | `steps` | says `let me see`, calls a tool, says `it is `, and `noon` once released |
 //! | `same` | loses the first step half-way, and says the same again |
 //! | `other` | loses it, and says something else |
 //! | `fail` | ends without an answer |
@@ -11,6 +12,10 @@
 //! | `quiet` | answers, and publishes nothing over NATS |
 //! | `linger` | is heard by the turn's second step, which tells the answer; ends once released |
 //! | `ask` | asks for an approval, and answers after the decision |
+//! | `call` | says something, and calls each tool that the client gives |
+//! | results of these calls | answers with them |
+//! | `options` | answers with what the client asks of the model |
+//! | `cut` | answers, and says that the answer is cut off |
 //! | `history` | answers with all that it has heard |
 //! | anything else | answers with `echo: ` and the message |
 
@@ -19,10 +24,11 @@ use std::{future::pending, sync::Arc, time::Duration};
 use holdfast_bus::{Bus, Delta, DeltaBody, McpProbe, McpProbeResult, McpProbeTool};
 use holdfast_session::{
     ApprovalBatch, ApprovalFilter, Claim, Completion, Error, InboxMessage, LoadedSession,
-    NewApproval, NewDelivery, Sessions, StepWrite, TurnOutcome,
+    NewApproval, NewDelivery, OUTPUT_LIMIT_REASON, Sessions, StepWrite, TurnOutcome,
 };
 use holdfast_types::{
-    ApprovalId, Body, DeliveryId, Entry, QueueMode, RunId, RunnerId, Usage, Wait,
+    ApprovalId, Body, ClientTool, DeliveryId, Entry, Handover, MessageFilter, QueueMode, RunId,
+    RunnerId, ToolCall, Usage, Wait,
 };
 use jiff::Timestamp;
 use tokio::{
@@ -45,7 +51,7 @@ pub struct Runner {
 
 /// Reports one tool for each MCP server, named after the server.
 async fn probes(bus: Bus) {
-    let Ok(mut probes) = bus.mcp_probes().await else { return };
+    let Ok(mut probes) = bus.mcp_probes("").await else { return };
     while let Some((probe, asker)) = probes.next::<McpProbe>().await {
         let tool = McpProbeTool { name: probe.server, ..McpProbeTool::default() };
         asker.answer(&McpProbeResult { tools: vec![tool], error: None }).await;
@@ -87,7 +93,7 @@ impl Work {
     /// Claims on wake-ups, as real runners do: the gateway sends them after it has subscribed to
     /// the deltas, so that none is lost.
     async fn claim(self) {
-        let mut wakes = self.bus.run_wakes().await.ok();
+        let mut wakes = self.bus.run_wakes("").await.ok();
         loop {
             for claim in self.sessions.claim(self.id, 16).await.unwrap_or_default() {
                 let work = self.clone();
@@ -135,6 +141,13 @@ impl Work {
         let seen = seen(&loaded, &head);
         if head.body.text.starts_with("ask") && !self.is_decided(&claim, run).await? {
             return self.ask(&mut told, &loaded, &seen).await;
+        }
+        let last = seen.iter().rev().find(|row| !row.body.silent).map(|row| &row.body);
+        if let Some(options) = last.and_then(|body| body.answer_options.as_ref())
+            && last.is_some_and(|body| body.text.starts_with("call"))
+            && !options.tools.is_empty()
+        {
+            return self.hand_over(&mut told, &seen, &options.tools.clone()).await;
         }
         let (step, outcome, text) = self.think(&mut told, &loaded, &seen, quiet).await?;
         if seen.iter().any(|row| row.body.text.starts_with("linger")) {
@@ -205,10 +218,23 @@ impl Work {
         let last = seen.iter().rev().find(|row| !row.body.silent);
         let said = last.map(|row| row.body.text.clone()).unwrap_or_default();
         let mut answer = format!("echo: {said}");
+        let results = seen.iter().flat_map(|row| &row.body.results);
+        let results: Vec<String> =
+            results.map(|result| format!("{}={}", result.call, result.output)).collect();
+        if !results.is_empty() && said.is_empty() {
+            answer = format!("results: {}", results.join(", "));
+        }
+        if said.starts_with("steps") {
+            return self.take_two_steps(told, seen).await;
+        }
         let mut step = 0;
         match said.split_whitespace().next().unwrap_or_default() {
             "die" => return Ok((0, TurnOutcome::Dead, "it always would".to_owned())),
             "fail" => return Ok((0, TurnOutcome::Failed, "it would not work".to_owned())),
+            "options" => {
+                let options = last.and_then(|row| row.body.answer_options.clone());
+                answer = serde_json::to_string(&options).unwrap_or_default();
+            }
             "history" => answer = history(loaded, seen),
             // A follower may have queried the journal about the first step already.
             "linger" => step = 1,
@@ -238,6 +264,98 @@ impl Work {
         Ok((step, TurnOutcome::Completed, answer))
     }
 
+    /// Two steps, of which the journal has the first once the second begins.
+    async fn take_two_steps(
+        &self,
+        told: &mut Told<'_>,
+        seen: &[InboxMessage],
+    ) -> Result<(u32, TurnOutcome, String), Error> {
+        let call =
+            ToolCall { id: "call_1".to_owned(), tool: "look".to_owned(), input: "{}".to_owned() };
+        told.say(0, "let me ");
+        told.say(0, "see");
+        let mut entries: Vec<Entry> =
+            seen.iter().map(|row| Entry::Heard { seq: row.seq, body: row.body.clone() }).collect();
+        entries.push(Entry::Thought {
+            text: "let me see".to_owned(),
+            calls: vec![call.clone()],
+            usage: USAGE,
+            model: "test:echo".to_owned(),
+            carry: None,
+        });
+        let seqs = seen.iter().map(|row| row.seq).collect();
+        let append = StepWrite { run: Some(told.run), seen: seqs, entries, ..StepWrite::default() };
+        self.sessions.append(told.claim, append).await?;
+        told.tell(0, DeltaBody::ToolStarted { call: call.id.clone(), tool: call.tool });
+        told.tell(0, DeltaBody::ToolEnded { call: call.id, failed: false });
+        told.say(1, "it is ");
+        self.held.acquire().await.expect("it is never closed").forget();
+        told.say(1, "noon");
+        Ok((1, TurnOutcome::Completed, "it is noon".to_owned()))
+    }
+
+    /// Calls each of the client's tools; the first word after `call` is the deadline in
+    /// milliseconds, if it is a number.
+    async fn hand_over(
+        &self,
+        told: &mut Told<'_>,
+        seen: &[InboxMessage],
+        tools: &[ClientTool],
+    ) -> Result<(), Error> {
+        let mut entries: Vec<Entry> =
+            seen.iter().map(|row| Entry::Heard { seq: row.seq, body: row.body.clone() }).collect();
+        let words = seen.last().map(|row| row.body.text.clone()).unwrap_or_default();
+        let left = words.split(' ').nth(1).and_then(|word| word.parse::<i64>().ok());
+        let call = |(n, tool): (usize, &ClientTool)| ToolCall {
+            id: format!("c{n}"),
+            tool: tool.name.clone(),
+            input: format!(r#"{{"n":{n}}}"#),
+        };
+        let calls: Vec<ToolCall> = tools.iter().enumerate().map(call).collect();
+        let until = Timestamp::now().as_millisecond() + left.unwrap_or(60_000);
+        let text = "let me see".to_owned();
+        let handover = Handover::new(told.run, text.clone(), &calls, until);
+        let model = "test:echo".to_owned();
+        entries.push(Entry::Thought {
+            text: text.clone(),
+            calls,
+            usage: USAGE,
+            model: model.clone(),
+            carry: None,
+        });
+        entries.push(handover.entry());
+        let seqs: Vec<i64> = seen.iter().map(|row| row.seq).collect();
+        let completion = Completion {
+            run: told.run,
+            at: None,
+            newest: None,
+            reply: Some(entries.len() - 1),
+            entries,
+            done: seqs.clone(),
+            outcome: TurnOutcome::Completed,
+            reason: None,
+            deliveries: Vec::new(),
+            usage: USAGE,
+            model: model.clone(),
+            steps: 1,
+            tools: Vec::new(),
+            started_at: Timestamp::now(),
+            wait: Wait::Message {
+                filter: MessageFilter::default(),
+                deadline_ms: Some(60_000),
+                note: String::new(),
+            },
+            last_target: None,
+        };
+        told.say(0, "let me ");
+        self.sessions.complete(told.claim, completion).await?;
+        let (outcome, calls) = (holdfast_bus::Outcome::Completed, handover.calls);
+        let done =
+            DeltaBody::Done { seqs, text, outcome, reason: None, usage: USAGE, model, calls };
+        told.tell(0, done);
+        Ok(())
+    }
+
     async fn finish(
         &self,
         told: &mut Told<'_>,
@@ -245,8 +363,10 @@ impl Work {
         (step, outcome, text): (u32, TurnOutcome, String),
         quiet: bool,
     ) -> Result<(), Error> {
+        // These have written their messages with their first step.
+        let heard = seen.iter().filter(|row| !row.body.text.starts_with("steps"));
         let mut entries: Vec<Entry> =
-            seen.iter().map(|row| Entry::Heard { seq: row.seq, body: row.body.clone() }).collect();
+            heard.map(|row| Entry::Heard { seq: row.seq, body: row.body.clone() }).collect();
         entries.push(Entry::Thought {
             text: text.clone(),
             calls: Vec::new(),
@@ -257,14 +377,18 @@ impl Work {
         let seqs: Vec<i64> = seen.iter().map(|row| row.seq).collect();
         // `fail` may be followed by the class of the failure.
         let class = seen.last().and_then(|row| row.body.text.strip_prefix("fail "));
-        let reason =
-            (outcome != TurnOutcome::Completed).then(|| class.unwrap_or("test").to_owned());
+        let is_cut = seen.last().is_some_and(|row| row.body.text.starts_with("cut"));
+        let reason = match outcome {
+            TurnOutcome::Completed => is_cut.then(|| OUTPUT_LIMIT_REASON.to_owned()),
+            _ => Some(class.unwrap_or("test").to_owned()),
+        };
         let target = seen.iter().rev().find_map(|row| row.target.clone());
         let delivery = |target| NewDelivery {
             target,
             text: text.clone(),
             act: None,
             id: DeliveryId::generate(),
+            delay: Duration::ZERO,
         };
         let deliveries = target.map(delivery).into_iter().collect();
         let completion = Completion {
@@ -279,7 +403,9 @@ impl Work {
             deliveries,
             usage: USAGE,
             model: "test:echo".to_owned(),
-            steps: i32::try_from(step).unwrap_or_default() + 1,
+            // As a runner counts: a step with calls is two.
+            steps: i32::try_from(step).unwrap_or_default() * 2 + 1,
+            tools: Vec::new(),
             started_at: Timestamp::now(),
             wait: Wait::Anything,
             last_target: None,
@@ -292,7 +418,9 @@ impl Work {
                 _ => holdfast_bus::Outcome::Completed,
             };
             let model = "test:echo".to_owned();
-            told.tell(step, DeltaBody::Done { seqs, text, outcome, reason, usage: USAGE, model });
+            let calls = Vec::new();
+            let done = DeltaBody::Done { seqs, text, outcome, reason, usage: USAGE, model, calls };
+            told.tell(step, done);
         }
         Ok(())
     }
@@ -316,7 +444,10 @@ fn history(loaded: &LoadedSession, seen: &[InboxMessage]) -> String {
 }
 
 fn line(body: &Body) -> String {
-    format!("{}={}", body.role.as_deref().unwrap_or("user"), body.text)
+    let calls = body.calls.iter().map(|call| format!("[{} {}]", call.id, call.tool));
+    let results = body.results.iter().map(|one| format!("[{} {}]", one.call, one.output));
+    let more: String = calls.chain(results).collect();
+    format!("{}={}{more}", body.role.as_deref().unwrap_or("user"), body.text)
 }
 
 struct Told<'w> {

@@ -17,6 +17,7 @@ use holdfast_types::{AgentName, QueueMode, SessionState, TenantId};
 use reqwest::{Client, RequestBuilder, Response};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 use tokio::{task::JoinHandle, time::timeout};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tonic::{Request, transport::Channel};
@@ -48,7 +49,7 @@ pub struct World {
     memory_url: String,
     _redis: redis::Namespace,
     _nats: nats::Namespace,
-    _database: Database,
+    database: Database,
 }
 
 /// A tenant, and its first key.
@@ -73,6 +74,11 @@ impl World {
 
     /// The same with a memory service.
     pub async fn start_with_memory() -> anyhow::Result<Self> {
+        Self::start_with_memory_and(|_| {}).await
+    }
+
+    /// The same with a memory service and other settings.
+    pub async fn start_with_memory_and(change: impl FnOnce(&mut Config)) -> anyhow::Result<Self> {
         let (database, stop) = (database().await?, CancellationToken::new());
         let mut of_memory = memory::Config::default();
         of_memory.database.url = database.url().into();
@@ -82,7 +88,11 @@ impl World {
         let app = Box::pin(memory::App::connect(of_memory)).await?;
         let memory_url = format!("http://{}", app.address()?);
         let served = AbortOnDropHandle::new(tokio::spawn(app.run(stop.clone())));
-        let change = |config: &mut Config| config.mesh.memory_url.clone_from(&memory_url);
+        let url = memory_url.clone();
+        let change = |config: &mut Config| {
+            config.mesh.memory_url = url;
+            change(config);
+        };
         let mut world = Box::pin(Self::start_on(database, stop, change)).await?;
         world.memory = Some(served);
         world.memory_url = memory_url;
@@ -172,7 +182,7 @@ impl World {
             memory_url: String::new(),
             _redis: redis,
             _nats: nats,
-            _database: database,
+            database,
         };
         world.ready().await?;
         Ok(world)
@@ -204,6 +214,12 @@ impl World {
 
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.http)
+    }
+
+    /// Texts that a query returns.
+    pub async fn texts(&self, sql: &str) -> anyhow::Result<Vec<String>> {
+        let mut admin = PgConnection::connect(&self.database.admin_url()).await?;
+        Ok(sqlx::query_scalar(AssertSqlSafe(sql)).fetch_all(&mut admin).await?)
     }
 
     /// Creates an agent with this queue mode.
@@ -267,6 +283,12 @@ impl World {
     ) -> Result<Vec<RunEvent>, tonic::Status> {
         let mut client = self.messages().await.expect("the gateway is there");
         collect(client.stream(of.request(request)).await?.into_inner()).await
+    }
+
+    /// A number of the database, whatever tenant it is about.
+    pub async fn number(&self, sql: &str) -> anyhow::Result<i64> {
+        let mut admin = PgConnection::connect(&self.database.admin_url()).await?;
+        Ok(sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(&mut admin).await?)
     }
 
     pub fn post(&self, of: &Tenant, path: &str) -> RequestBuilder {

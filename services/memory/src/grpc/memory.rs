@@ -1,7 +1,9 @@
 //! gRPC service `Memory`.
 
+use holdfast_embed::{MAX_TEXTS, Purpose};
 use holdfast_proto::memory::v1::{self as pb, forget_request, memory_server::Memory};
 use tonic::{Request, Response, Status};
+use tracing::warn;
 
 use super::{GrpcServices, convert, input, mesh_call, search, to_status};
 use crate::{
@@ -168,6 +170,20 @@ impl Memory for GrpcServices {
         }))
     }
 
+    async fn move_user(
+        &self,
+        request: Request<pb::MoveUserRequest>,
+    ) -> Answer<pb::MoveUserResponse> {
+        let (tenant, request) = mesh_call(request)?;
+        let who = Viewer::read(request.who).map_err(to_status)?;
+        for (field, user) in [("from", &request.from), ("to", &request.to)] {
+            validation::non_blank(field, user, 256).map_err(to_status)?;
+        }
+        let moved = self.keeper.move_user(tenant, &who, &request.from, &request.to).await;
+        let moved = u64::try_from(moved.map_err(to_status)?).unwrap_or(0);
+        Ok(Response::new(pb::MoveUserResponse { moved }))
+    }
+
     async fn list_erasures(
         &self,
         request: Request<pb::ListErasuresRequest>,
@@ -179,6 +195,25 @@ impl Memory for GrpcServices {
         let found = self.keeper.erasures(tenant, &who, &request.subject, limit).await;
         let erasures = found.map_err(to_status)?.into_iter().map(convert::erasure).collect();
         Ok(Response::new(pb::ListErasuresResponse { erasures }))
+    }
+
+    async fn embed(&self, request: Request<pb::EmbedRequest>) -> Answer<pb::EmbedResponse> {
+        let (_, request) = mesh_call(request)?;
+        if !(1..=MAX_TEXTS).contains(&request.texts.len()) {
+            let problem = format!("are {}: send 1 to {MAX_TEXTS} at once", request.texts.len());
+            return Err(to_status(Error::field("texts", problem)));
+        }
+        let embedder = &self.embedders.current;
+        let vectors = embedder.embed(&request.texts, Purpose::Passage).await;
+        let vectors = vectors.map_err(|error| {
+            warn!(error = &error as &dyn std::error::Error, "texts of a client are not embedded");
+            Status::unavailable("the embedding model does not answer: try again")
+        })?;
+        Ok(Response::new(pb::EmbedResponse {
+            model: embedder.model().to_owned(),
+            dimension: u32::try_from(embedder.dimension()).unwrap_or(u32::MAX),
+            vectors: vectors.into_iter().map(|values| pb::Vector { values }).collect(),
+        }))
     }
 
     async fn get_status(

@@ -92,6 +92,28 @@ impl MemoryService {
         Ok(ErasureCounts { erased, left })
     }
 
+    /// Gives everything of one user to another. Returns the number of items and turns.
+    ///
+    /// # Errors
+    ///
+    /// As if the user did not exist, for callers without full access.
+    pub async fn move_user(
+        &self,
+        tenant: TenantId,
+        who: &Viewer,
+        from: &str,
+        to: &str,
+    ) -> Result<i64, Error> {
+        if !who.everything {
+            return Err(Error::not_found("user", from));
+        }
+        let mut tx = self.pools.tenant(tenant).await?;
+        let moved = forget::move_user(&mut tx, from, to).await?;
+        tx.commit().await?;
+        self.views.invalidate(tenant);
+        Ok(moved)
+    }
+
     /// Lists erasures of deleted sessions and agents and of requested ones. Empty for callers
     /// without full access.
     pub async fn erasures(

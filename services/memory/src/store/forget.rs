@@ -181,6 +181,12 @@ async fn own_tables(tx: &mut TenantTx) -> sqlx::Result<Vec<String>> {
     Ok(own.into_iter().filter(is_name).collect())
 }
 
+/// Gives everything of one user to another. Returns the number of items and turns.
+pub async fn move_user(tx: &mut TenantTx, from: &str, to: &str) -> sqlx::Result<i64> {
+    const SQL: &str = "select memory.move_user($1, $2)";
+    holdfast_pg::query_scalar(SQL).bind(from).bind(to).fetch_one(tx.conn()).await
+}
+
 /// Returns a tenant's rows by table.
 pub async fn rows(tx: &mut TenantTx) -> sqlx::Result<Vec<Count>> {
     const SQL: [(&str, &str); 4] = [

@@ -31,7 +31,7 @@ impl Reconciled for Agent {
         &self,
         context: &Context,
         observed: Option<&Observed>,
-        _: Option<&SecretValue>,
+        _: &[SecretValue],
     ) -> Result<Vec<String>, Failure> {
         let key = context.tenant_key(&self.spec.tenant).await?;
         let mut agents = context.gateway.agents();

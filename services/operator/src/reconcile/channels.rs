@@ -4,7 +4,6 @@ use holdfast_proto::gateway::v1::{
     self as pb, CreateAccountRequest, DeleteAccountRequest, ListAccountsRequest,
     UpdateAccountRequest,
 };
-use serde_json::{Map, Value};
 
 use super::{Observed, Reconciled};
 use crate::{
@@ -24,8 +23,7 @@ impl Reconciled for Channel {
     async fn observe(&self, context: &Context) -> Result<Option<Observed>, Failure> {
         let Some(account) = self.find(context).await? else { return Ok(None) };
         let id = account.id.clone();
-        let secret = self.spec.secret.clone();
-        let state = ChannelSpec::from_message(account, &self.spec.tenant, secret);
+        let state = ChannelSpec::from_message(account, &self.spec.tenant);
         let state = serde_json::to_value(state).unwrap_or_default();
         Ok(Some(Observed { id, state }))
     }
@@ -34,13 +32,14 @@ impl Reconciled for Channel {
         &self,
         context: &Context,
         observed: Option<&Observed>,
-        secret: Option<&SecretValue>,
+        secrets: &[SecretValue],
     ) -> Result<Vec<String>, Failure> {
+        let values = secrets.iter().map(|secret| secret.value.clone());
+        let secrets = self.spec.secrets_json(values);
+        let secrets =
+            secrets.map_err(|problem| Failure::new("Refused", problem, "correct the resource"))?;
         let key = context.tenant_key(&self.spec.tenant).await?;
         let mut channels = context.gateway.channels();
-        let value = secret.map(|secret| secret.value.clone()).unwrap_or_default();
-        let field = self.spec.kind.secret_field().to_owned();
-        let secrets = Value::Object(Map::from_iter([(field, value.into())])).to_string();
         let id = observed.map(|observed| observed.id.clone());
         let account = self.spec.to_message(id.clone().unwrap_or_default(), self.gateway_name());
         let account = Some(account);
@@ -69,7 +68,7 @@ impl Reconciled for Channel {
 impl Channel {
     async fn find(&self, context: &Context) -> Result<Option<pb::Account>, Failure> {
         let key = context.tenant_key(&self.spec.tenant).await?;
-        let channel = self.spec.kind.as_str().to_owned();
+        let channel = self.spec.channel().to_owned();
         let request = key.request(ListAccountsRequest { channel });
         let listed = answer(context.gateway.channels().list_accounts(request).await)?;
         let name = self.gateway_name();

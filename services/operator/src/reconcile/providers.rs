@@ -33,19 +33,19 @@ impl Reconciled for ModelProvider {
         &self,
         context: &Context,
         observed: Option<&Observed>,
-        secret: Option<&SecretValue>,
+        secrets: &[SecretValue],
     ) -> Result<Vec<String>, Failure> {
         let key = context.tenant_key(&self.spec.tenant).await?;
         let mut providers = context.gateway.providers();
         let name = self.gateway_name();
         let has_surplus_key = observed.is_some_and(|seen| !seen.state["apiKey"].is_null());
-        if secret.is_none() && has_surplus_key {
+        if secrets.is_empty() && has_surplus_key {
             // An empty key would keep the stored one.
             let request = key.request(DeleteProviderRequest { name: name.clone() });
             answer(providers.delete_provider(request).await)?;
         }
         let provider = Some(self.spec.to_message(name));
-        let api_key = secret.map(|secret| secret.value.clone()).unwrap_or_default();
+        let api_key = secrets.first().map(|secret| secret.value.clone()).unwrap_or_default();
         let request = key.request(PutProviderRequest { provider, api_key });
         answer(providers.put_provider(request).await)?;
         // Agents may wait for this provider's models.

@@ -41,13 +41,14 @@ impl Reconciled for Tenant {
         &self,
         context: &Context,
         observed: Option<&Observed>,
-        _: Option<&SecretValue>,
+        _: &[SecretValue],
     ) -> Result<Vec<String>, Failure> {
         let (gateway, mut tenants) = (&context.gateway, context.gateway.tenants());
         let id = match observed {
             Some(observed) => observed.id.clone(),
             None => {
-                let request = CreateTenantRequest { name: self.gateway_name() };
+                let pool = self.spec.pool.clone().unwrap_or_default();
+                let request = CreateTenantRequest { name: self.gateway_name(), pool };
                 let made = tenants.create_tenant(gateway.platform_request(request)).await;
                 let made = platform_answer(made)?;
                 // Nobody is given the tenant's first key, so it must not stay.
@@ -60,6 +61,7 @@ impl Reconciled for Tenant {
         let request = UpdateTenantRequest {
             tenant: Some(self.spec.to_message(id)),
             no_plan: self.spec.plan.as_deref() == Some(""),
+            no_pool: self.spec.pool.as_deref() == Some(""),
             ..UpdateTenantRequest::default()
         };
         platform_answer(tenants.update_tenant(gateway.platform_request(request)).await)?;

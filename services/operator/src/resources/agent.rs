@@ -7,7 +7,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{DeletionPolicy, Managed, ResourceStatus, SecretReference, gateway_name, non_empty};
+use super::{DeletionPolicy, Managed, ResourceStatus, gateway_name, non_empty};
 
 /// An agent of a tenant. A field that is absent has the gateway's default.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, CustomResource, KubeSchema)]
@@ -244,10 +244,6 @@ impl Managed for Agent {
     fn claim(&self) -> String {
         format!("{}/{}", self.spec.tenant, self.gateway_name())
     }
-
-    fn secret(&self) -> Option<&SecretReference> {
-        None
-    }
 }
 
 impl AgentSpec {
@@ -280,6 +276,8 @@ impl AgentSpec {
             no_tools: self.no_tools,
             kind: word(self.kind.map(AgentKind::as_str)),
             reactions: word(self.reactions.map(Reactions::as_str)),
+            // No field of the resource (decision 0087).
+            channels: std::collections::HashMap::new(),
             created_at: None,
             updated_at: None,
         }

@@ -66,7 +66,7 @@ impl TenantState {
             match ModelProviderSpec::from_message(provider.clone(), &tenant, secret.clone()) {
                 Some(spec) => {
                     if provider.has_key {
-                        comments.push(needed(&secret));
+                        comments.extend(needed(&secret.name, [&secret.key]));
                     }
                     documents.push(document::<ModelProvider>(&name, &spec)?);
                 }
@@ -80,11 +80,11 @@ impl TenantState {
         }
         for account in &self.accounts {
             let name = names.next("Channel", &format!("{}-{}", account.channel, account.name));
-            let key = if account.channel == "telegram" { "token" } else { "secret" };
-            let secret = SecretReference { name: name.clone(), key: key.to_owned() };
-            match ChannelSpec::from_message(account.clone(), &tenant, secret.clone()) {
+            let spec = ChannelSpec::from_message(account.clone(), &tenant);
+            match spec.map(|spec| spec.with_secrets_in(&name)) {
                 Some(spec) => {
-                    comments.push(needed(&secret));
+                    comments.extend(needed(&name, spec.secrets.keys()));
+                    comments.extend(optional(&name, &spec.optional_secrets()));
                     documents.push(document::<Channel>(&name, &spec)?);
                 }
                 None => comments.push(skipped("channel account", &account.name, &account.channel)),
@@ -120,9 +120,16 @@ impl Names<'_> {
     }
 }
 
-fn needed(secret: &SecretReference) -> String {
-    let SecretReference { name, key } = secret;
-    format!("# Needs: kubectl create secret generic {name} --from-literal={key}=…\n")
+/// The command that creates a Secret with these keys; `None` without keys.
+fn needed<'a>(name: &str, keys: impl IntoIterator<Item = &'a String>) -> Option<String> {
+    let keys: String = keys.into_iter().map(|key| format!(" --from-literal={key}=…")).collect();
+    (!keys.is_empty()).then(|| format!("# Needs: kubectl create secret generic {name}{keys}\n"))
+}
+
+/// Names of further secrets that the account may have: the gateway does not tell which it has.
+fn optional(name: &str, keys: &[&str]) -> Option<String> {
+    let keys = keys.join(", ");
+    (!keys.is_empty()).then(|| format!("# If used, add to `secrets` of Channel {name}: {keys}\n"))
 }
 
 fn skipped(what: &str, name: &str, kind: &str) -> String {

@@ -107,8 +107,8 @@ impl Managed for ModelProvider {
         format!("{}/{}", self.spec.tenant, self.gateway_name())
     }
 
-    fn secret(&self) -> Option<&SecretReference> {
-        self.spec.api_key.as_ref()
+    fn secrets(&self) -> Vec<&SecretReference> {
+        self.spec.api_key.iter().collect()
     }
 }
 

@@ -5,7 +5,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{DeletionPolicy, Managed, ResourceStatus, SecretReference, gateway_name, non_empty};
+use super::{DeletionPolicy, Managed, ResourceStatus, gateway_name, non_empty};
 
 /// A tenant of the installation. A field that is absent is not managed: it keeps its value.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, CustomResource, KubeSchema)]
@@ -42,6 +42,10 @@ pub struct TenantSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^([a-z0-9][a-z0-9_-]{0,63})?$"))]
     pub plan: Option<String>,
+    /// Pool of the runners that work for it; empty for the default pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^([a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?)?$"))]
+    pub pool: Option<String>,
     /// Maximum number of requests per minute, for all its keys together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 2147483647))]
@@ -142,10 +146,6 @@ impl Managed for Tenant {
     fn claim(&self) -> String {
         self.gateway_name()
     }
-
-    fn secret(&self) -> Option<&SecretReference> {
-        None
-    }
 }
 
 impl TenantSpec {
@@ -156,6 +156,7 @@ impl TenantSpec {
             id,
             state: state.unwrap_or_default().to_owned(),
             plan: self.plan.clone().unwrap_or_default(),
+            pool: self.pool.clone().unwrap_or_default(),
             rate: self.rate.unwrap_or_default(),
             weight: self.weight.unwrap_or_default(),
             cap: self.cap.unwrap_or_default(),
@@ -194,6 +195,7 @@ impl TenantSpec {
             cap: spec.cap.filter(|_| is_own("parallel_runs")),
             max_sessions: spec.max_sessions.filter(|_| is_own("sessions")),
             plan: spec.plan.filter(|plan| !plan.is_empty()),
+            pool: spec.pool.filter(|pool| !pool.is_empty()),
             ..spec
         }
     }
@@ -223,6 +225,7 @@ impl TenantSpec {
             name: non_empty(tenant.name),
             suspended: Some(tenant.state == "suspended"),
             plan: Some(tenant.plan),
+            pool: Some(tenant.pool),
             rate: set(tenant.rate),
             weight: set(tenant.weight),
             cap: set(tenant.cap),

@@ -205,6 +205,51 @@ async fn a_channel_follows_its_secret() {
 }
 
 #[tokio::test]
+async fn a_channel_with_several_secrets_follows_each_of_them() {
+    let world = World::start().await;
+    let _operator = world.operator().await;
+    let tenant = world.tenant("acme").await;
+    world.secret("slack-bot", "token", "xoxb-1");
+    world.secret("slack-app", "token", "xapp-1");
+    let spec = |secrets: serde_json::Value| {
+        json!({"tenant": "acme", "type": "slack", "settings": {"allow": ["U012AB3CD"]},
+            "secret": {"name": "slack-bot", "key": "token"}, "secrets": secrets})
+    };
+    world.apply("Channel", "team", &spec(json!({"bot": {"name": "slack-app", "key": "token"}})));
+    let refused = |channel: &serde_json::Value| {
+        let condition = &channel["status"]["conditions"][0];
+        let message = condition["message"].as_str().unwrap_or_default();
+        condition["reason"] == "Refused" && message.contains("there are bot_token, app_token")
+    };
+    world.until("Channel", "team", refused).await;
+
+    world.apply(
+        "Channel",
+        "team",
+        &spec(json!({"app_token": {"name": "slack-app", "key": "token"}})),
+    );
+    world.until_ready("Channel", "team").await;
+    let accounts = world.directory.accounts().list(tenant, None).await.unwrap();
+    let stored =
+        || async { world.directory.accounts().get(tenant, accounts[0].id).await.unwrap().secrets };
+    assert_eq!(stored().await, json!({"bot_token": "xoxb-1", "app_token": "xapp-1"}));
+
+    let version = |channel: &serde_json::Value| channel["status"]["secretVersion"].clone();
+    let before = version(&world.kube.get("Channel", "team").unwrap());
+    world.secret("slack-app", "token", "xapp-2");
+    world.until("Channel", "team", |channel| version(channel) != before).await;
+    assert_eq!(stored().await, json!({"bot_token": "xoxb-1", "app_token": "xapp-2"}));
+
+    world.apply(
+        "Channel",
+        "chat",
+        &json!({"tenant": "acme", "type": "irc", "settings": {"server": "irc.example.org", "nick": "agent"}}),
+    );
+    world.until_ready("Channel", "chat").await;
+    world.check();
+}
+
+#[tokio::test]
 async fn a_retained_agent_stays_and_the_default_agent_is_not_deleted() {
     let world = World::start().await;
     let _operator = world.operator().await;

@@ -202,14 +202,21 @@ impl World {
             reply_to: None,
         };
         let id = DeliveryId::generate();
-        let answer = NewDelivery { target, text: "it is done".to_owned(), act: None, id };
+        let answer = NewDelivery {
+            target,
+            text: "it is done".to_owned(),
+            act: None,
+            id,
+            delay: Duration::ZERO,
+        };
         let wait = Wait::Anything;
         self.end(claim, loaded, TurnOutcome::Completed, wait, vec![answer]).await.map(drop)
     }
 
     /// Tries to send the next delivery.
     pub async fn send(&self, sent: SendResult) -> anyhow::Result<()> {
-        let (bridge, class) = (self.runner, DeliveryClass::Keyed);
+        let (bridge, class) =
+            (self.runner, DeliveryClass::Keyed { window: std::time::Duration::from_secs(86_400) });
         let due = self
             .sessions
             .deliveries()
@@ -250,6 +257,7 @@ impl World {
             usage: Usage::default(),
             model: "test:one".to_owned(),
             steps: 1,
+            tools: Vec::new(),
             started_at: Timestamp::now(),
             wait,
             last_target: None,

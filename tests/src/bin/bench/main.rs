@@ -3,7 +3,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`mesh`], [`models`] | the processes that are measured, and the fake models beside them |
-//! | [`client`], [`openai`] | callers, by gRPC and by the OpenAI-compatible API |
+//! | [`client`], [`openai`] | callers, by gRPC and the OpenAI-compatible API |
 //! | [`mod@measure`] | one module for each part of the table |
 //! | [`usage`], [`spent`], [`database`] | what `/proc` and Postgres' own counters say |
 //! | [`report`], [`stats`] | the table |

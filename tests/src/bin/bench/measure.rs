@@ -2,6 +2,7 @@
 
 mod claim;
 mod commands;
+mod connections;
 mod cost;
 mod crash;
 mod crowd;
@@ -49,6 +50,8 @@ pub enum Section {
     Thinking,
     /// A command in the sandbox, and laying out its files
     Commands,
+    /// 10,000 idle WebSocket connections and 500 active ones, beside a slow reader
+    Connections,
     /// A minute of nothing
     Idle,
     /// Turns and upkeep in a database with a million sessions; takes over 10 minutes, by name only
@@ -57,7 +60,7 @@ pub enum Section {
 
 impl Section {
     /// Those that are measured if none is named, in this order.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         // First, while the processes are as they were started.
         Self::Memory,
         Self::Start,
@@ -71,6 +74,7 @@ impl Section {
         Self::Claim,
         Self::Schedule,
         Self::Commands,
+        Self::Connections,
         Self::Idle,
         Self::Crash,
     ];
@@ -91,6 +95,7 @@ impl Section {
             Self::Schedule => "jobs that are due",
             Self::Thinking => "before a model is asked",
             Self::Commands => "commands",
+            Self::Connections => "WebSocket connections",
             Self::Idle => "an idle mesh",
             Self::Scale => "a million sessions, beside none",
         }
@@ -112,6 +117,7 @@ impl Section {
             Self::Schedule => schedule::measure(mesh, pace).await,
             Self::Thinking => thinking::measure(mesh, pace).await,
             Self::Commands => commands::measure(mesh, pace).await,
+            Self::Connections => connections::measure(mesh, pace).await,
             Self::Idle => idle::measure(mesh, pace).await,
             Self::Scale => scale::measure(mesh, pace).await,
         }

@@ -223,6 +223,7 @@ impl Mesh {
             ("HOLDFAST_MESH__GATEWAY_URL", format!("http://{}", self.doors.grpc)),
             ("HOLDFAST_GATEWAY__HTTP", doors.http.to_string()),
             ("HOLDFAST_GATEWAY__GRPC", doors.grpc.to_string()),
+            ("HOLDFAST_GATEWAY__WEBSOCKET__CONNECTIONS_PER_TENANT", "12000".to_owned()),
             ("HOLDFAST_RUNNER__LISTEN", doors.runner.to_string()),
             ("HOLDFAST_RUNNER__SLOTS", self.setup.slots.to_string()),
             ("HOLDFAST_BRIDGE__LISTEN", doors.bridge.to_string()),

@@ -243,3 +243,15 @@ fn pictures_come_before_the_words_about_them() {
         "[2 pictures were shown here that this model cannot see]"
     );
 }
+
+#[test]
+fn what_a_client_asks_for_is_sent_and_a_strict_schema_enforced() {
+    let (options, schema) = crate::model::tests::options();
+    let request = Request { thinking: Thinking::Off, options, ..asked(OLD, vec![]) };
+
+    let body = encode(&request);
+
+    assert_eq!((&body["temperature"], &body["top_p"]), (&json!(0.25), &json!(0.5)));
+    assert_eq!(body["stop_sequences"], json!(["END"]));
+    assert_eq!(body["output_config"]["format"], json!({ "type": "json_schema", "schema": schema }));
+}

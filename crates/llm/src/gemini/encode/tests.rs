@@ -167,3 +167,22 @@ fn a_conversation_begins_with_its_user_and_pictures_are_shown() {
         ])
     );
 }
+
+#[test]
+fn what_a_client_asks_for_is_sent_and_a_form_where_the_model_takes_it_beside_tools() {
+    let (options, schema) = crate::model::tests::options();
+    let mut request = Request { options, ..asked(OLD, vec![]) };
+
+    let config = encode(&request)["generationConfig"].clone();
+    assert_eq!((&config["temperature"], &config["topP"]), (&json!(0.25), &json!(0.5)));
+    assert_eq!((&config["stopSequences"], &config["seed"]), (&json!(["END"]), &json!(7)));
+    assert_eq!(config["presencePenalty"], json!(1.5));
+    assert_eq!(config["responseMimeType"], "application/json");
+    assert_eq!(config["responseJsonSchema"], schema);
+
+    let tool = ToolSpec { name: "t".into(), description: String::new(), input: json!({}) };
+    request.chat.tools = vec![tool];
+    assert_eq!(encode(&request)["generationConfig"].get("responseMimeType"), None);
+    request.model = NEW.parse().unwrap();
+    assert_eq!(encode(&request)["generationConfig"]["responseMimeType"], "application/json");
+}

@@ -141,3 +141,20 @@ fn a_picture_that_is_here_is_shown_and_one_that_is_elsewhere_is_not() {
         })
     );
 }
+
+#[test]
+fn what_a_client_asks_for_is_sent_and_a_form_where_there_are_no_tools() {
+    let (options, schema) = crate::model::tests::options();
+    let mut request = Request { options, ..asked("ollama:llava", vec![]) };
+
+    let body = encode(&request);
+    assert_eq!(body["options"]["temperature"], 0.25);
+    assert_eq!((&body["options"]["top_p"], &body["options"]["seed"]), (&json!(0.5), &json!(7)));
+    assert_eq!(body["options"]["stop"], json!(["END"]));
+    assert_eq!(body["format"], schema);
+
+    let tool =
+        holdfast_types::ToolSpec { name: "t".into(), description: String::new(), input: json!({}) };
+    request.chat.tools = vec![tool];
+    assert_eq!(encode(&request).get("format"), None);
+}

@@ -7,6 +7,7 @@ use holdfast_pg::Connection;
 use uuid::Uuid;
 
 use super::{
+    events::{self, OutboxEvent},
     failures::{self, Failure},
     rows::{self, Retry, wake},
 };
@@ -38,7 +39,7 @@ impl Jobs {
         let count = closed.len() as u64;
         let mut lines = Vec::new();
         let mut retries = Vec::new();
-        let mut failures = Vec::new();
+        let (mut failures, mut told) = (Vec::new(), Vec::new());
         for (place, at, origin, run, session) in closed {
             let one = usize::try_from(place - 1).ok().and_then(|place| closing.get(place));
             let key = one.map(|one| (one.id.tenant.as_uuid(), one.id.job.as_uuid()));
@@ -47,6 +48,7 @@ impl Jobs {
             };
             let origin = word(Origin::parse(&origin))?;
             let again = job.apply_end(one, origin);
+            told.push(OutboxEvent::ended(one.id, (one.outcome, one.class.as_deref()), session));
             if job.kind == JobKind::Reminder && one.outcome == Outcome::Error {
                 failures.push(Failure::of(one, session, again.is_some()));
             }
@@ -63,6 +65,7 @@ impl Jobs {
         let logged: Vec<_> = touched.iter().map(|job| (job.tenant, job.job, job.logged)).collect();
         log::prune(tx.conn(), &logged).await?;
         failures::publish(tx.conn(), &failures).await?;
+        events::publish(tx.conn(), &told).await?;
         tx.commit().await?;
         failures::log_failures(&failures);
         Ok(count)

@@ -3,12 +3,14 @@
 
 use holdfast_pg::Connection;
 use serde_json::{Value, json};
-use sqlx::types::Json;
 use tracing::warn;
 use uuid::Uuid;
 
-use super::close::FiringEnd;
-use crate::store::{Error, FiringRef, log::column};
+use super::{
+    close::FiringEnd,
+    events::{self, OutboxEvent},
+};
+use crate::store::{Error, FiringRef};
 
 /// Family of the published events.
 const EVENT_FAMILY: &str = "reminders";
@@ -34,6 +36,15 @@ impl Failure {
         }
     }
 
+    fn event(&self) -> OutboxEvent {
+        OutboxEvent {
+            tenant: self.firing.tenant.as_uuid(),
+            session: self.session,
+            name: EVENT_REMINDER_FAILED,
+            payload: self.payload(),
+        }
+    }
+
     /// Returns ids and the error class; never the reminder's text.
     fn payload(&self) -> Value {
         json!({
@@ -47,23 +58,8 @@ impl Failure {
 
 /// Inserts the events into the outbox; the nil session id stands for no session.
 pub(crate) async fn publish(conn: &mut Connection, failures: &[Failure]) -> Result<(), Error> {
-    const SQL: &str = "
-        insert into session.events (tenant_id, family, session_id, name, payload)
-        select tenant_id, $4, session_id, $5, payload
-        from unnest($1::uuid[], $2::uuid[], $3::jsonb[]) as f (tenant_id, session_id, payload)";
-
-    if failures.is_empty() {
-        return Ok(());
-    }
-    holdfast_pg::query(SQL)
-        .bind(column(failures, |one| one.firing.tenant.as_uuid()))
-        .bind(column(failures, |one| one.session.unwrap_or_default()))
-        .bind(column(failures, |one| Json(one.payload())))
-        .bind(EVENT_FAMILY)
-        .bind(EVENT_REMINDER_FAILED)
-        .execute(conn)
-        .await?;
-    Ok(())
+    let events: Vec<_> = failures.iter().map(Failure::event).collect();
+    events::insert(conn, EVENT_FAMILY, &events).await
 }
 
 /// Logs the failures; called after the commit.

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use holdfast_types::{RunId, SessionId};
 
-use super::close::{EndKind, FiringEnd, lock};
+use super::{
+    close::{EndKind, FiringEnd, lock},
+    events::EVENT_FAMILY,
+};
 use crate::store::{
     Error, Firing, FiringRef, Jobs, Outcome,
     log::{class, column},
@@ -59,7 +62,13 @@ impl Jobs {
     /// that have ended are not changed.
     pub async fn mark_delivered(&self, delivered: &[DeliveryReport]) -> Result<u64, Error> {
         const SQL: &str = "
-            with told as (
+            with first as materialized (
+                select f.tenant_id, f.job_id, f.slot
+                from unnest($1::uuid[], $2::uuid[], $3::text[]) as d (tenant_id, job_id, slot)
+                join schedule.firings f
+                    on f.job_id = d.job_id and f.slot = d.slot and f.tenant_id = d.tenant_id
+                where f.delivered_at is null),
+            told as (
                 update schedule.firings f
                 set state = 'delivered', held = false, offer_at = null,
                     until = clock_timestamp() + d.lease * interval '1 second',
@@ -72,7 +81,13 @@ impl Jobs {
                      as d (tenant_id, job_id, slot, run_id, lease, session_id, seq, arrives)
                 where f.job_id = d.job_id and f.slot = d.slot and f.tenant_id = d.tenant_id
                   and f.state in ('pending', 'delivered')
-                returning f.tenant_id, f.job_id, f.slot, f.until),
+                returning f.tenant_id, f.job_id, f.slot, f.until, f.session_id),
+            event as (
+                insert into session.events (tenant_id, family, session_id, name, payload)
+                select t.tenant_id, $9, coalesce(t.session_id, '00000000-0000-0000-0000-000000000000'),
+                       'job.fired', jsonb_build_object(
+                           'job', 'job_' || replace(t.job_id::text, '-', ''), 'slot', t.slot)
+                from told t join first using (tenant_id, job_id, slot)),
             running as (
                 update schedule.jobs j set running_until = t.until
                 from told t
@@ -93,6 +108,7 @@ impl Jobs {
             .bind(column(delivered, |one| one.message.map(|message| message.0.as_uuid())))
             .bind(column(delivered, |one| one.message.map(|message| message.1)))
             .bind(column(delivered, |one| one.arrives))
+            .bind(EVENT_FAMILY)
             .fetch_one(tx.conn())
             .await?;
         tx.commit().await?;

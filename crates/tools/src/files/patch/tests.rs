@@ -272,6 +272,11 @@ fn seen_by_policy(patch: &str) -> Vec<String> {
 }
 
 #[test]
+fn a_name_that_ends_in_a_quote_is_seen_by_the_policy_too() {
+    assert!(seen_by_policy("--- a/f\n+++ b/note\"\n").contains(&"note\"".to_owned()));
+}
+
+#[test]
 fn a_header_without_a_space_names_its_file_to_the_policy_too() {
     for (header, change) in
         [("Add File:", "+x\n"), ("Update File:", "@@\n-x\n+y\n"), ("Delete File:", "")]

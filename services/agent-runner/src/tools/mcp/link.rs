@@ -1,6 +1,7 @@
 //! One agent's link to one MCP server: connecting, listing, calling.
 
 use std::{
+    collections::BTreeSet,
     fmt,
     sync::{
         Arc, Mutex,
@@ -11,16 +12,16 @@ use std::{
 
 use holdfast_directory::{McpTransport, OpenMcpServer};
 use holdfast_egress::Guard;
-use holdfast_mcp::{Client, Error, Tool, ToolResult};
+use holdfast_mcp::{Client, Content, Error, Tool, ToolResult};
 use holdfast_tools::clean;
-use holdfast_types::TenantId;
+use holdfast_types::{AgentId, SessionId, TenantId};
 use serde_json::{Map, Value};
 use tracing::info;
 use uuid::Uuid;
 
 use super::{
     lock,
-    process::{ServerProcess, ServerSandbox},
+    process::{ServerCommand, ServerProcess, ServerSandbox},
     slots::{TenantSlot, TenantSlots},
 };
 use crate::config::McpConfig;
@@ -103,6 +104,8 @@ pub(super) struct ToolListVersion(Uuid, u64);
 pub(super) struct Link {
     shared: Arc<LinkShared>,
     tenant: TenantId,
+    /// Agent that uses the server; `None` in a probe.
+    agent: Option<AgentId>,
     open: OpenMcpServer,
     /// Held while connecting or listing, so that others wait for the same result.
     connecting: tokio::sync::Mutex<()>,
@@ -125,6 +128,8 @@ struct Connection {
     client: Client,
     /// Process of the server, if it runs here; killed when the connection is dropped.
     process: Option<ServerProcess>,
+    /// Sessions that have called the process.
+    users: Mutex<BTreeSet<SessionId>>,
     _slot: Option<TenantSlot>,
 }
 
@@ -139,10 +144,16 @@ impl Drop for CallGuard<'_> {
 }
 
 impl Link {
-    pub(super) fn new(ways: Arc<LinkShared>, tenant: TenantId, open: OpenMcpServer) -> Self {
+    pub(super) fn new(
+        ways: Arc<LinkShared>,
+        tenant: TenantId,
+        agent: Option<AgentId>,
+        open: OpenMcpServer,
+    ) -> Self {
         Self {
             shared: ways,
             tenant,
+            agent,
             open,
             connecting: tokio::sync::Mutex::default(),
             connection: Mutex::default(),
@@ -177,6 +188,34 @@ impl Link {
     /// Whether the tools were never listed.
     pub(super) fn is_never_listed(&self) -> bool {
         lock(&self.tool_list).at.is_none()
+    }
+
+    /// Whether the server is a process.
+    pub(super) const fn is_process(&self) -> bool {
+        matches!(self.open.server.transport, McpTransport::Stdio { .. })
+    }
+
+    /// Connection to the process of the server, if it runs.
+    fn process(&self) -> Option<Arc<Connection>> {
+        let there = lock(&self.connection).clone();
+        there.filter(|there| there.process.is_some() && !there.client.is_closed())
+    }
+
+    pub(super) fn has_process(&self) -> bool {
+        self.process().is_some()
+    }
+
+    /// Whether the process runs, and the session has called it.
+    pub(super) fn is_held_for(&self, session: SessionId) -> bool {
+        self.process().is_some_and(|there| lock(&there.users).contains(&session))
+    }
+
+    /// Forgets that a session has called the process. Returns whether no other has.
+    pub(super) fn leave(&self, session: SessionId) -> bool {
+        self.process().is_some_and(|there| {
+            let mut users = lock(&there.users);
+            users.remove(&session) && users.is_empty()
+        })
     }
 
     pub(super) fn is_busy(&self) -> bool {
@@ -241,6 +280,7 @@ impl Link {
     /// `Err` if the call surely did not reach the server; `Ok(Err(_))` if it may have.
     pub(super) async fn call(
         &self,
+        session: SessionId,
         tool: &str,
         input: Map<String, Value>,
     ) -> Result<Result<ToolResult, Error>, ServerFailure> {
@@ -249,9 +289,17 @@ impl Link {
             let _turn = self.connecting.lock().await;
             self.connect().await?
         };
-        let answer = connection.client.call(tool, input, CALL_TIMEOUT).await;
+        lock(&connection.users).insert(session);
+        let mut answer = connection.client.call(tool, input, CALL_TIMEOUT).await;
         if let Err(error) = &answer {
             self.on_failure(&connection, error);
+        }
+        // Before anybody is told of the answer: it must not name what a crash would lose.
+        if let Some(process) = &connection.process
+            && let Err(reason) = process.store_folder().await
+            && let Ok(result) = &mut answer
+        {
+            result.content.push(Content::Text(reason));
         }
         Ok(answer)
     }
@@ -270,8 +318,12 @@ impl Link {
         *lock(&self.connection) = None;
         let connection = Arc::new(match &self.open.server.transport {
             McpTransport::Http { url } => self.connect_http(url).await?,
-            McpTransport::Stdio { command, args, network } => {
-                self.start_process(command, args, *network).await?
+            McpTransport::Stdio { command, args, network, keep } => {
+                let keep_for = self.agent.filter(|_| *keep);
+                let (name, env) = (self.name(), self.open.secrets.as_slice());
+                let (program, network) = (command.as_str(), *network);
+                let server = ServerCommand { name, program, args, env, network, keep_for };
+                self.start_process(&server).await?
             }
         });
         *lock(&self.connection) = Some(Arc::clone(&connection));
@@ -290,22 +342,18 @@ impl Link {
         let patience = self.shared.config.connect_timeout;
         let client = Client::over_http(client, parsed.as_str(), &self.open.secrets, patience).await;
         let client = client.map_err(|error| ServerFailure::of(&error))?;
-        Ok(Connection { client, process: None, _slot: Some(slot) })
+        Ok(Connection { client, process: None, users: Mutex::default(), _slot: Some(slot) })
     }
 
-    async fn start_process(
-        &self,
-        command: &str,
-        args: &[String],
-        network: bool,
-    ) -> Result<Connection, ServerFailure> {
+    async fn start_process(&self, server: &ServerCommand<'_>) -> Result<Connection, ServerFailure> {
         let room = self.shared.process_slots.acquire(self.tenant).map_err(ServerFailure::new)?;
-        let env = &self.open.secrets;
-        let started = self.shared.sandbox.start(command, args, env, network, room).await;
-        let (process, stdin, stdout) = started.map_err(ServerFailure::new)?;
+        let (process, stdin, stdout) = self.shared.sandbox.start(server, room).await?;
         let patience = self.shared.config.connect_timeout;
         match Client::over_pipes(stdout, stdin, patience).await {
-            Ok(client) => Ok(Connection { client, process: Some(process), _slot: None }),
+            Ok(client) => {
+                let users = Mutex::default();
+                Ok(Connection { client, process: Some(process), users, _slot: None })
+            }
             Err(error) => Err(process.failure(&error).await),
         }
     }

@@ -1,5 +1,5 @@
-//! MCP servers that run as processes: only in the sandbox, each in an empty folder of its own, and
-//! limited in number.
+//! MCP servers that run as processes: only in the sandbox, each in a folder of its own, which is
+//! empty or has the files that are kept for it, and limited in number.
 
 use std::{fs, io, os::unix::fs::DirBuilderExt as _, path::PathBuf, sync::Arc, time::Duration};
 
@@ -8,6 +8,7 @@ use holdfast_sandbox::{
     Command, CommandEnd, LocalSandbox, Network, PipedProcess, Process, State, Stream, open,
 };
 use holdfast_tools::clean;
+use holdfast_types::AgentId;
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -17,7 +18,11 @@ use tokio::{
 use tracing::warn;
 use uuid::Uuid;
 
-use super::{link::ServerFailure, slots::TenantSlot};
+use super::{
+    kept_folder::{KeptFolder, KeptFolders},
+    link::ServerFailure,
+    slots::TenantSlot,
+};
 
 /// Limit on the shown part of a server's standard error, in characters.
 const MAX_STDERR_CHARS: usize = 500;
@@ -33,12 +38,25 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 pub(super) struct ServerSandbox {
     config: holdfast_sandbox::Config,
     sandbox: OnceCell<Arc<dyn LocalSandbox>>,
+    kept_folders: KeptFolders,
+}
+
+/// A server to start.
+pub(super) struct ServerCommand<'s> {
+    pub(super) name: &'s str,
+    pub(super) program: &'s str,
+    pub(super) args: &'s [String],
+    pub(super) env: &'s [(String, SecretString)],
+    pub(super) network: bool,
+    /// Agent among whose files its folder is kept.
+    pub(super) keep_for: Option<AgentId>,
 }
 
 /// A server's process. Dropping it kills the process and all its children.
 #[derive(Debug)]
 pub(super) struct ServerProcess {
     process: Box<dyn Process>,
+    kept: Option<KeptFolder>,
     _folder: TempFolder,
     _slot: TenantSlot,
 }
@@ -48,39 +66,57 @@ pub(super) type StartedServer =
     (ServerProcess, Box<dyn AsyncWrite + Send + Unpin>, Box<dyn AsyncRead + Send + Unpin>);
 
 impl ServerSandbox {
-    pub(super) fn new(config: holdfast_sandbox::Config) -> Self {
-        Self { config, sandbox: OnceCell::new() }
+    pub(super) fn new(config: holdfast_sandbox::Config, kept_folders: KeptFolders) -> Self {
+        Self { config, sandbox: OnceCell::new(), kept_folders }
     }
 
     /// Starts a server in the sandbox, which must work; an installation that hosts tenants requires
     /// real isolation.
     pub(super) async fn start(
         &self,
-        program: &str,
-        args: &[String],
-        env: &[(String, SecretString)],
-        network: bool,
+        server: &ServerCommand<'_>,
         room: TenantSlot,
-    ) -> Result<StartedServer, holdfast_sandbox::Error> {
-        let sandbox = self.sandbox.get_or_try_init(|| open(&self.config)).await?;
-        let folder = TempFolder::new().map_err(|source| holdfast_sandbox::Error::Failed {
-            what: "make a folder for an mcp server",
-            source,
+    ) -> Result<StartedServer, ServerFailure> {
+        let sandbox = self.sandbox.get_or_try_init(|| open(&self.config)).await;
+        let sandbox = sandbox.map_err(ServerFailure::new)?;
+        let folder = TempFolder::new().map_err(|source| {
+            let what = "make a folder for an mcp server";
+            ServerFailure::new(holdfast_sandbox::Error::Failed { what, source })
         })?;
-        let mut command = Command::new(script(program, args), &folder.0);
+        let kept = match server.keep_for {
+            Some(agent) => {
+                let kept = self.kept_folders.open(&folder.0, room.tenant, agent, server.name).await;
+                Some(kept.map_err(|error| {
+                    ServerFailure::new(format!("its kept folder cannot be read: {error}"))
+                })?)
+            }
+            None => None,
+        };
+        let dir = kept.as_ref().map_or(folder.0.as_path(), KeptFolder::tree);
+        let mut command = Command::new(script(server.program, server.args), dir);
         let open = |(name, value): &(String, SecretString)| {
             (name.clone(), value.expose_secret().to_owned())
         };
-        command.env = env.iter().map(open).collect();
+        command.env = server.env.iter().map(open).collect();
         command.timeout = Some(self.config.longest);
         command.tenant = Some(room.tenant);
-        command.network = if network { Network::Host } else { Network::Off };
-        let PipedProcess { process, stdin, stdout } = sandbox.spawn_piped(command).await?;
-        Ok((ServerProcess { process, _folder: folder, _slot: room }, stdin, stdout))
+        command.network = if server.network { Network::Host } else { Network::Off };
+        let started = sandbox.spawn_piped(command).await.map_err(ServerFailure::new)?;
+        let PipedProcess { process, stdin, stdout } = started;
+        Ok((ServerProcess { process, kept, _folder: folder, _slot: room }, stdin, stdout))
     }
 }
 
 impl ServerProcess {
+    /// Stores what the server has changed in its folder, if that is kept. Returns the reason if
+    /// that was not possible.
+    pub(super) async fn store_folder(&self) -> Result<(), String> {
+        match &self.kept {
+            Some(kept) => kept.store().await,
+            None => Ok(()),
+        }
+    }
+
     /// Waits for the process to exit, then stops it. Its input is closed by now, which most servers
     /// take as the end.
     pub(super) async fn end(self) {
@@ -89,6 +125,8 @@ impl ServerProcess {
             // Dropping the process kills the rest.
             let _over = timeout(STOP_TIMEOUT, self.process.ended()).await;
         }
+        // The reason is logged; nobody waits for it.
+        drop(self.store_folder().await);
     }
 
     /// Reason of the failure, from the exit status and the output.

@@ -28,7 +28,7 @@ impl McpTool {
             return Err(ToolError::Tell("the input is not right: it must be an object".to_owned()));
         };
         let from = format!("the MCP server `{}`", self.link.name());
-        let called = self.link.call(&self.tool.name, input).await;
+        let called = self.link.call(call.session, &self.tool.name, input).await;
         let answer = called.map_err(|trouble| {
             ToolError::Tell(format!("{from} cannot be used now: {}", trouble.reason))
         })?;

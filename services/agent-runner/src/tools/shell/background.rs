@@ -58,6 +58,19 @@ impl Shell {
         join_all(ending).await;
     }
 
+    /// Ids and titles of a session's commands that run in the background here.
+    pub(crate) fn running_commands(&self, owner: Owner) -> Vec<(ProcessId, String)> {
+        let jobs = self.0.jobs.of_session(owner).into_iter();
+        jobs.filter(|job| job.end().is_none()).map(|job| (job.id, job.title.clone())).collect()
+    }
+
+    /// Stops a command of which its session was told that it is lost.
+    pub(crate) async fn stop_lost(&self, owner: Owner, id: &str) {
+        let Ok(id) = id.parse() else { return };
+        // A process that ended by itself is not known any more.
+        drop(self.0.processes.stop(owner, id).await);
+    }
+
     /// Stops the background commands of deleted sessions, which nobody can reach.
     async fn stop_orphans(&self) {
         let owners: HashSet<Owner> =

@@ -90,6 +90,7 @@ async fn reject_decision(
         act: None,
         // One reply per message: the delivery's id is made from the message's.
         id: DeliveryId::from(row.message.as_uuid()),
+        delay: std::time::Duration::ZERO,
     });
     let channel = answer.as_ref().map(|answer| answer.target.channel.clone());
     turn.worker

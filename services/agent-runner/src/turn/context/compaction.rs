@@ -107,6 +107,13 @@ pub(crate) fn can_compact(turn: &TurnState<'_>, snapshot: &AgentSnapshot) -> boo
     Plan::compact(&turn.conversation(), Reason::Asked, budget, &CjkAware).is_some()
 }
 
+/// Whether anything can be summarised or dropped after a model refused the conversation.
+pub(crate) fn can_shorten(turn: &TurnState<'_>, snapshot: &AgentSnapshot) -> bool {
+    let conversation = turn.conversation();
+    Plan::compact(&conversation, Reason::Overflow, budget(turn, snapshot), &CjkAware).is_some()
+        || drop_oldest(&conversation).is_some()
+}
+
 /// Context window, and the part of it that is not for the conversation.
 pub(crate) fn budget(turn: &TurnState<'_>, snapshot: &AgentSnapshot) -> Budget {
     let documents: usize = snapshot

@@ -126,7 +126,7 @@ pub(crate) fn user_message(
     let text = text[..text.floor_char_boundary(MAX_USER_TEXT_BYTES)].to_owned();
     let target = Target { reply_to: None, ..place };
     let id = mesh::delivery_id(&format!("{key}:user"));
-    Some(NewDelivery { target, text, act: None, id })
+    Some(NewDelivery { target, text, act: None, id, delay: std::time::Duration::ZERO })
 }
 
 /// Stores the files of a call's result and names their paths in its text.
@@ -258,6 +258,7 @@ pub(crate) fn attachments(turn: &TurnState<'_>, target: Option<&Target>) -> Vec<
         text: String::new(),
         act: Some(media_act(file.clone())),
         id: mesh::delivery_id(&format!("{}:file:{at}", turn.run)),
+        delay: std::time::Duration::ZERO,
     };
     files.into_iter().enumerate().map(send).collect()
 }

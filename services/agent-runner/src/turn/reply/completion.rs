@@ -1,10 +1,14 @@
 //! Ends of a turn, each in one transaction.
 
+use std::time::Duration;
+
 use holdfast_agent::is_silent;
 use holdfast_bus::DeltaBody;
 use holdfast_kit::trace;
-use holdfast_session::{Completion, CompletionResult, NewDelivery, TurnOutcome};
-use holdfast_types::{Entry, Note, Usage, Wait};
+use holdfast_session::{
+    Completion, CompletionResult, NewDelivery, OUTPUT_LIMIT_REASON, TurnOutcome,
+};
+use holdfast_types::{Entry, Handover, Note, Usage, Wait};
 use tracing::{Span, info};
 
 use crate::{
@@ -15,7 +19,7 @@ use crate::{
         firings,
         journal::ReplyKind,
         reply::{
-            quotes,
+            blocks, quotes,
             replies::{self, Failure},
         },
         state::TurnState,
@@ -30,7 +34,8 @@ pub(crate) async fn finish_with_answer(
         Entry::Thought { text, .. } if !is_silent(text) => text.clone(),
         _ => String::new(),
     };
-    finish(turn, TurnOutcome::Completed, None, thought, text, turn.unfinished_seqs()).await
+    let reason = turn.is_cut_off.then(|| OUTPUT_LIMIT_REASON.to_owned());
+    finish(turn, TurnOutcome::Completed, reason, thought, text, turn.unfinished_seqs()).await
 }
 
 /// Ends the turn with an entry other than a thought, and a text to send.
@@ -60,6 +65,30 @@ pub(crate) async fn finish_with_failure(
     finish(turn, TurnOutcome::Failed, Some(reason), note, text, turn.unfinished_seqs()).await
 }
 
+/// Ends the turn with calls of the client's tools, for which the session waits.
+pub(crate) async fn finish_with_handover(
+    turn: &mut TurnState<'_>,
+    handover: Handover,
+    wait: Wait,
+) -> Result<CompletionResult, Error> {
+    approvals::withdraw_approvals(turn).await?;
+    let done = turn.unfinished_seqs();
+    let completion =
+        Completion { wait, ..new_completion(turn, done.clone(), TurnOutcome::Completed) };
+    let completed = turn.journal.complete(handover.entry(), ReplyKind::Yes, completion).await?;
+    turn.stream.send(DeltaBody::Done {
+        seqs: done,
+        text: handover.text,
+        outcome: to_bus_outcome(TurnOutcome::Completed),
+        reason: None,
+        usage: turn.journal.usage(),
+        model: turn.journal.model(),
+        calls: handover.calls,
+    });
+    record_metrics(turn, TurnOutcome::Completed);
+    Ok(completed)
+}
+
 /// Ends a turn that was interrupted or cancelled.
 pub(crate) async fn finish_early(
     turn: &mut TurnState<'_>,
@@ -82,6 +111,7 @@ pub(crate) async fn finish_early(
         | Note::Told
         | Note::Posted
         | Note::Dispatched
+        | Note::HandedOver
         | Note::Unknown => (TurnOutcome::Failed, "given up"),
     };
     let entry = Entry::noted(note, reason);
@@ -109,7 +139,8 @@ pub(crate) async fn finish(
         }
         ReplyKind::No => None,
     };
-    let mut deliveries: Vec<NewDelivery> = answer.into_iter().collect();
+    let is_answer = outcome == TurnOutcome::Completed && matches!(last, Entry::Thought { .. });
+    let mut deliveries = deliveries_of(turn, answer, is_answer);
     if outcome == TurnOutcome::Completed {
         deliveries.extend(media::attachments(turn, target.as_ref()));
     }
@@ -123,30 +154,33 @@ pub(crate) async fn finish(
         turn.journal.add_unstored(posted);
     }
     let completion = Completion {
-        run: turn.run,
-        at: None,
-        newest: None,
-        entries: Vec::new(),
-        done: done.clone(),
-        outcome,
         reason: reason.clone(),
-        reply: None,
         deliveries,
-        usage: Usage::default(),
-        model: String::new(),
-        steps: 0,
-        started_at: turn.timing.started_at,
-        wait: Wait::Anything,
         last_target: turn.switched_target.take().or_else(|| {
             let channel = turn.settings.channel.as_ref();
             // A message by another channel does not change the one that the user has chosen.
             target.filter(|target| channel.is_none_or(|channel| *channel == target.channel))
         }),
+        ..new_completion(turn, done.clone(), outcome)
     };
+    let pauses: Vec<(String, Duration)> = completion
+        .deliveries
+        .iter()
+        .filter(|sent| !sent.delay.is_zero())
+        .map(|sent| (sent.target.channel.clone(), sent.delay))
+        .collect();
     let completed = turn.journal.complete(last, is_reply, completion).await?;
 
     for channel in &channels {
         turn.worker.bus.wake_deliver(channel);
+    }
+    // Without these, a bridge notices a block that became due within a second.
+    for (channel, pause) in pauses {
+        let bus = turn.worker.bus.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(pause).await;
+            bus.wake_deliver(&channel);
+        });
     }
     turn.stream.send(DeltaBody::Done {
         seqs: done,
@@ -155,9 +189,50 @@ pub(crate) async fn finish(
         reason,
         usage: turn.journal.usage(),
         model: turn.journal.model(),
+        calls: Vec::new(),
     });
     record_metrics(turn, outcome);
     Ok(completed)
+}
+
+/// Deliveries of a reply: one, or several blocks, with the agent's name where several agents answer.
+fn deliveries_of(
+    turn: &TurnState<'_>,
+    answer: Option<NewDelivery>,
+    is_answer: bool,
+) -> Vec<NewDelivery> {
+    let (Some(mut answer), Some(options)) = (answer.clone(), turn.message_options()) else {
+        return answer.into_iter().collect();
+    };
+    if let Some(name) = &options.signature {
+        answer.text.insert_str(0, &format!("[{name}] "));
+    }
+    match &options.channel.blocks {
+        Some(settings) if is_answer => blocks::blocks_of(answer, turn.run, settings),
+        Some(_) | None => vec![answer],
+    }
+}
+
+/// Completion without a reply; the journal fills in what it knows.
+fn new_completion(turn: &TurnState<'_>, done: Vec<i64>, outcome: TurnOutcome) -> Completion {
+    Completion {
+        run: turn.run,
+        at: None,
+        newest: None,
+        entries: Vec::new(),
+        done,
+        outcome,
+        reason: None,
+        reply: None,
+        deliveries: Vec::new(),
+        usage: Usage::default(),
+        model: String::new(),
+        steps: 0,
+        tools: Vec::new(),
+        started_at: turn.timing.started_at,
+        wait: Wait::Anything,
+        last_target: None,
+    }
 }
 
 fn record_metrics(turn: &TurnState<'_>, outcome: TurnOutcome) {

@@ -24,6 +24,9 @@ const MAX_OUTPUT_CHARS: usize = 1_500;
 /// Limit on the first line of a failure otherwise, in characters.
 const MAX_REASON_CHARS: usize = 200;
 
+const SHORTENING: &str = "Our conversation is longer than the model can read. I shorten what was said \
+                          before, and try again.";
+
 /// Limit on shown reasoning, in characters.
 const MAX_REASONING_CHARS: usize = 8_000;
 
@@ -67,9 +70,23 @@ pub(crate) fn send_reasoning(turn: &mut TurnState<'_>, thinking: &str) {
     turn.journal.enqueue([message(place, reasoning_text(thinking), &key)]);
 }
 
+/// Tells the person on a channel that the conversation is shortened, once in a turn: repeated
+/// messages have the same id (CHN-030).
+pub(crate) fn announce_shortening(turn: &mut TurnState<'_>) {
+    let (None, Some(place)) = (turn.heartbeat(), turn.reply_target()) else { return };
+    let key = format!("{}:{}:shortening", turn.lease.claim.session, turn.run);
+    turn.journal.enqueue([message(place, SHORTENING.to_owned(), &key)]);
+}
+
 fn message(place: Target, text: String, key: &str) -> NewDelivery {
     let target = Target { reply_to: None, ..place };
-    NewDelivery { target, text, act: None, id: mesh::delivery_id(key) }
+    NewDelivery {
+        target,
+        text,
+        act: None,
+        id: mesh::delivery_id(key),
+        delay: std::time::Duration::ZERO,
+    }
 }
 
 fn call_text(call: &ToolCall, verbose: Verbose) -> String {

@@ -27,7 +27,13 @@ pub(crate) fn reply_delivery(
     let target = target.filter(|target| !was_written_to(turn, target))?;
     // One reply per run: the delivery's id is made from the run's.
     let id = DeliveryId::from(run.as_uuid());
-    Some(NewDelivery { target: target.clone(), text: text.to_owned(), act: None, id })
+    Some(NewDelivery {
+        target: target.clone(),
+        text: text.to_owned(),
+        act: None,
+        id,
+        delay: std::time::Duration::ZERO,
+    })
 }
 
 /// Whether the tool sent a message to the target in this turn.
@@ -72,6 +78,10 @@ pub(crate) enum Failure<'e> {
     TaskLimit(TaskLimit),
     /// A daily budget is used up; the text for the user.
     BudgetSpent(&'e str),
+    /// The answer has not the form that the client asked for; what is wrong with it.
+    AnswerFormat(&'e str),
+    /// A tool of the client has the name of a tool of the agent.
+    ToolNameTaken(&'e str),
 }
 
 /// A limit of a subagent's task (spec SUB-019).
@@ -97,6 +107,8 @@ impl Failure<'_> {
             Self::TaskLimit(TaskLimit::Tokens) => FailureClass::TaskTokens,
             Self::TaskLimit(TaskLimit::Time) => FailureClass::TaskTime,
             Self::BudgetSpent(_) => FailureClass::BudgetSpent,
+            Self::AnswerFormat(_) => FailureClass::AnswerFormat,
+            Self::ToolNameTaken(_) => FailureClass::ToolNameTaken,
         };
         class.as_str()
     }
@@ -112,6 +124,7 @@ impl Failure<'_> {
     pub(crate) fn description(&self) -> Cow<'_, str> {
         let text = match self {
             Self::Model(Error::NoModel(model)) => return no_model_text(Some(model)).into(),
+            Self::Model(error @ Error::UnsupportedOption(_)) => return error.to_string().into(),
             Self::NoModel(model) => return no_model_text(*model).into(),
             Self::Model(error) => match error {
                 Error::Auth => {
@@ -130,6 +143,7 @@ impl Failure<'_> {
                      or send less at once."
                 }
                 Error::NoModel(_)
+                | Error::UnsupportedOption(_)
                 | Error::NoProvider { .. }
                 | Error::Setup(_)
                 | Error::Address(_) => return no_model_text(None).into(),
@@ -158,6 +172,19 @@ impl Failure<'_> {
                 "this conversation's assistant was removed. Whoever set it up should look."
             }
             Self::BudgetSpent(why) => why,
+            Self::AnswerFormat(why) => {
+                let text = format!(
+                    "the model's answer has not the form that was asked for, even after a \
+                     correction: {why}. Please ask another way, or use another model."
+                );
+                return text.into();
+            }
+            Self::ToolNameTaken(name) => {
+                return format!(
+                    "the agent has a tool named `{name}` of its own. Give yours another name."
+                )
+                .into();
+            }
             Self::TurnTimedOut => "it took too long. Please try again, or ask for less at once.",
             Self::NoTask => {
                 "this subagent's task is deleted, and its limits with it: the conversation that \

@@ -19,9 +19,13 @@ use tokio::{
 };
 
 use super::{at, config, make, make_in, put, returned, run};
-use crate::world::{LONG, World};
+use crate::{
+    held_state::with_keep,
+    world::{LONG, World},
+};
 
 const EVERYTHING: &str = "@modelcontextprotocol/server-everything@2026.8.31";
+const MEMORY: &str = "@modelcontextprotocol/server-memory@2026.8.31";
 const FETCH: &str = "mcp-server-fetch==2026.10.24";
 
 /// Time limit of an installation, shorter than that of a test.
@@ -41,6 +45,17 @@ const NPM: Package = Package {
         let mut npm = Command::new("npm");
         npm.args(["install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix"]);
         npm.arg(into).arg(EVERYTHING);
+        npm
+    },
+};
+
+const MEMORY_NPM: Package = Package {
+    folder: "server-memory",
+    leaves: "node_modules/@modelcontextprotocol/server-memory/dist/index.js",
+    command: |into| {
+        let mut npm = Command::new("npm");
+        npm.args(["install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix"]);
+        npm.arg(into).arg(MEMORY);
         npm
     },
 };
@@ -207,7 +222,7 @@ async fn mcp_server_fetch_is_used_with_the_network_that_it_was_given() -> anyhow
     let server = |network| {
         let command = "/usr/bin/python3".to_owned();
         let args = args.iter().map(|&arg| arg.to_owned()).collect();
-        let transport = McpTransport::Stdio { command, args, network };
+        let transport = McpTransport::Stdio { command, args, network, keep: false };
         let path = there.display().to_string();
         let secrets = Some([("PYTHONPATH".to_owned(), path.into())].into());
         NewMcpServer { transport, secrets, ..at("") }
@@ -226,5 +241,33 @@ async fn mcp_server_fetch_is_used_with_the_network_that_it_was_given() -> anyhow
     assert!(came[0].contains("the cat is grey"), "{}", came[0]);
     assert!(!came[1].contains("the cat is grey"), "{}", came[1]);
     assert!(came[1].contains("the MCP server `alone`"), "{}", came[1]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn server_memory_remembers_on_another_runner_what_it_was_told() -> anyhow::Result<()> {
+    let there = MEMORY_NPM.path().await?;
+    let world = World::start().await?;
+    let index = there.join(MEMORY_NPM.leaves).display().to_string();
+    let env = [("MEMORY_FILE_PATH".to_owned(), "/workspace/memory.jsonl".into())];
+    let server = NewMcpServer { secrets: Some(env.into()), ..run("node", &[&index]) };
+    put(&world, with_keep(server, true)).await?;
+    let mut config = config(&world);
+    config.runner.sandbox.backend = holdfast_sandbox::BackendChoice::Bubblewrap;
+    config.runner.sandbox.readable = vec![there];
+    let entity =
+        r#"{"entities":[{"name":"Ada","entityType":"person","observations":["likes tea"]}]}"#;
+
+    let first = world.runner_with(config.clone(), |app| app).await?;
+    let created = make(&world, "s", &[("mcp_x_create_entities", entity)]).await?;
+    first.stop().await?;
+    let second = world.runner_with(config, |app| app).await?;
+    let read = make(&world, "s", &[("mcp_x_read_graph", "{}")]).await?;
+    second.stop().await?;
+
+    assert!(created[0].contains("likes tea"), "{created:?}");
+    assert!(read[0].contains("likes tea"), "{read:?}");
+    let kept = world.file("mcp/x/memory.jsonl").await?.unwrap_or_default();
+    assert!(kept.contains("Ada"), "{kept}");
     Ok(())
 }

@@ -7,14 +7,14 @@ use std::collections::BTreeSet;
 
 use holdfast_agent::{
     bootstrap::Audience,
-    person::{OWNER, person},
+    person::{OWNER, author_id, person},
 };
 use holdfast_directory::Identity;
 use holdfast_grpc::Caller;
 use holdfast_proto::memory::v1::{ForgetRequest, forget_request};
 use holdfast_schedule::store::{Job, JobFilter};
 use holdfast_session::Erasure;
-use holdfast_types::{JobId, SessionId, SessionKey, SessionKind};
+use holdfast_types::{JobId, SessionId, SessionKey, SessionKind, linked_person};
 
 use super::{
     super::{State, actor, invalid},
@@ -46,12 +46,18 @@ pub(super) async fn erase(
     }
     let identities = identities_of(state, caller, user).await?;
     let mut authors = vec![user.to_owned()];
-    authors.extend(identities.iter().map(|one| format!("{}:{}", one.channel, one.peer)));
+    authors.extend(identities.iter().map(|one| {
+        let channel = one.channel.split('/').next().unwrap_or_default();
+        format!("{channel}:{}", one.peer)
+    }));
+    authors.push(author_id(user));
+    authors.sort_unstable();
     authors.dedup();
     let jobs = remove_jobs(state, caller, &authors).await?;
     let sessions = erase_sessions(state, caller, user, &authors, &jobs).await?;
     let messages = Erasure::new(&state.sessions).erase_messages_of(caller.tenant, &authors).await?;
     forget_conversations(state, caller, &messages).await?;
+    state.directory.routing().forget_link_codes(caller.tenant, user).await?;
     // Last: without them a repeated call would not find the rest.
     for one in &identities {
         let routing = state.directory.routing();
@@ -98,7 +104,9 @@ async fn identities_of(state: &State, caller: &Caller, user: &str) -> Result<Vec
     let mut found = state.directory.routing().identities(caller.tenant).await?;
     found.retain(|one| {
         let author = format!("{}:{}", one.channel, one.peer);
-        user == author || user == format!("{}:{}", one.channel, one.canonical)
+        user == author
+            || user == format!("{}:{}", one.channel, one.canonical)
+            || linked_person(&one.canonical) == Some(user)
     });
     Ok(found)
 }

@@ -7,7 +7,7 @@ use holdfast_agent::policy::{Origin, Tool};
 use holdfast_bus::McpProbe;
 use holdfast_types::{AgentId, TenantId};
 
-use super::Policies;
+use super::{super::mcp_servers::runner_pool, Policies};
 use crate::Error;
 
 /// Timeout for a runner to probe a server; all servers are probed concurrently.
@@ -30,9 +30,10 @@ pub(super) async fn probe_servers(
 ) -> Result<McpTools, Error> {
     let mut servers = of.0.directory.mcp_servers().list(tenant).await?;
     servers.retain(|server| server.enabled && server.is_for(agent));
+    let pool = runner_pool(&of.0, tenant).await?;
     let probes = servers.into_iter().map(|server| async {
         let probe = McpProbe { tenant, server: server.name };
-        let probed = of.0.bus.probe_mcp(&probe, PROBE_TIMEOUT).await;
+        let probed = of.0.bus.probe_mcp(&pool, &probe, PROBE_TIMEOUT).await;
         (probe.server, probed)
     });
     let mut brought = McpTools::default();

@@ -25,7 +25,8 @@ pub fn session(view: SessionView, names: &AgentNames, now: Timestamp) -> pb::Ses
         key: view.key,
         kind: view.kind,
         parent_id: view.parent.map(|parent| parent.to_string()).unwrap_or_default(),
-        label: view.label,
+        label: view.given_label.unwrap_or(view.label),
+        pinned: view.pinned,
         summary: view.summary,
         waiting: view.waiting,
         approvals: view.approvals,
@@ -104,7 +105,8 @@ pub fn entry(view: EntryView) -> pb::Entry {
         Entry::Noted { note: Note::Unknown, text, .. } => {
             (String::new(), serde_json::from_str(&text).unwrap_or_default())
         }
-        Entry::Noted { note, text, .. } => (text, json!({"note": note})),
+        Entry::Noted { note, text, keeps: 0 } => (text, json!({"note": note})),
+        Entry::Noted { note, text, keeps } => (text, json!({"note": note, "keeps": keeps})),
     };
     pb::Entry {
         seq: view.seq,
@@ -196,6 +198,8 @@ mod tests {
             agent: AgentId::generate(),
             parent: None,
             label: String::new(),
+            given_label: None,
+            pinned: false,
             summary: String::new(),
             state,
             paused: paused.map(str::to_owned),
@@ -205,6 +209,7 @@ mod tests {
             last_target: None,
             created_at: Timestamp::UNIX_EPOCH,
             updated_at: Timestamp::UNIX_EPOCH,
+            used_hour: None,
         }
     }
 

@@ -65,7 +65,8 @@ async fn what_is_another_tenants_is_not_found() {
         sessions::Handler(state()) => list_runs(ListRunsRequest {
             session: session.clone(), limit: 0 });
         sessions::Handler(state()) => list_sessions(ListSessionsRequest {
-            agent: agent.clone(), kind: String::new(), limit: 0, page_token: String::new() });
+            agent: agent.clone(), kind: String::new(), limit: 0, page_token: String::new(),
+            search: String::new(), label: String::new(), pinned: None });
         sessions::Handler(state()) => get_run(GetRunRequest {
             run_id: RunId::from(said.message).to_string() });
         operations::Handler(state()) => get_dead_letter(GetDeadLetterRequest {

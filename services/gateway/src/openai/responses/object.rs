@@ -1,20 +1,40 @@
 //! The response object of the Responses API.
 
-use holdfast_types::{MessageId, Usage};
-use serde::Serialize;
+use holdfast_session::TurnOutcome;
+use holdfast_types::{AnswerFormat, AnswerOptions, ClientCall, Effort, MessageId, Usage};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Number, Value, json};
 
-use super::super::sse::created_at;
-use crate::api_error::ApiError;
+use super::super::{
+    sse::created_at,
+    tools::{shown_choice, shown_tools},
+};
+use crate::{api_error::ApiError, follow::TurnResult};
 
-/// Fields that stay the same in all events of a response.
-#[derive(Debug, Clone)]
-pub struct ResponseHead {
-    pub message: MessageId,
+/// What a request says and its response repeats. Stored with the message.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ResponseFields {
     pub model: String,
     pub instructions: Option<String>,
     /// Id of the response that it continues from.
     pub previous: Option<String>,
     pub user: Option<String>,
+    pub metadata: Map<String, Value>,
+    /// Whether the response may be read again.
+    pub store: bool,
+    pub background: bool,
+    /// Id of its conversation.
+    pub conversation: Option<String>,
+    pub truncation: Option<String>,
+}
+
+/// Fields that stay the same in all events of a response.
+#[derive(Debug, Clone)]
+pub struct ResponseHead {
+    pub message: MessageId,
+    pub options: Box<AnswerOptions>,
+    pub fields: ResponseFields,
 }
 
 impl ResponseHead {
@@ -27,9 +47,28 @@ impl ResponseHead {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResponseStatus {
+    Queued,
     InProgress,
     Completed,
+    Incomplete,
     Failed,
+    Cancelled,
+}
+
+impl ResponseStatus {
+    /// Status of a turn that ended.
+    pub fn of_outcome(finished: &TurnResult) -> Self {
+        match finished.outcome {
+            TurnOutcome::Completed => Self::of(finished),
+            TurnOutcome::Cancelled => Self::Cancelled,
+            TurnOutcome::Interrupted | TurnOutcome::Failed | TurnOutcome::Dead => Self::Failed,
+        }
+    }
+
+    /// Status of a turn with an answer.
+    pub fn of(finished: &TurnResult) -> Self {
+        if finished.is_cut_off() { Self::Incomplete } else { Self::Completed }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -38,25 +77,32 @@ pub struct ResponseObject<'a> {
     object: &'static str,
     created_at: u64,
     status: ResponseStatus,
+    background: bool,
+    conversation: Option<ConversationRef<'a>>,
     error: Option<ErrorObject<'a>>,
-    incomplete_details: Option<()>,
+    incomplete_details: Option<IncompleteDetails>,
     instructions: Option<&'a str>,
-    max_output_tokens: Option<u64>,
+    max_output_tokens: Option<u32>,
     model: &'a str,
-    output: Vec<OutputMessage<'a>>,
+    output: Vec<OutputItem<'a>>,
     parallel_tool_calls: bool,
     previous_response_id: Option<&'a str>,
     reasoning: ReasoningOptions,
     store: bool,
-    temperature: Option<f64>,
+    temperature: Option<&'a Number>,
     text: TextOptions,
-    tool_choice: &'static str,
-    tools: [(); 0],
-    top_p: Option<f64>,
-    truncation: &'static str,
+    tool_choice: Value,
+    tools: Vec<Value>,
+    top_p: Option<&'a Number>,
+    truncation: &'a str,
     usage: Option<TokenUsage>,
     user: Option<&'a str>,
-    metadata: Metadata,
+    metadata: &'a Map<String, Value>,
+}
+
+#[derive(Debug, Serialize)]
+struct IncompleteDetails {
+    reason: &'static str,
 }
 
 #[derive(Debug, Serialize)]
@@ -67,23 +113,38 @@ struct ErrorObject<'a> {
 
 #[derive(Debug, Serialize)]
 struct ReasoningOptions {
-    effort: Option<()>,
+    effort: Option<Effort>,
     summary: Option<()>,
 }
 
 #[derive(Debug, Serialize)]
 struct TextOptions {
-    format: TextFormat,
+    format: Value,
 }
 
 #[derive(Debug, Serialize)]
-struct TextFormat {
+struct ConversationRef<'a> {
+    id: &'a str,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub enum OutputItem<'a> {
+    Message(OutputMessage<'a>),
+    Call(OutputCall<'a>),
+}
+
+/// Call of a client's tool.
+#[derive(Debug, Serialize)]
+pub struct OutputCall<'a> {
+    id: String,
     #[serde(rename = "type")]
     kind: &'static str,
+    status: ResponseStatus,
+    call_id: &'a str,
+    name: &'a str,
+    arguments: &'a str,
 }
-
-#[derive(Debug, Serialize)]
-struct Metadata {}
 
 #[derive(Debug, Serialize)]
 pub struct OutputMessage<'a> {
@@ -125,36 +186,63 @@ struct OutputTokenDetails {
 impl<'a> ResponseObject<'a> {
     /// Response whose output has one message for each text.
     pub fn new(frame: &'a ResponseHead, status: ResponseStatus, texts: &[&'a str]) -> Self {
-        let id = frame.message.as_uuid();
+        let (id, options, fields) = (frame.message.as_uuid(), &frame.options, &frame.fields);
         let items = texts.iter().enumerate();
         let output = items.map(|(part, text)| {
-            OutputMessage::new(frame, part, ResponseStatus::Completed, Some(text))
+            OutputItem::Message(OutputMessage::new(
+                frame,
+                part,
+                ResponseStatus::Completed,
+                Some(text),
+            ))
         });
         Self {
             id: format!("resp_{}", id.simple()),
             object: "response",
             created_at: created_at(id),
             status,
+            background: fields.background,
+            conversation: fields.conversation.as_deref().map(|id| ConversationRef { id }),
             error: None,
-            incomplete_details: None,
-            instructions: frame.instructions.as_deref(),
-            max_output_tokens: None,
-            model: &frame.model,
+            incomplete_details: (status == ResponseStatus::Incomplete)
+                .then_some(IncompleteDetails { reason: "max_output_tokens" }),
+            instructions: fields.instructions.as_deref(),
+            max_output_tokens: options.max_output,
+            model: &fields.model,
             output: output.collect(),
-            parallel_tool_calls: true,
-            previous_response_id: frame.previous.as_deref(),
-            reasoning: ReasoningOptions { effort: None, summary: None },
-            store: true,
-            temperature: None,
-            text: TextOptions { format: TextFormat { kind: "text" } },
-            tool_choice: "auto",
-            tools: [],
-            top_p: None,
-            truncation: "disabled",
+            parallel_tool_calls: options.parallel_tool_calls.unwrap_or(true),
+            previous_response_id: fields.previous.as_deref(),
+            reasoning: ReasoningOptions { effort: options.effort, summary: None },
+            store: fields.store,
+            temperature: options.temperature.as_ref(),
+            text: TextOptions { format: text_format(options.format.as_ref()) },
+            tool_choice: shown_choice(options.tool_choice.as_ref()),
+            tools: shown_tools(&options.tools),
+            top_p: options.top_p.as_ref(),
+            truncation: fields.truncation.as_deref().unwrap_or("disabled"),
             usage: None,
-            user: frame.user.as_deref(),
-            metadata: Metadata {},
+            user: fields.user.as_deref(),
+            metadata: &fields.metadata,
         }
+    }
+
+    /// Response of a turn with an answer.
+    pub fn of_result(frame: &'a ResponseHead, finished: &'a TurnResult) -> Self {
+        let texts = [finished.text.as_str()];
+        let has_no_text = finished.text.is_empty() && !finished.calls.is_empty();
+        let texts = if has_no_text { &[][..] } else { &texts };
+        Self::new(frame, ResponseStatus::of(finished), texts)
+            .with_calls(&finished.calls)
+            .with_usage(finished.usage)
+    }
+
+    /// Adds the calls of the client's tools to the output.
+    pub fn with_calls(mut self, calls: &'a [ClientCall]) -> Self {
+        let items = calls
+            .iter()
+            .map(|call| OutputItem::Call(OutputCall::new(call, ResponseStatus::Completed)));
+        self.output.extend(items);
+        self
     }
 
     pub fn with_usage(self, usage: Usage) -> Self {
@@ -174,6 +262,18 @@ impl<'a> ResponseObject<'a> {
     }
 }
 
+fn text_format(format: Option<&AnswerFormat>) -> Value {
+    match format {
+        Some(AnswerFormat::JsonObject) => json!({ "type": "json_object" }),
+        Some(AnswerFormat::JsonSchema(named)) => {
+            let mut format = json!(named);
+            format["type"] = "json_schema".into();
+            format
+        }
+        None => json!({ "type": "text" }),
+    }
+}
+
 impl<'a> OutputMessage<'a> {
     /// Output message for a part; without a text it has no content yet.
     pub fn new(
@@ -190,6 +290,32 @@ impl<'a> OutputMessage<'a> {
             content: text.map(OutputText::new).into_iter().collect(),
         }
     }
+}
+
+impl<'a> OutputCall<'a> {
+    /// Output item for a call; one in progress has no arguments yet.
+    pub fn new(call: &'a ClientCall, status: ResponseStatus) -> Self {
+        let arguments = match status {
+            ResponseStatus::Queued | ResponseStatus::InProgress => "",
+            ResponseStatus::Completed
+            | ResponseStatus::Incomplete
+            | ResponseStatus::Failed
+            | ResponseStatus::Cancelled => &call.arguments,
+        };
+        Self {
+            id: call_item_id(call),
+            kind: "function_call",
+            status,
+            call_id: &call.id,
+            name: &call.name,
+            arguments,
+        }
+    }
+}
+
+/// Id of the output item for a call.
+pub fn call_item_id(call: &ClientCall) -> String {
+    format!("fc_{}", call.id.strip_prefix("call_").unwrap_or(&call.id))
 }
 
 impl<'a> OutputText<'a> {

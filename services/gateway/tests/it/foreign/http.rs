@@ -8,6 +8,9 @@ use serde_json::json;
 use super::things::Things;
 use crate::world::{Tenant, World};
 
+/// Ids of conversations are made without storing anything: anybody's is an empty one here.
+const ANNAS_CONVERSATION: &str = "conv_0190f3c4d5e67890abcd1234567890ab";
+
 enum Try {
     /// Looks up an object; another tenant's is answered with this status.
     Found(u16, fn(&World, &Tenant, &Things) -> RequestBuilder),
@@ -24,6 +27,23 @@ fn routes() -> Vec<(&'static str, Try)> {
         // Before Ben writes in a session of the same name.
         ("/mcp", Try::Shown(|world, who| tool(world, who, "list_agents", &json!({})))),
         ("/mcp", Try::Shown(|world, who| tool(world, who, "list_sessions", &json!({})))),
+        (
+            "/chat",
+            Try::Found(404, |world, who, of| {
+                let messages = json!([{"id": "1", "role": "user", "content": "hi"}]);
+                let body = json!({"threadId": "t", "runId": "r", "messages": messages});
+                world.post(who, &format!("/chat?agent={}", of.agent_name)).json(&body)
+            }),
+        ),
+        (
+            "/chat",
+            // The same thread is another thread here, without messages.
+            Try::Shown(|world, who| {
+                let messages = json!([{"id": "1", "role": "user", "content": "history"}]);
+                let body = json!({"threadId": "shared", "runId": "r", "messages": messages});
+                world.post(who, "/chat").json(&body)
+            }),
+        ),
         (
             "/v1/chat/completions",
             Try::Found(404, |world, who, of| {
@@ -53,10 +73,51 @@ fn routes() -> Vec<(&'static str, Try)> {
             "/v1/responses",
             Try::Found(400, |world, who, of| {
                 // As OpenAI answers it.
-                let previous = of.response();
+                let previous = of.previous_response();
                 let body =
                     json!({"model": "holdfast", "previous_response_id": previous, "input": "hi"});
                 world.post(who, "/v1/responses").json(&body)
+            }),
+        ),
+        (
+            "/v1/responses/{response}",
+            Try::Found(404, |world, who, of| {
+                world.get(who, &format!("/v1/responses/{}", of.response))
+            }),
+        ),
+        (
+            "/v1/responses/{response}/cancel",
+            Try::Found(404, |world, who, of| {
+                world.post(who, &format!("/v1/responses/{}/cancel", of.response))
+            }),
+        ),
+        (
+            "/v1/responses/{response}/input_items",
+            Try::Found(404, |world, who, of| {
+                world.get(who, &format!("/v1/responses/{}/input_items", of.response))
+            }),
+        ),
+        (
+            "/v1/conversations",
+            Try::Shown(|world, who| world.post(who, "/v1/conversations").json(&json!({}))),
+        ),
+        (
+            "/v1/conversations/{conversation}",
+            Try::Shown(|world, who| {
+                world.get(who, &format!("/v1/conversations/{ANNAS_CONVERSATION}"))
+            }),
+        ),
+        (
+            "/v1/conversations/{conversation}/items",
+            Try::Shown(|world, who| {
+                world.get(who, &format!("/v1/conversations/{ANNAS_CONVERSATION}/items"))
+            }),
+        ),
+        (
+            "/v1/embeddings",
+            Try::Shown(|world, who| {
+                let body = json!({"model": "holdfast", "input": "hi"});
+                world.post(who, "/v1/embeddings").json(&body)
             }),
         ),
         ("/v1/models", Try::Shown(|world, who| world.get(who, "/v1/models"))),
@@ -114,7 +175,9 @@ fn every_route_is_in_the_table() {
     let own = include_str!("../../../src/http.rs");
     // Those that every service has.
     let source = [own, include_str!("../../../../../crates/doors/src/lib.rs")].concat();
-    let there = source.split(".route(\"").skip(1).filter_map(|rest| rest.split('"').next());
+    let there =
+        source.split(".route(").skip(1).filter_map(|rest| rest.trim_start().strip_prefix('"'));
+    let there = there.filter_map(|rest| rest.split('"').next());
     let there: BTreeSet<&str> = there.collect();
 
     let tried: BTreeSet<&str> = routes().into_iter().map(|(route, _)| route).collect();

@@ -36,7 +36,7 @@ pub fn table() -> Vec<Row> {
     let doors =
         [talking(), sessions(), agents(), models(), files(), channels(), routing(), operations()];
     let doors = doors.into_iter().chain([approvals(), policies(), others(), schedules(), skills()]);
-    let doors = doors.chain([memories()]);
+    let doors = doors.chain([memories(), event_webhooks()]);
     doors.into_iter().flatten().map(|(method, is, ask)| Row { method, is, ask }).collect()
 }
 
@@ -92,17 +92,50 @@ fn sessions() -> Vec<Try> {
         ("Sessions/GetSession", Is::Found, |of| {
             bytes(pb::GetSessionRequest { session: of.session_key.clone() })
         }),
+        ("Sessions/UpdateSession", Is::Found, |of| {
+            let (session, pinned) = (of.session.clone(), Some(true));
+            bytes(pb::UpdateSessionRequest { session, label: None, pinned })
+        }),
+        ("Sessions/UpdateSession", Is::Found, |of| {
+            let (session, label) = (of.session_key.clone(), Some("named".to_owned()));
+            bytes(pb::UpdateSessionRequest { session, label, pinned: None })
+        }),
         ("Sessions/GetHistory", Is::Found, |of| {
             bytes(pb::GetHistoryRequest { session: of.session.clone(), ..Default::default() })
         }),
         ("Sessions/GetHistory", Is::Found, |of| {
             bytes(pb::GetHistoryRequest { session: of.session_key.clone(), ..Default::default() })
         }),
+        ("Sessions/ExportSession", Is::Found, |of| {
+            bytes(pb::ExportSessionRequest { session: of.session.clone() })
+        }),
+        ("Sessions/ExportSession", Is::Found, |of| {
+            bytes(pb::ExportSessionRequest { session: of.session_key.clone() })
+        }),
+        // Anna's session exists, so she is told so before any entry is read.
+        ("Sessions/ImportSession", Is::Found, |of| {
+            let (agent, session) = (of.agent_name.clone(), of.session_key.clone());
+            let target = pb::ImportTarget { agent, session };
+            let part = Some(pb::import_session_request::Part::Target(target));
+            bytes(pb::ImportSessionRequest { part })
+        }),
         ("Sessions/GetCanvas", Is::Found, |of| {
             bytes(pb::GetCanvasRequest { session: of.session.clone() })
         }),
         ("Sessions/GetCanvas", Is::Found, |of| {
             bytes(pb::GetCanvasRequest { session: of.session_key.clone() })
+        }),
+        ("Settings/GetSettings", Is::Shown, |_| bytes(pb::GetSettingsRequest::default())),
+        ("Settings/DescribeSettings", Is::Gone, |of| {
+            bytes(pb::DescribeSettingsRequest { path: format!("agents.{}", of.agent_name) })
+        }),
+        ("Settings/SetSetting", Is::Found, |of| {
+            let path = format!("agents.{}.description", of.agent_name);
+            bytes(pb::SetSettingRequest { path, value: r#""x""#.into(), base_version: Some(0) })
+        }),
+        ("Settings/SetSetting", Is::Found, |of| {
+            let path = format!("agents.{}.policy", of.agent_name);
+            bytes(pb::SetSettingRequest { path, value: "{}".into(), base_version: Some(99) })
         }),
         ("Sessions/PauseSession", Is::Found, |of| {
             bytes(pb::PauseSessionRequest { session: of.session.clone() })
@@ -249,8 +282,66 @@ pub fn ingest_article(of: &Things) -> pb::IngestArticleRequest {
 }
 
 /// Subagents and chains.
+fn event_webhooks() -> Vec<Try> {
+    vec![
+        ("EventWebhooks/ListEventWebhooks", Is::Shown, |_| bytes(pb::ListEventWebhooksRequest {})),
+        ("EventWebhooks/CreateEventWebhook", Is::Made, |of| {
+            bytes(pb::CreateEventWebhookRequest {
+                webhook: Some(event_webhook(&of.event_webhook)),
+                from_earliest: true,
+            })
+        }),
+        ("EventWebhooks/UpdateEventWebhook", Is::Found, |of| {
+            let webhook = Some(event_webhook(&of.event_webhook));
+            bytes(pb::UpdateEventWebhookRequest { name: of.event_webhook.clone(), webhook })
+        }),
+        ("EventWebhooks/DeleteEventWebhook", Is::Found, |of| {
+            bytes(pb::DeleteEventWebhookRequest { name: of.event_webhook.clone() })
+        }),
+        ("EventWebhooks/RotateEventWebhookSecret", Is::Found, |of| {
+            bytes(pb::RotateEventWebhookSecretRequest { name: of.event_webhook.clone() })
+        }),
+        ("EventWebhooks/ListEventDeadLetters", Is::Found, |of| {
+            let webhook = of.event_webhook.clone();
+            bytes(pb::ListEventDeadLettersRequest { webhook, ..Default::default() })
+        }),
+        ("EventWebhooks/ReplayEvents", Is::Found, |of| {
+            bytes(pb::ReplayEventsRequest {
+                webhook: of.event_webhook.clone(),
+                what: Some(pb::replay_events_request::What::AfterCursor("evc1_0".into())),
+            })
+        }),
+    ]
+}
+
+pub fn event_webhook(name: &str) -> pb::EventWebhook {
+    pb::EventWebhook {
+        name: name.to_owned(),
+        url: "https://events.example.com/holdfast".to_owned(),
+        ..Default::default()
+    }
+}
+
 fn others() -> Vec<Try> {
     vec![
+        ("Events/Subscribe", Is::Shown, |_| {
+            bytes(pb::SubscribeRequest {
+                start: pb::EventStart::Earliest.into(),
+                include_content: true,
+                end_at_newest: true,
+                ..Default::default()
+            })
+        }),
+        ("Events/Subscribe", Is::Found, |of| {
+            let filter =
+                Some(pb::EventFilter { session: of.session.clone(), ..Default::default() });
+            bytes(pb::SubscribeRequest { filter, end_at_newest: true, ..Default::default() })
+        }),
+        ("Events/Subscribe", Is::Found, |of| {
+            let filter =
+                Some(pb::EventFilter { agent: of.agent_name.clone(), ..Default::default() });
+            bytes(pb::SubscribeRequest { filter, end_at_newest: true, ..Default::default() })
+        }),
         ("Subagents/ListSubagents", Is::Shown, |_| bytes(pb::ListSubagentsRequest::default())),
         ("Subagents/ListSubagents", Is::Found, |of| {
             bytes(pb::ListSubagentsRequest { session: of.session.clone(), ..Default::default() })
@@ -576,6 +667,22 @@ fn agents() -> Vec<Try> {
         }),
         // Nodes of two tenants are tested in `nodes`; no key may act as one.
         ("Nodes/Attach", Is::Closed, |_| bytes(pb::AttachRequest::default())),
+        ("Devices/ListDevices", Is::Shown, |_| bytes(pb::ListDevicesRequest {})),
+        ("Devices/ApproveDevice", Is::Found, |of| {
+            bytes(pb::ApproveDeviceRequest { request: of.device_request.clone() })
+        }),
+        ("Devices/RejectDevice", Is::Found, |of| {
+            bytes(pb::RejectDeviceRequest { request: of.other_device_request.clone() })
+        }),
+        ("Devices/RotateDeviceToken", Is::Found, |of| {
+            bytes(pb::RotateDeviceTokenRequest { device: of.device.clone(), scopes: Vec::new() })
+        }),
+        ("Devices/RemoveDevice", Is::Found, |of| {
+            bytes(pb::RemoveDeviceRequest { device: of.device.clone() })
+        }),
+        ("Devices/RevokeDeviceToken", Is::Found, |of| {
+            bytes(pb::RevokeDeviceTokenRequest { device: of.device.clone() })
+        }),
         ("Keys/ListKeys", Is::Shown, |_| bytes(pb::ListKeysRequest {})),
         ("Keys/CreateKey", Is::Made, |of| {
             let (name, scopes) = (of.key_name.clone(), vec!["read".into()]);
@@ -616,7 +723,7 @@ fn agents() -> Vec<Try> {
             bytes(pb::CreateTenantKeyRequest { tenant, name })
         }),
         ("Tenants/CreateTenant", Is::Closed, |_| {
-            bytes(pb::CreateTenantRequest { name: "bens-second".into() })
+            bytes(pb::CreateTenantRequest { name: "bens-second".into(), ..Default::default() })
         }),
         ("Tenants/UpdateTenant", Is::Closed, |_| {
             let (name, state) = ("anna".into(), "suspended".into());
@@ -745,6 +852,7 @@ pub fn account(of: &Things, id: String) -> pb::Account {
         id,
         channel: "telegram".into(),
         name: of.account_name.clone(),
+        enabled: true,
         settings: r#"{"allow": ["*"]}"#.into(),
         ..Default::default()
     }
@@ -761,6 +869,15 @@ fn channels() -> Vec<Try> {
         ("Channels/CreateAccount", Is::Made, |of| {
             let account = Some(account(of, String::new()));
             bytes(pb::CreateAccountRequest { account, secrets: SECRETS.into() })
+        }),
+        ("Channels/SendText", Is::Found, |of| {
+            bytes(pb::SendTextRequest {
+                channel: "telegram".into(),
+                account: of.account_name.clone(),
+                chat: "7".into(),
+                text: "hello".into(),
+                ..Default::default()
+            })
         }),
         ("Channels/UpdateAccount", Is::Found, |of| {
             let account = Some(account(of, of.account.clone()));
@@ -787,7 +904,10 @@ pub fn binding(of: &Things, agent: &str) -> pb::Binding {
 /// Rule that routes a word of Anna's to this agent.
 pub fn rules(of: &Things, agent: &str) -> pb::PutRulesRequest {
     let (pattern, agent) = (of.rule_word.clone(), agent.to_owned());
-    pb::PutRulesRequest { rules: vec![pb::Rule { pattern, agent, ..Default::default() }] }
+    pb::PutRulesRequest {
+        rules: vec![pb::Rule { pattern, agent, ..Default::default() }],
+        ..Default::default()
+    }
 }
 
 /// Identity of Anna's peer.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
-use holdfast_directory::SignIn;
+use holdfast_directory::{Actor, DeviceProfile, SignIn};
 use holdfast_proto::{
     gateway::v1::{self as pb, AcceptRequest},
     memory::v1 as kept,
@@ -20,9 +20,9 @@ use uuid::Uuid;
 use super::{
     raw::call,
     table::{
-        SECRETS, account, add_job, add_reminder, alias, binding, connection, credential, identity,
-        ingest_article, mcp_server, memory_value, model, node, package, put_chain, put_skill,
-        put_skill_env, rules, save_memory,
+        SECRETS, account, add_job, add_reminder, alias, binding, connection, credential,
+        event_webhook, identity, ingest_article, mcp_server, memory_value, model, node, package,
+        put_chain, put_skill, put_skill_env, rules, save_memory,
     },
 };
 use crate::{
@@ -44,6 +44,9 @@ pub struct Things {
     pub node: String,
     pub node_name: String,
     pub person: String,
+    pub device: String,
+    pub device_request: String,
+    pub other_device_request: String,
     pub key: String,
     pub key_name: String,
     pub account: String,
@@ -53,6 +56,7 @@ pub struct Things {
     pub identity: String,
     pub rule_word: String,
     pub chain: String,
+    pub event_webhook: String,
     pub skill: String,
     pub skill_name: String,
     pub packaged: String,
@@ -73,6 +77,8 @@ pub struct Things {
     pub memory: String,
     pub article: String,
     pub proposal: String,
+    /// Id of a response of the Responses API.
+    pub response: String,
 }
 
 impl Things {
@@ -93,6 +99,7 @@ impl Things {
             identity: name("friend"),
             rule_word: name("word"),
             chain: name("chain"),
+            event_webhook: name("hook"),
             job: format!("{owner}_job"),
             skill: name("skill"),
             skill_name: name("skill"),
@@ -109,6 +116,9 @@ impl Things {
         Self {
             agent: AgentId::generate().to_string(),
             person: PersonId::generate().to_string(),
+            device: "0".repeat(64),
+            device_request: Uuid::now_v7().to_string(),
+            other_device_request: Uuid::now_v7().to_string(),
             key: KeyId::generate().to_string(),
             node: NodeId::generate().to_string(),
             account: AccountId::generate().to_string(),
@@ -127,6 +137,7 @@ impl Things {
             memory: format!("itm_{}", Uuid::now_v7().simple()),
             article: format!("doc_{}", Uuid::now_v7().simple()),
             proposal: format!("itm_{}", Uuid::now_v7().simple()),
+            response: format!("resp_{}", Uuid::now_v7().simple()),
             ..named
         }
     }
@@ -136,6 +147,7 @@ impl Things {
         let mut of = Self::named("annas");
         of.own(world).await?;
         of.say(world).await?;
+        crate::events::log_events(world).await;
         Ok(of)
     }
 
@@ -162,6 +174,28 @@ impl Things {
         };
         let put = world.memory()?.put_items(world.anna.id, put).await?;
         Ok(put.items.into_iter().next().context("no proposal")?.id)
+    }
+
+    /// A paired device, and two that ask to be.
+    async fn pair_devices(&mut self, world: &World) -> anyhow::Result<()> {
+        let profile = |n: u8| DeviceProfile {
+            id: format!("{n:02x}").repeat(32),
+            public_key: [n; 32],
+            name: format!("{}-device", self.owner),
+            platform: "linux".into(),
+            family: String::new(),
+            client_id: "cli".into(),
+            client_mode: "cli".into(),
+        };
+        let (devices, tenant) = (world.directory.devices(), world.anna.id);
+        let scopes = ["operator.read".to_owned()];
+        let by = Actor::Key(self.key.parse()?);
+        self.device = devices.pair(tenant, by, profile(0xa1), &scopes).await?.profile.id;
+        let asked = devices.ask(tenant, profile(0xa2), &scopes).await?.context("no request")?;
+        let other = devices.ask(tenant, profile(0xa3), &scopes).await?.context("no request")?;
+        (self.device_request, self.other_device_request) =
+            (asked.0.id.to_string(), other.0.id.to_string());
+        Ok(())
     }
 
     async fn own(&mut self, world: &World) -> anyhow::Result<()> {
@@ -212,6 +246,7 @@ impl Things {
         let create = pb::CreateKeyRequest { name, scopes, lifetime_seconds: 0 };
         let made: pb::CreateKeyResponse = ask(world, who, "Keys/CreateKey", create).await?;
         self.key = made.key.context("no key")?.id;
+        self.pair_devices(world).await?;
         let account = Some(account(self, String::new()));
         let create = pb::CreateAccountRequest { account, secrets: SECRETS.into() };
         let made: pb::CreateAccountResponse =
@@ -221,6 +256,12 @@ impl Things {
         let made: pb::CreateBindingResponse =
             ask(world, who, "Routing/CreateBinding", create).await?;
         self.binding = made.binding.context("no binding")?.id;
+        let create = pb::CreateEventWebhookRequest {
+            webhook: Some(event_webhook(&self.event_webhook)),
+            from_earliest: true,
+        };
+        let _: pb::CreateEventWebhookResponse =
+            ask(world, who, "EventWebhooks/CreateEventWebhook", create).await?;
         let put = put_chain(&self.chain);
         let _: pb::PutChainResponse = ask(world, who, "Chains/PutChain", put).await?;
         let made: pb::AddJobResponse = ask(world, who, "Schedules/AddJob", add_job(self)).await?;
@@ -279,6 +320,10 @@ impl Things {
         self.session_key = got.session.context("no session")?.key;
         self.session = sent.session_id;
         self.message = sent.message_id;
+        let body = json!({"model": "holdfast", "input": "annas words"});
+        let response = world.post(who, "/v1/responses").json(&body).send().await?;
+        let response: serde_json::Value = response.json().await?;
+        self.response = response["id"].as_str().context("no response")?.to_owned();
         self.dead_letter = dead.message_id;
         let session = self.session.clone();
         let list = pb::ListRunsRequest { session, ..Default::default() };
@@ -359,13 +404,13 @@ impl Things {
     }
 
     /// The response of `OpenAI`'s API that the message is.
-    pub fn response(&self) -> String {
+    pub fn previous_response(&self) -> String {
         self.message.replacen("msg_", "resp_", 1)
     }
 
     /// Error message without ids and names.
     pub fn masked(&self, told: &str) -> String {
-        let told = told.replace(&self.response(), "<id>");
+        let told = told.replace(&self.previous_response(), "<id>");
         let told = self.ids().iter().fold(told, |told, id| told.replace(id, "<id>"));
         told.replace(self.owner, "<name>")
     }
@@ -383,10 +428,13 @@ impl Things {
         }
     }
 
-    fn ids(&self) -> [&str; 19] {
+    fn ids(&self) -> [&str; 23] {
         [
             &self.agent,
             &self.person,
+            &self.device,
+            &self.device_request,
+            &self.other_device_request,
             &self.node,
             &self.key,
             &self.account,
@@ -404,6 +452,7 @@ impl Things {
             &self.memory,
             &self.article,
             &self.proposal,
+            &self.response,
         ]
     }
 }

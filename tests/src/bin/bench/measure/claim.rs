@@ -110,6 +110,7 @@ fn completion(claim: &Claim) -> Completion {
         usage: Usage::default(),
         model: "fake".to_owned(),
         steps: 1,
+        tools: Vec::new(),
         started_at: Timestamp::now(),
         wait: Wait::Anything,
         last_target: None,

@@ -1,0 +1,69 @@
+//! Accounts that a person links by a code (decision 0087).
+
+use holdfast_types::{Target, TenantId, has_platform_wide_ids};
+use sha2::{Digest as _, Sha256};
+
+use crate::Identity;
+
+/// Account of a person on a channel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PersonAccount {
+    pub channel: String,
+    /// Name of the tenant's account on the channel, through which the person writes.
+    pub account: String,
+    /// Id of the person on the channel, in the platform's own case.
+    pub peer: String,
+}
+
+impl PersonAccount {
+    /// `channel` of the account's identity.
+    #[must_use]
+    pub fn identity_channel(&self) -> String {
+        match has_platform_wide_ids(&self.channel) {
+            true => self.channel.clone(),
+            false => format!("{}/{}", self.channel, self.account),
+        }
+    }
+
+    pub(crate) fn hash(&self, tenant: TenantId) -> Vec<u8> {
+        let text = format!("{}\n{}", self.identity_channel(), self.peer);
+        Sha256::new().chain_update(tenant.as_uuid()).chain_update(text).finalize().to_vec()
+    }
+
+    pub(crate) fn identity(&self, canonical: &str) -> Identity {
+        let (channel, peer) = (self.identity_channel(), self.peer.clone());
+        Identity { channel, peer, canonical: canonical.to_owned() }
+    }
+}
+
+/// A request for a code, and what is known of the account that asked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct IssuedLink {
+    pub account: PersonAccount,
+    /// Name of the person to whom the other account is linked.
+    pub person: String,
+    /// Names by which the conversation of the account that asked was known.
+    pub former: Vec<String>,
+    /// Roles of the account that asked.
+    pub roles: Vec<String>,
+    /// Where the account that asked is told.
+    pub target: Target,
+}
+
+/// Outcome of sending a code.
+#[derive(Debug, Clone, PartialEq)]
+pub enum LinkOutcome {
+    Linked(Box<IssuedLink>),
+    /// The code does not exist, was used, or has expired.
+    Unknown,
+    TooManyAttempts,
+    SameAccount,
+    /// The account is linked already.
+    LinkedAlready,
+    /// An administrator has set the account's identity.
+    NamedByAdmin,
+    /// Other accounts are linked to this one.
+    HasLinks,
+    /// The account has rights that the other does not have.
+    MoreRights,
+}

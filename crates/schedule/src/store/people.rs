@@ -1,0 +1,41 @@
+//! Jobs of people whose conversations get another key.
+
+use holdfast_types::TenantId;
+
+use crate::store::{Error, Jobs};
+
+impl Jobs {
+    /// Gives reminders and timers of these conversations their new keys, and jobs of these owners
+    /// another owner. Can be repeated.
+    pub async fn follow_people(
+        &self,
+        tenant: TenantId,
+        keys: &[(String, String)],
+        owners: &[(String, String)],
+    ) -> Result<(), Error> {
+        const KEYS: &str = "
+            update schedule.jobs j
+            set payload = jsonb_set(j.payload, '{session}', to_jsonb(n.latter)),
+                version = j.version + 1
+            from unnest($2::text[], $3::text[]) as n (former, latter)
+            where j.tenant_id = $1 and j.kind in ('reminder', 'timer')
+              and j.payload->>'session' = n.former";
+        const OWNERS: &str = "
+            update schedule.jobs j set owner = n.latter, version = j.version + 1
+            from unnest($2::text[], $3::text[]) as n (former, latter)
+            where j.tenant_id = $1 and j.owner = n.former";
+
+        let mut tx = self.pools.tenant(tenant).await?;
+        for (sql, changes) in [(KEYS, keys), (OWNERS, owners)] {
+            let (former, latter): (Vec<&str>, Vec<&str>) =
+                changes.iter().map(|(old, new)| (old.as_str(), new.as_str())).unzip();
+            holdfast_pg::query(sql)
+                .bind(tenant.as_uuid())
+                .bind(former)
+                .bind(latter)
+                .execute(tx.conn())
+                .await?;
+        }
+        Ok(tx.commit().await?)
+    }
+}

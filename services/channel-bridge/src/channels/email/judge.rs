@@ -1,0 +1,431 @@
+//! Classification of a mail: a message to accept, or nothing to do.
+//!
+//! Pure: the result depends on the mail and the account's settings. Strangers get no answer, since
+//! the sender of a mail may be forged; automatic mails get none, since two programs would answer
+//! each other for ever.
+
+use holdfast_directory::channel::EmailSettings;
+use holdfast_proto::gateway::v1::{AcceptRequest, MessageAttachment};
+use mail_parser::{HeaderValue, Message, MessageParser, MimeHeaders as _, PartType};
+use sha2::{Digest as _, Sha256};
+
+use super::{authentication::is_authentic, quotes::without_quotation};
+use crate::inbound::Verdict;
+
+/// Maximum size of an attached file, in bytes.
+const MAX_FILE_BYTES: usize = 10 * 1024 * 1024;
+
+/// Maximum size of the files of one mail together, in bytes: the gateway's limit.
+const MAX_FILES_BYTES: usize = 20 * 1024 * 1024;
+
+/// Maximum number of files of one mail: the gateway's limit.
+const MAX_FILES: usize = 32;
+
+/// Maximum length of a text, in bytes; a longer one is cut.
+const MAX_TEXT_BYTES: usize = 100_000;
+
+/// Maximum length of what the gateway stores as a thread, in bytes.
+const MAX_THREAD_BYTES: usize = 240;
+
+/// Names of programs that report about mails.
+const PROGRAMS: [&str; 2] = ["mailer-daemon", "postmaster"];
+
+/// Mail as it was fetched.
+#[derive(Debug, Clone)]
+pub struct Mail<'a> {
+    /// The whole mail, or its header if the mail is larger than what is fetched.
+    pub content: &'a [u8],
+    pub size: usize,
+    /// Name of its place in the mailbox, which identifies a mail without a `Message-ID`.
+    pub place: String,
+}
+
+pub fn judge(mail: &Mail<'_>, settings: &EmailSettings) -> Verdict {
+    let Some(message) = MessageParser::default().parse(mail.content) else {
+        return Verdict::Ignore("malformed");
+    };
+    let Some((sender, sender_name)) = author(&message) else { return Verdict::Ignore("author") };
+    if sender == settings.address {
+        return Verdict::Ignore("own");
+    }
+    if is_automatic(&message, &sender) {
+        return Verdict::Ignore("automatic");
+    }
+    if !settings.allows(&sender) {
+        return Verdict::Ignore("not_allowed");
+    }
+    let domain = sender.rsplit_once('@').map_or("", |(_, domain)| domain);
+    let results = raw_values(&message, "authentication-results");
+    if !is_authentic(settings.authentication, settings.authserv(), results, domain) {
+        return Verdict::Ignore("not_authentic");
+    }
+    let subject = one_line(message.subject().unwrap_or_default());
+    let attachments = attachments(&message);
+    let is_cut = mail.content.len() < mail.size;
+    let text = match is_cut {
+        true => format!("[This mail has {} bytes, which is too large to be read.]", mail.size),
+        false => text_of(&message, &subject),
+    };
+    if text.trim().is_empty() && attachments.is_empty() && subject.is_empty() {
+        return Verdict::Ignore("content");
+    }
+    let listed = settings.allow.names(&sender, &sender);
+    let request = accept_request(&message, mail, (sender, sender_name), &subject);
+    Verdict::Take(Box::new(AcceptRequest {
+        text,
+        attachments,
+        sender_listed: listed,
+        has_text_of_others: is_forwarded(&message, &subject),
+        ..request
+    }))
+}
+
+fn accept_request(
+    message: &Message<'_>,
+    mail: &Mail<'_>,
+    (sender, sender_name): (String, String),
+    subject: &str,
+) -> AcceptRequest {
+    let id = message.message_id().filter(|id| is_id(id)).map(str::to_owned);
+    let replied = ids(message.in_reply_to()).pop().unwrap_or_default();
+    let root = ids(message.references()).into_iter().next();
+    let root = root.or_else(|| Some(replied.clone()).filter(|id| !id.is_empty()));
+    let root = root.or_else(|| id.clone()).unwrap_or_else(|| mail.place.clone());
+    let sent_at = message.date().map(mail_parser::DateTime::to_timestamp);
+    AcceptRequest {
+        idempotency_key: match &id {
+            Some(id) => format!("mail:{}", hex(id)),
+            None => format!("place:{}", mail.place),
+        },
+        peer_kind: "direct".to_owned(),
+        peer_id: sender.clone(),
+        thread: root.clone(),
+        sender_id: sender.clone(),
+        sender_name,
+        platform_message_id: id.clone().unwrap_or_default(),
+        reply_to_message_id: replied,
+        reply_chat: sender,
+        reply_thread: reply_thread(&root, subject),
+        reply_to: id.unwrap_or_default(),
+        sent_at: sent_at.map(|seconds| prost_types::Timestamp { seconds, nanos: 0 }),
+        ..AcceptRequest::default()
+    }
+}
+
+/// Where an answer goes: the id of the thread's first mail, and the subject after a space.
+fn reply_thread(root: &str, subject: &str) -> String {
+    let mut thread = format!("{root} {subject}");
+    while thread.len() > MAX_THREAD_BYTES {
+        thread.pop();
+    }
+    thread.trim().to_owned()
+}
+
+/// Returns address and name of the author. A mail with several authors has none: which of them was
+/// checked would not be clear.
+fn author(message: &Message<'_>) -> Option<(String, String)> {
+    if message.headers().iter().filter(|header| header.name().eq_ignore_ascii_case("from")).count()
+        != 1
+    {
+        return None;
+    }
+    let mut from = message.from()?.iter();
+    let (first, second) = (from.next()?, from.next());
+    let address = first.address()?.trim().to_lowercase();
+    let is_address = address.len() <= 254
+        && address.split('@').count() == 2
+        && !address.contains(|letter: char| letter.is_whitespace() || letter.is_control());
+    let name = one_line(first.name().unwrap_or_default());
+    (is_address && second.is_none()).then_some((address, name))
+}
+
+/// Whether a program sent the mail, or a list: then nobody waits for an answer.
+fn is_automatic(message: &Message<'_>, sender: &str) -> bool {
+    let value = |name: &'static str| {
+        raw_values(message, name).next().map(|value| value.trim().to_ascii_lowercase())
+    };
+    let is_list = ["list-id", "list-post", "list-unsubscribe", "feedback-id"]
+        .into_iter()
+        .any(|name| value(name).is_some());
+    let is_marked = value("auto-submitted").is_some_and(|value| !value.starts_with("no"));
+    let is_bulk = value("precedence")
+        .is_some_and(|value| ["bulk", "junk", "list", "auto_reply"].contains(&value.as_str()));
+    let is_bounce = value("return-path").is_some_and(|value| value == "<>" || value.is_empty());
+    let is_report = message.content_type().is_some_and(|kind| {
+        kind.ctype().eq_ignore_ascii_case("multipart")
+            && kind.subtype().is_some_and(|sub| sub.eq_ignore_ascii_case("report"))
+    });
+    let local = sender.split('@').next().unwrap_or_default();
+    let is_reply_of_program = value("x-autoreply").is_some() || value("x-autorespond").is_some();
+    is_list
+        || is_marked
+        || is_bulk
+        || is_bounce
+        || is_report
+        || is_reply_of_program
+        || PROGRAMS.contains(&local)
+}
+
+/// Text of the mail without what it quotes, below its subject.
+fn text_of(message: &Message<'_>, subject: &str) -> String {
+    let body = message.body_text(0).unwrap_or_default();
+    let body = match is_forwarded(message, subject) {
+        true => body.trim().to_owned(),
+        false => without_quotation(&body),
+    };
+    let body = cut(&body, MAX_TEXT_BYTES);
+    // An answer's subject is known from the conversation; and a command must stay first.
+    match subject.is_empty() || is_answer(message) || body.starts_with('/') {
+        true if !body.is_empty() => body.to_owned(),
+        true => subject.to_owned(),
+        false if body.is_empty() => format!("Subject: {subject}"),
+        false => format!("Subject: {subject}\n\n{body}"),
+    }
+}
+
+fn is_answer(message: &Message<'_>) -> bool {
+    !ids(message.in_reply_to()).is_empty() || !ids(message.references()).is_empty()
+}
+
+fn is_forwarded(message: &Message<'_>, subject: &str) -> bool {
+    let subject = subject.to_lowercase();
+    ["fwd:", "fw:", "wg:", "tr:"].iter().any(|prefix| subject.starts_with(prefix))
+        || message.attachments().any(|part| matches!(part.body, PartType::Message(_)))
+}
+
+fn attachments(message: &Message<'_>) -> Vec<MessageAttachment> {
+    let mut left = MAX_FILES_BYTES;
+    let read = |part: &mail_parser::MessagePart<'_>| {
+        let kind = part.content_type();
+        let media_type = kind.map(|kind| {
+            format!("{}/{}", kind.ctype(), kind.subtype().unwrap_or("octet-stream")).to_lowercase()
+        });
+        let media_type = media_type.unwrap_or_else(|| "application/octet-stream".to_owned());
+        let content = part.contents();
+        // One that is too large is named, without its content.
+        let is_small = content.len() <= left.min(MAX_FILE_BYTES);
+        if is_small {
+            left -= content.len();
+        }
+        MessageAttachment {
+            kind: if media_type.starts_with("image/") { "picture" } else { "file" }.to_owned(),
+            reference: String::new(),
+            name: one_line(part.attachment_name().unwrap_or_default()),
+            content: if is_small { content.to_vec() } else { Vec::new() },
+            media_type,
+        }
+    };
+    message.attachments().take(MAX_FILES).map(read).collect()
+}
+
+/// Values of a header as they were written, the topmost first.
+fn raw_values<'a>(message: &'a Message<'_>, name: &'static str) -> impl Iterator<Item = &'a str> {
+    message
+        .headers_raw()
+        .filter(move |(found, _)| found.eq_ignore_ascii_case(name))
+        .map(|(_, value)| value)
+}
+
+/// Ids in a header, without angle brackets.
+fn ids(value: &HeaderValue<'_>) -> Vec<String> {
+    let all: Vec<&str> = match value {
+        HeaderValue::Text(id) => vec![id.as_ref()],
+        HeaderValue::TextList(ids) => ids.iter().map(AsRef::as_ref).collect(),
+        _ => Vec::new(),
+    };
+    all.into_iter().filter(|id| is_id(id)).map(str::to_owned).collect()
+}
+
+/// Whether a text can stand as an id in a header, and in what the gateway stores.
+fn is_id(id: &str) -> bool {
+    let plain = |letter: char| letter.is_ascii_graphic() && !matches!(letter, '<' | '>');
+    !id.is_empty() && id.len() <= 200 && id.chars().all(plain)
+}
+
+fn one_line(text: &str) -> String {
+    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    cut(line.trim(), 200).to_owned()
+}
+
+fn cut(text: &str, most: usize) -> &str {
+    let mut end = text.len().min(most);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+fn hex(text: &str) -> String {
+    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn settings() -> EmailSettings {
+        serde_json::from_value(json!({
+            "address": "agent@example.org", "imap": {"host": "mx.example.org"},
+            "smtp": {"host": "mx.example.org"}, "allow": ["anna@example.com"],
+        }))
+        .unwrap()
+    }
+
+    fn verdict(content: &str) -> Verdict {
+        let content = content.replace('\n', "\r\n");
+        let mail = Mail { content: content.as_bytes(), size: content.len(), place: "1.7".into() };
+        judge(&mail, &settings())
+    }
+
+    fn taken(content: &str) -> AcceptRequest {
+        match verdict(content) {
+            Verdict::Take(request) => *request,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn mail(headers: &str, body: &str) -> String {
+        format!("From: Anna B <Anna@Example.com>\nTo: agent@example.org\n{headers}\n{body}\n")
+    }
+
+    #[test]
+    fn a_mail_begins_a_thread_with_its_subject() {
+        let request = taken(&mail(
+            "Message-ID: <1@example.com>\nSubject: Lunch\nDate: Mon, 5 Jan 2026 10:00:00 +0000\n",
+            "When?",
+        ));
+
+        assert_eq!(
+            request,
+            AcceptRequest {
+                idempotency_key: format!("mail:{}", hex("1@example.com")),
+                peer_kind: "direct".into(),
+                peer_id: "anna@example.com".into(),
+                thread: "1@example.com".into(),
+                sender_id: "anna@example.com".into(),
+                sender_name: "Anna B".into(),
+                text: "Subject: Lunch\n\nWhen?".into(),
+                platform_message_id: "1@example.com".into(),
+                reply_chat: "anna@example.com".into(),
+                reply_thread: "1@example.com Lunch".into(),
+                reply_to: "1@example.com".into(),
+                sender_listed: true,
+                sent_at: Some(prost_types::Timestamp { seconds: 1_767_607_200, nanos: 0 }),
+                ..AcceptRequest::default()
+            }
+        );
+    }
+
+    #[test]
+    fn an_answer_belongs_to_its_thread_and_quotes_nothing() {
+        let request = taken(&mail(
+            "Message-ID: <3@example.com>\nSubject: Re: Lunch\nIn-Reply-To: <2@example.org>\n\
+             References: <1@example.com> <2@example.org>\n",
+            "At noon.\n\nOn Mon, 5 Jan 2026, Agent wrote:\n> When?",
+        ));
+
+        assert_eq!((request.thread.as_str(), request.text.as_str()), ("1@example.com", "At noon."));
+        assert_eq!(request.reply_to_message_id, "2@example.org");
+    }
+
+    #[test]
+    fn what_a_program_or_a_list_or_we_sent_is_not_answered() {
+        for header in [
+            "Auto-Submitted: auto-replied\n",
+            "Precedence: bulk\n",
+            "List-Id: <list.example.com>\n",
+            "Return-Path: <>\n",
+            "Content-Type: multipart/report; boundary=x\n",
+            "X-Autoreply: yes\n",
+        ] {
+            assert_eq!(verdict(&mail(header, "hi")), Verdict::Ignore("automatic"), "{header}");
+        }
+        assert!(matches!(verdict(&mail("Auto-Submitted: no\n", "hi")), Verdict::Take(_)));
+        let from = |from: &str| verdict(&format!("From: {from}\nSubject: x\n\nhi\n"));
+        assert_eq!(from("MAILER-DAEMON@example.com"), Verdict::Ignore("automatic"));
+        assert_eq!(from("Agent@example.org"), Verdict::Ignore("own"));
+    }
+
+    #[test]
+    fn a_stranger_is_not_answered_and_two_authors_are_none() {
+        let from = |from: &str| verdict(&format!("{from}Subject: x\n\nhi\n"));
+
+        assert_eq!(from("From: eve@example.com\n"), Verdict::Ignore("not_allowed"));
+        // The name beside an address is no address.
+        assert_eq!(
+            from("From: \"anna@example.com\" <eve@evil.net>\n"),
+            Verdict::Ignore("not_allowed")
+        );
+        assert_eq!(from("From: eve@evil.net, anna@example.com\n"), Verdict::Ignore("author"));
+        assert_eq!(from("From: anna@example.com\nFrom: eve@evil.net\n"), Verdict::Ignore("author"));
+        assert_eq!(from(""), Verdict::Ignore("author"));
+    }
+
+    #[test]
+    fn a_forged_sender_does_not_get_in() {
+        let with = |result: &str| {
+            verdict(&mail(&format!("Authentication-Results: mx.example.org; {result}\n"), "hi"))
+        };
+
+        assert_eq!(with("dmarc=fail header.from=example.com"), Verdict::Ignore("not_authentic"));
+        assert_eq!(with("spf=pass smtp.mailfrom=evil.net"), Verdict::Ignore("not_authentic"));
+        assert!(matches!(with("dkim=pass header.d=example.com"), Verdict::Take(_)));
+    }
+
+    #[test]
+    fn html_becomes_text_and_files_come_along() {
+        let body = "--x\nContent-Type: text/html\n\n<p>Hello <b>you</b></p><script>alert(1)</script>\n--x\n\
+             Content-Type: text/csv; name=a.csv\nContent-Disposition: attachment; filename=a.csv\n\
+             Content-Transfer-Encoding: base64\n\nMSwy\n--x--";
+        let request =
+            taken(&mail("Message-ID: <1@x>\nContent-Type: multipart/mixed; boundary=x\n", body));
+
+        assert_eq!(request.text.trim(), "Hello you");
+        let file = &request.attachments[0];
+        assert_eq!((file.name.as_str(), file.content.as_slice()), ("a.csv", &b"1,2"[..]));
+        assert_eq!((file.media_type.as_str(), file.kind.as_str()), ("text/csv", "file"));
+    }
+
+    #[test]
+    fn a_mail_that_is_too_large_is_named_and_a_command_stays_first() {
+        let content = mail("Message-ID: <1@x>\nSubject: s\n", "");
+        let mail_of = Mail { content: content.as_bytes(), size: 99_000_000, place: "1.7".into() };
+        let Verdict::Take(request) = judge(&mail_of, &settings()) else { panic!() };
+
+        assert!(request.text.contains("99000000 bytes"), "{}", request.text);
+        assert_eq!(taken(&mail("Subject: x\n", "/status")).text, "/status");
+        assert_eq!(taken(&mail("Subject: x\n", "/status")).idempotency_key, "place:1.7");
+    }
+
+    #[test]
+    fn a_forwarded_mail_is_the_text_of_others() {
+        let request = taken(&mail("Subject: Fwd: x\n", "see\n\n> they wrote this"));
+
+        assert!(request.has_text_of_others && request.text.contains("they wrote"));
+    }
+
+    #[test]
+    fn where_an_answer_goes_is_short_enough_to_be_stored() {
+        let thread = reply_thread(&"i".repeat(200), &"ä".repeat(200));
+
+        assert!(thread.len() <= MAX_THREAD_BYTES && thread.starts_with("iii"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_judged(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let mail = Mail { content: &bytes, size: bytes.len(), place: "1.7".into() };
+            judge(&mail, &settings());
+        }
+
+        #[test]
+        fn any_text_is_judged(headers in "([A-Za-z-]{1,12}: [ -~]{0,40}\r\n){0,5}", body in "\\PC{0,80}") {
+            let content = format!("From: anna@example.com\r\n{headers}\r\n{body}");
+            let mail = Mail { content: content.as_bytes(), size: content.len(), place: "1.7".into() };
+            judge(&mail, &settings());
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! The WebSocket gateway: OpenClaw's protocol (versions 3 and 4) and LurkBot's (version 1) over the
+//! same methods.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `ws/handshake.rs`, `openclaw.rs`, `lurkbot.rs` | the first frame: protocol, credential, tenant |
+//! | `ws/connection.rs`, `queue.rs`, `recorder.rs`, `frames.rs` | one connection: its task, its queue, its socket |
+//! | `ws/request.rs`, `call.rs`, `error.rs` | requests: admission, permission, errors |
+//! | `ws/methods.rs` | the table of methods; one file per family |
+//! | `ws/hub.rs`, `runs.rs`, `events.rs` | events: who gets which |
+//!
+//! The tenant comes from the credential of the handshake. Each request is admitted again with it, so
+//! a key that is revoked ends its connections. Methods call the gRPC handlers, and have the rules of
+//! their methods.
+//!
+//! A connection has one task and small buffers. A tenant's turns are followed once per process.
+
+mod call;
+mod connection;
+mod error;
+mod events;
+mod frames;
+mod handshake;
+mod hub;
+mod keys;
+mod lurkbot;
+mod members;
+mod methods;
+mod openclaw;
+mod queue;
+mod recorder;
+mod request;
+mod runs;
+mod snapshot;
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use axum::{
+    Router,
+    body::Body,
+    extract::{Request, State},
+    response::{IntoResponse as _, Response},
+    routing::get,
+};
+use holdfast_kit::{Budget, config::reload::Current};
+use holdfast_types::{Fault as _, Kind, TenantId};
+use http::{
+    HeaderMap, HeaderValue, StatusCode,
+    header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE},
+};
+use hyper::upgrade::OnUpgrade;
+use tokio::time::{interval, timeout};
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::debug;
+use uuid::Uuid;
+
+use crate::{
+    Config,
+    api_error::ApiError,
+    auth::Authenticator,
+    config,
+    control::{self, schedules::Schedules},
+    events::EventSource,
+    follow::Follower,
+    ingest::Ingest,
+};
+
+use self::{connection::now_ms, events::Event, hub::Hubs, queue::CloseReason};
+
+/// Part of the grace period in which requests may end before their connections are closed.
+const REQUEST_GRACE: Duration = Duration::from_secs(5);
+
+/// The WebSocket gateway of a process.
+#[derive(Debug)]
+pub struct Service {
+    pub doorman: Authenticator,
+    pub state: control::State,
+    pub schedules: Schedules,
+    pub ingest: Ingest,
+    pub follower: Follower,
+    settings: Current<Config>,
+    hubs: Hubs,
+    /// All connections, those included that have not shaken hands.
+    open: Arc<Budget<()>>,
+    of_tenants: Arc<Budget<TenantId>>,
+    events: EventSource,
+    /// Subscriptions to the logs of tenants.
+    log_subscriptions: Arc<Budget<TenantId>>,
+    /// Tasks of connections and of their tenants.
+    tasks: TaskTracker,
+    /// Tasks of requests.
+    requests: TaskTracker,
+    stop: CancellationToken,
+    boot: Uuid,
+    began: Instant,
+}
+
+impl Service {
+    #[must_use]
+    pub fn new(
+        (ingest, follower): (Ingest, Follower),
+        (doorman, state, schedules): (Authenticator, control::State, Schedules),
+        (settings, stop): (Current<Config>, CancellationToken),
+        events: EventSource,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            doorman,
+            state,
+            schedules,
+            ingest,
+            follower,
+            settings,
+            hubs: Hubs::default(),
+            open: Budget::new(0, 0),
+            of_tenants: Budget::new(0, 0),
+            events,
+            log_subscriptions: Budget::new(u64::MAX, methods::MAX_LOG_SUBSCRIPTIONS_PER_TENANT),
+            tasks: TaskTracker::new(),
+            requests: TaskTracker::new(),
+            stop,
+            boot: Uuid::now_v7(),
+            began: Instant::now(),
+        })
+    }
+
+    fn settings(&self) -> config::WebSocket {
+        self.settings.get().gateway.websocket.clone()
+    }
+
+    const fn hubs(&self) -> &Hubs {
+        &self.hubs
+    }
+
+    const fn stop(&self) -> &CancellationToken {
+        &self.stop
+    }
+
+    const fn tasks(&self) -> &TaskTracker {
+        &self.tasks
+    }
+
+    const fn requests(&self) -> &TaskTracker {
+        &self.requests
+    }
+
+    const fn tenant_connections(&self) -> &Arc<Budget<TenantId>> {
+        &self.of_tenants
+    }
+
+    const fn events(&self) -> &EventSource {
+        &self.events
+    }
+
+    const fn log_subscriptions(&self) -> &Arc<Budget<TenantId>> {
+        &self.log_subscriptions
+    }
+
+    const fn boot_id(&self) -> Uuid {
+        self.boot
+    }
+
+    /// Longest wait for an answer, unless the client asks for another.
+    fn answer_timeout(&self) -> Duration {
+        self.settings.get().gateway.answer_timeout
+    }
+
+    fn uptime_ms(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Sends ticks until `stop`; then says so to all connections, waits for the requests that are
+    /// worked on, and ends the connections.
+    ///
+    /// # Errors
+    ///
+    /// None; the form is that of a service's task.
+    pub async fn run(self: Arc<Self>) -> anyhow::Result<()> {
+        let tick = self.settings().tick_interval;
+        let mut ticks = interval(tick);
+        ticks.tick().await;
+        loop {
+            tokio::select! {
+                () = self.stop.cancelled() => break,
+                _ = ticks.tick() => self.tick(tick).await,
+            }
+        }
+        let shutdown = Event::shutdown();
+        for connection in self.hubs.connections() {
+            connection.tell(&shutdown);
+        }
+        self.requests.close();
+        drop(timeout(REQUEST_GRACE, self.requests.wait()).await);
+        for connection in self.hubs.connections() {
+            connection.queue.close(CloseReason::STOPPING);
+        }
+        self.tasks.close();
+        self.tasks.wait().await;
+        Ok(())
+    }
+
+    async fn tick(&self, interval: Duration) {
+        let now = now_ms();
+        let event = Event::tick(now);
+        for connection in self.hubs.connections() {
+            connection.check_silence(now, interval);
+            connection.tell(&event);
+            // A connection that only listens makes no request that would be refused.
+            let has_changed = match self.doorman.identify(connection.credential()).await {
+                Ok(identity) => !connection.is_of(&identity),
+                Err(error) => error.kind() == Kind::Unauthenticated,
+            };
+            if has_changed {
+                connection.queue.close(CloseReason::INVALID_CREDENTIAL);
+            }
+        }
+    }
+}
+
+/// Routes of the WebSocket gateway.
+pub fn router(service: Arc<Service>) -> Router {
+    Router::new().route("/", get(upgrade)).route("/ws", get(upgrade)).with_state(service)
+}
+
+/// Turns a request into a WebSocket connection.
+async fn upgrade(State(service): State<Arc<Service>>, mut request: Request) -> Response {
+    let Some(accept) = accept_key(request.headers()) else {
+        return ApiError::no_route(request.method().as_str(), request.uri().path()).into_response();
+    };
+    let Some(upgrade) = request.extensions_mut().remove::<OnUpgrade>() else {
+        return (StatusCode::UPGRADE_REQUIRED, "WebSocket needs HTTP/1.1\n").into_response();
+    };
+    if service.stop.is_cancelled() {
+        return (StatusCode::SERVICE_UNAVAILABLE, "the gateway is stopping\n").into_response();
+    }
+    let limit = service.settings().connections.into();
+    service.open.set_limits(limit, limit);
+    let share = service.open.share(());
+    if share.grow(1).is_err() {
+        return (StatusCode::SERVICE_UNAVAILABLE, "too many connections: try again later\n")
+            .into_response();
+    }
+    let head_start = match request.uri().path() {
+        "/ws" => handshake::LURKBOT_HEAD_START,
+        _ => Duration::ZERO,
+    };
+    let tasks = service.tasks.clone();
+    tasks.spawn(async move {
+        let _share = share;
+        metrics::gauge!("holdfast_gateway_websocket_connections").increment(1.0);
+        match upgrade.await {
+            Ok(upgraded) => serve(service, upgraded, head_start).await,
+            Err(error) => debug!(%error, "a connection was not upgraded"),
+        }
+        metrics::gauge!("holdfast_gateway_websocket_connections").decrement(1.0);
+    });
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let headers = response.headers_mut();
+    headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    headers.insert(SEC_WEBSOCKET_ACCEPT, accept);
+    response
+}
+
+/// Key that confirms an upgrade; `None` if the request asks for none.
+fn accept_key(headers: &HeaderMap) -> Option<HeaderValue> {
+    let has = |name, wanted: &str| {
+        let value = headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        value.split(',').any(|part| part.trim().eq_ignore_ascii_case(wanted))
+    };
+    if !has(CONNECTION, "upgrade")
+        || !has(UPGRADE, "websocket")
+        || !has(SEC_WEBSOCKET_VERSION, "13")
+    {
+        return None;
+    }
+    let key = headers.get(SEC_WEBSOCKET_KEY)?;
+    HeaderValue::from_str(&derive_accept_key(key.as_bytes())).ok()
+}
+
+/// Serves one connection from its handshake to its end.
+async fn serve(service: Arc<Service>, upgraded: hyper::upgrade::Upgraded, head_start: Duration) {
+    // Apart, so that the memory of the handshake is free afterwards.
+    let shaken = Box::pin(handshake::establish(&service, upgraded, head_start));
+    let Some(Some(established)) = service.stop.run_until_cancelled(shaken).await else { return };
+    let handshake::OpenConnection { socket, connection, greeting } = established;
+    connection.queue.push(greeting);
+    let hub = service.hubs.join(&service, &connection);
+    if service.stop.is_cancelled() {
+        connection.queue.close(CloseReason::STOPPING);
+    }
+    connection::serve(socket, Arc::clone(&service), hub, Arc::clone(&connection)).await;
+    service.hubs.leave(&service, &connection);
+}
