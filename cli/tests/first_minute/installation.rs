@@ -137,13 +137,18 @@ impl CommandOutput {
     }
 }
 
-pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub fn eventually<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    within_limit(look).unwrap_or_else(|| panic!("{what}: not within {LIMIT:?}"))
+}
+
+/// Looks until there is something; returns `None` if there is nothing for too long.
+pub fn within_limit<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let started = Instant::now();
     loop {
-        if let Some(found) = look() {
+        let found = look();
+        if found.is_some() || started.elapsed() >= LIMIT {
             return found;
         }
-        assert!(started.elapsed() < LIMIT, "{what}: not within {LIMIT:?}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -9,7 +9,7 @@ use std::{
     thread,
 };
 
-use crate::installation::{HOLDFAST, Installation, eventually};
+use crate::installation::{HOLDFAST, Installation, eventually, within_limit};
 
 const ROWS: u16 = 30;
 const COLUMNS: u16 = 100;
@@ -80,10 +80,8 @@ impl Terminal {
 
     /// Waits until the screen satisfies this.
     pub fn wait(&self, what: &str, is_it: impl Fn(&str) -> bool) -> String {
-        eventually(what, || {
-            let text = self.text();
-            is_it(&text).then_some(text)
-        })
+        let shown = within_limit(|| Some(self.text()).filter(|text| is_it(text)));
+        shown.unwrap_or_else(|| panic!("{what}: not in time; the screen shows\n{}", self.text()))
     }
 
     pub fn wait_for(&self, text: &str) -> String {

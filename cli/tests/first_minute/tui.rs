@@ -16,11 +16,6 @@ const TAB: &str = "\t";
 const CONTROL_C: &str = "\x03";
 const ALT_ENTER: &str = "\x1b\r";
 
-/// Answers in many pieces, so that they are seen while they are written.
-fn in_pieces(model: &FakeModel) {
-    model.pace(Duration::from_millis(120));
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_person_chats_approves_and_changes_the_session_in_the_terminal() -> anyhow::Result<()> {
     let model = FakeModel::start().await?;
@@ -43,7 +38,8 @@ async fn a_person_chats_approves_and_changes_the_session_in_the_terminal() -> an
     let shown = tui.wait_for("• two");
     assert!(shown.contains("› first\n  second"), "{shown}");
     assert!(tui.has_color());
-    in_pieces(&model);
+    // Slow enough to be seen in parts on a busy machine.
+    model.pace(Duration::from_secs(1));
     tui.type_text(&format!("slowly{ENTER}"));
     let shown = tui.wait("a part of the answer", |text| {
         text.contains("begin word") && text.contains("answering")

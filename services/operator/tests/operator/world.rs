@@ -20,7 +20,7 @@ pub const RELEASE: &str = "holdfast";
 /// Token of the operator.
 const TOKEN: &str = "operator";
 /// Test timeout, long enough for a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 const RULES: &str = include_str!("../../../../helm/holdfast/files/operator-rules.yaml");
 
