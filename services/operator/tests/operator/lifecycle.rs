@@ -177,7 +177,7 @@ async fn a_channel_follows_its_secret() {
     let world = World::start().await;
     let _operator = world.operator().await;
     let tenant = world.tenant("acme").await;
-    world.secret("bot", "token", "1:aaa");
+    world.secret("bot", "token", "1:first");
     world.apply(
         "Channel",
         "bot",
@@ -190,13 +190,13 @@ async fn a_channel_follows_its_secret() {
     assert_eq!((accounts.len(), &*accounts[0].name), (1, "bot"));
     assert_eq!(accounts[0].settings["allow"], json!(["1"]));
 
-    world.secret("bot", "token", "1:bbb");
+    world.secret("bot", "token", "1:second");
     let version = world.kube.get("Secret", "bot").unwrap()["metadata"]["resourceVersion"].clone();
     world.until("Channel", "bot", |channel| channel["status"]["secretVersion"] == version).await;
     let opened = world.directory.accounts().get(tenant, id).await.unwrap();
     assert!(format!("{:?}", opened.account).contains("bot"));
     let text = serde_json::to_string(&world.kube.get("Channel", "bot")).unwrap();
-    assert!(!text.contains("bbb") && !text.contains("aaa"), "{text}");
+    assert!(!text.contains("1:first") && !text.contains("1:second"), "{text}");
 
     world.kube.delete("Channel", "bot").unwrap();
     world.until_gone("Channel", "bot").await;
