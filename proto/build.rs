@@ -4,7 +4,7 @@ use std::{env, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 22] = [
+const FILES: [&str; 24] = [
     "messages",
     "schedules",
     "sessions",
@@ -13,6 +13,7 @@ const FILES: [&str; 22] = [
     "heartbeats",
     "approvals",
     "audit",
+    "behaviors",
     "connections",
     "devices",
     "events",
@@ -27,6 +28,7 @@ const FILES: [&str; 22] = [
     "settings",
     "skills",
     "subagents",
+    "work",
 ];
 
 /// Contracts between the mesh's own services, which no caller sees.

@@ -39,6 +39,7 @@ use self::{
     operations::{audit, dead, deliveries, doctor, security, status},
     permissions::{approvals, policy, tools},
     resources::{apply, export},
+    runs::{records, todo},
     schedules::{cron, heartbeat, reminders},
 };
 use crate::{client::Client, error::Error, login, screen::Screen};
@@ -54,6 +55,16 @@ pub enum Caller {
     /// List turns and their steps
     #[command(subcommand)]
     Runs(runs::Runs),
+    /// List and change the todos of a session
+    #[command(subcommand)]
+    Todo(todo::Todos),
+    /// List what the agents of a session did
+    Worklog(records::Worklog),
+    /// Show the steps of a session's behaviours as a tree: model calls, actions, results
+    Tasks(records::Tasks),
+    /// List the ledger of runs, models and tools, and verify its chain of hashes
+    #[command(subcommand)]
+    Ledger(records::Ledger),
     /// List pending approvals, allow or deny them
     #[command(subcommand)]
     Approvals(approvals::Approvals),
@@ -72,6 +83,9 @@ pub enum Caller {
     /// Search and change the knowledge base of agents
     #[command(subcommand)]
     Kb(kb::Kb),
+    /// Define behaviours: what agents do in a step, with which tools
+    #[command(subcommand)]
+    Behaviors(agents::behaviors::Behaviors),
     /// Define chains: subagent tasks that run one after another
     #[command(subcommand)]
     Chains(chains::Chains),
@@ -172,12 +186,17 @@ impl Caller {
             Self::Sessions(command) => command.run(client, screen).await,
             Self::Config(command) => command.run(client, screen).await,
             Self::Runs(command) => command.run(client, screen).await,
+            Self::Todo(command) => command.run(client, screen).await,
+            Self::Worklog(command) => command.run(client, screen).await,
+            Self::Tasks(command) => command.run(client, screen).await,
+            Self::Ledger(command) => command.run(client, screen).await,
             Self::Approvals(command) => command.run(client, screen).await,
             Self::Agents(command) => command.run(client, screen).await,
             Self::Files(command) => command.run(client, screen).await,
             Self::Skills(command) => command.run(client, screen).await,
             Self::Memory(command) => command.run(client, screen).await,
             Self::Kb(command) => command.run(client, screen).await,
+            Self::Behaviors(command) => command.run(client, screen).await,
             Self::Chains(command) => command.run(client, screen).await,
             Self::Cron(command) => command.run(client, screen).await,
             Self::Reminders(command) => command.run(client, screen).await,

@@ -554,7 +554,7 @@ MUTANTS = {
         [
             (
                 RUNNER + "turn/limits.rs",
-                "if turn.file_scope().is_restricted() {",
+                "if turn.given_file_scope().is_restricted() {",
                 "if turn.file_scope().is_restricted() && lists.len() > 1_000 {",
             ),
         ],

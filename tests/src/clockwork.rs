@@ -438,6 +438,7 @@ async fn complete(sessions: &Sessions, claim: &Claim) -> anyhow::Result<()> {
         started_at: Timestamp::now(),
         wait: Wait::Anything,
         last_target: None,
+        effects: None,
     };
     sessions.complete(claim, completion).await?;
     Ok(())

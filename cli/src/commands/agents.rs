@@ -1,5 +1,6 @@
 //! `holdfast agents`.
 
+pub mod behaviors;
 mod channel_options;
 pub mod config;
 mod heartbeat;
@@ -162,6 +163,18 @@ pub struct Changes {
     approval_timeout: Option<u32>,
     #[command(flatten)]
     heartbeat: heartbeat::Heartbeat,
+    /// Work by behaviours: the one that conversations begin with; `none` works without
+    #[arg(long, value_name = "BEHAVIOR|none")]
+    behavior: Option<String>,
+    /// Steps of a turn before other sessions get theirs
+    #[arg(long)]
+    max_steps: Option<u32>,
+    /// Changes of behaviour in a turn before other sessions get theirs
+    #[arg(long)]
+    max_hops: Option<u32>,
+    /// Seconds of a turn before other sessions get theirs
+    #[arg(long)]
+    max_seconds: Option<u32>,
 }
 
 impl Agents {
@@ -174,8 +187,8 @@ impl Agents {
             }
             Self::Show { agent } => screen.one(&COLUMNS, &view(&get(client, agent).await?)),
             Self::Create { name, template, changes } => {
-                let agent = match template {
-                    Some(template) => template::from_template(&template, name)?,
+                let agent = match &template {
+                    Some(template) => template::from_template(template, name)?,
                     None => Agent { name, ..Agent::default() },
                 };
                 let agent = changes.apply(agent)?;
@@ -184,6 +197,9 @@ impl Agents {
                 let made = client.answer(client.agents().create_agent(request).await)?;
                 screen.warn(&made.warnings)?;
                 let agent = made.agent.unwrap_or_default();
+                for (name, source) in template.as_deref().map_or(&[][..], template::behaviors_of) {
+                    behaviors::put_own(client, &agent.id, name, source).await?;
+                }
                 if agent.name != wanted {
                     let name = &agent.name;
                     screen.note(&format!(
@@ -265,6 +281,8 @@ impl Changes {
             agent.approval_timeout_s = seconds;
         }
         self.heartbeat.apply(&mut agent)?;
+        let limits = (self.max_steps, self.max_hops, self.max_seconds);
+        behaviors::apply(&mut agent, self.behavior, limits)?;
         agent.is_default |= self.default;
         for bundle in self.bundles {
             let (name, tools) = bundle.split_once('=').ok_or_else(|| {
@@ -381,6 +399,7 @@ fn view(agent: &Agent) -> Value {
         "approval_timeout_s": agent.approval_timeout_s,
         "reactions": agent.reactions,
         "heartbeat": heartbeat_view(agent),
+        "behaviors": behaviors::settings_view(agent),
         "created_at": time(agent.created_at.as_ref()),
         "updated_at": time(agent.updated_at.as_ref()),
     })

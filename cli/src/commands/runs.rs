@@ -1,4 +1,7 @@
-//! `holdfast runs`.
+//! `holdfast runs`; what turns planned and did: todos, worklogs, tasks, the ledger.
+
+pub mod records;
+pub mod todo;
 
 use clap::Subcommand;
 use holdfast_proto::gateway::v1::{GetRunRequest, ListRunsRequest, ListToolCallsRequest};

@@ -147,3 +147,34 @@ async fn a_long_document_is_in_the_prompt_with_its_beginning_and_its_end() -> an
     assert!(longest('m') < 10);
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_jarvis_answers_small_things_at_once_and_a_coder_brings_its_own_behaviors()
+-> anyhow::Result<()> {
+    let model = FakeModel::start().await?;
+    model.answer(|_| {
+        let result = r#"{"next_behavior": "END", "reply": "Hello!", "memory_queries": []}"#;
+        Reply::text(result)
+    });
+    let installation = Installation::with_model(&model).await?;
+
+    installation.run(&["agents", "create", "ada", "--template", "jarvis"]).ok();
+    installation.run(&["agents", "create", "carl", "--template", "coder"]).ok();
+    let said = installation.run(&["chat", "hello", "--agent", "ada"]).ok();
+
+    assert!(said.out.contains("Hello!"), "{}", said.out);
+    let prompt = last_prompt(&model);
+    assert!(prompt.contains("a capable personal assistant who gets things done"), "{prompt}");
+    assert!(prompt.contains("You are the first to see what arrives."), "{prompt}");
+    let layers = |name: &str| {
+        let listed = installation.json(&["behaviors", "list", "--agent", name]);
+        let all = listed.as_array().unwrap().iter();
+        let own = all.filter(|behavior| behavior["layer"] == "agent");
+        own.map(|behavior| behavior["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(layers("ada"), Vec::<String>::new());
+    assert_eq!(layers("carl"), ["check", "do"]);
+    assert_eq!(model.count(), 1, "the router alone answers");
+    assert_eq!(model.violations(), Vec::<String>::new());
+    Ok(())
+}

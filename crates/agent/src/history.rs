@@ -9,10 +9,11 @@ mod tests;
 
 use holdfast_types::{ChatMessage, Entry, SessionKind};
 
+pub(crate) use conversation::EARLIER_NOT_SHOWN;
 use conversation::conversation_start;
 pub use conversation::{Conversation, Picture};
-pub(crate) use message_text::introduced;
 use message_text::is_system;
+pub(crate) use message_text::{introduced, render_message};
 
 use crate::{
     text::shortened,

@@ -9,6 +9,7 @@
 //! | `turn` | beginning and end of a turn |
 //! | `step` | the next step |
 //! | `prompt` | the system prompt |
+//! | `behavior` | behaviours: prompts, results and limits of steps |
 //! | `bootstrap` | the files that define an agent |
 //! | `bundle` | named sets of tools for subagents |
 //! | `chain` | the next stage of a chain |
@@ -25,7 +26,9 @@
 //! | `recommend` | skill recommendations |
 //! | `route` | the choice of an agent by a model |
 //! | `turns_to_index` | conversation turns to index for search |
+//! | `yaml` | a parser of YAML with limits |
 
+pub mod behavior;
 pub mod bootstrap;
 pub mod bundle;
 pub mod chain;
@@ -46,6 +49,7 @@ mod text;
 pub mod tokens;
 mod turn;
 mod turns_to_index;
+pub mod yaml;
 
 pub use history::{Conversation, Picture};
 pub use outcome::{NO_REPLY, Outcome, heard_seqs, is_silent, outcome_of};
@@ -55,4 +59,5 @@ pub use step::{
     CallResult, Limit, Limits, Step, UNKNOWN_OUTCOME, calls_awaiting_approval, has_lost_call,
     is_allowed, limit_reached, new_calls, next,
 };
+pub use turn::may_begin_earlier;
 pub use turns_to_index::{ASSISTANT, IndexEntry, turns_to_index};

@@ -89,6 +89,12 @@ pub(crate) fn is_open(after_last_end: &[Entry]) -> bool {
         .any(|entry| asks_for_answer(entry) || matches!(entry, Entry::Thought { .. }))
 }
 
+/// Whether a turn is open that may have begun before these entries of a journal.
+#[must_use]
+pub fn may_begin_earlier(journal: &[Entry]) -> bool {
+    !journal.iter().any(ends) && is_open(journal)
+}
+
 /// Returns the latest turn to the journal's end: the open one, else the last that ended.
 pub(crate) fn latest(journal: &[Entry]) -> &[Entry] {
     let open = open(journal);

@@ -1,11 +1,13 @@
 //! Agents of a tenant: assistants, stored as data.
 
+pub(crate) mod behavior;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use holdfast_schedule::heartbeat::HeartbeatConfig;
 use holdfast_types::{
-    AgentId, AgentKind, AgentName, ChannelOptions, ContextOptions, DmScope, GroupScope, ModelId,
-    QueueMode, Reactions, RecommendSkills, SessionKey, known_or_default,
+    AgentId, AgentKind, AgentName, BehaviorName, ChannelOptions, ContextOptions, DmScope,
+    GroupScope, ModelId, QueueMode, Reactions, RecommendSkills, SessionKey, known_or_default,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -25,6 +27,7 @@ const MAX_FALLBACKS: usize = 5;
 const MAX_BUNDLES: usize = 32;
 const MAX_CHANNEL_OPTIONS: usize = 64;
 const MAX_TOOL_NAME_BYTES: usize = 128;
+const MAX_BEHAVIOR_LIMIT: u32 = 3_600;
 
 /// Instructions of the agent that every new tenant gets (spec RTE-007, RTE-018).
 const INSTRUCTIONS: &str = "\
@@ -79,6 +82,50 @@ pub struct AgentSettings {
     /// Schedule of the heartbeat, and delivery of its replies.
     #[serde(skip_serializing_if = "is_usual")]
     pub heartbeat: HeartbeatConfig,
+    /// Set if the agent works by behaviours.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub behaviors: Option<BehaviorSettings>,
+}
+
+/// How an agent works by behaviours. A turn that reaches a limit yields: it goes on after other
+/// sessions had their turn (spec STM-015).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BehaviorSettings {
+    /// Behaviour with which a conversation begins.
+    pub default: String,
+    /// Steps until a turn yields.
+    pub max_steps: u32,
+    /// Changes of behaviour until a turn yields.
+    pub max_hops: u32,
+    /// Seconds until a turn yields.
+    pub max_seconds: u32,
+}
+
+impl Default for BehaviorSettings {
+    fn default() -> Self {
+        Self { default: "resolve_router".to_owned(), max_steps: 64, max_hops: 16, max_seconds: 600 }
+    }
+}
+
+impl BehaviorSettings {
+    fn check(&self) -> Result<(), Error> {
+        self.default
+            .parse::<BehaviorName>()
+            .map_err(|error| Error::Invalid(format!("`behaviors.default`: {error}")))?;
+        for (name, value) in [
+            ("max_steps", self.max_steps),
+            ("max_hops", self.max_hops),
+            ("max_seconds", self.max_seconds),
+        ] {
+            if !(1..=MAX_BEHAVIOR_LIMIT).contains(&value) {
+                return Err(Error::Invalid(format!(
+                    "`behaviors.{name}` is 1 to {MAX_BEHAVIOR_LIMIT}, and this one is {value}"
+                )));
+            }
+        }
+        Ok(())
+    }
 }
 
 fn is_usual(heartbeat: &HeartbeatConfig) -> bool {
@@ -103,6 +150,7 @@ impl Default for AgentSettings {
             approval_timeout_s: None,
             channels: BTreeMap::new(),
             heartbeat: HeartbeatConfig::default(),
+            behaviors: None,
         }
     }
 }
@@ -220,6 +268,7 @@ impl AgentSettings {
             )));
         }
         check_heartbeat(&self.heartbeat)?;
+        self.behaviors.as_ref().map_or(Ok(()), BehaviorSettings::check)?;
         check_tools(Some(&self.spawns))?;
         if self.fallbacks.len() > MAX_FALLBACKS {
             return Err(Error::Invalid(format!(
@@ -435,6 +484,17 @@ mod tests {
             }),
             settings(AgentSettings {
                 channels: [("Tele gram".to_owned(), ChannelOptions::default())].into(),
+                ..AgentSettings::default()
+            }),
+            settings(AgentSettings {
+                behaviors: Some(BehaviorSettings {
+                    default: "two words".into(),
+                    ..Default::default()
+                }),
+                ..AgentSettings::default()
+            }),
+            settings(AgentSettings {
+                behaviors: Some(BehaviorSettings { max_steps: 0, ..Default::default() }),
                 ..AgentSettings::default()
             }),
             tools(""),

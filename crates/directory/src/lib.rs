@@ -6,7 +6,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `tenant`, `key` (with devices), `person`, `audit_event`, `agent`, `policy`, `provider` (with credentials, their renewal and the catalogue of models), `budget`, `plan`, `tenant_event`, `event_webhook`, `account`, `connection`, `mcp`, `node`, `routing`, `skill_env` | types and their validation |
+//! | `tenant`, `key` (with devices), `person`, `audit_event`, `agent` (with behaviours), `policy`, `provider` (with credentials, their renewal and the catalogue of models), `budget`, `plan`, `tenant_event`, `event_webhook`, `account`, `connection`, `mcp`, `node`, `routing`, `skill_env` | types and their validation |
 //! | [`channel`] | settings of channel accounts, shared with the bridges |
 //! | `token`, `seal` | the text form of a key; encryption of stored secrets |
 //! | `verbs` | operations, one type per resource; transactions begin and end there |
@@ -52,7 +52,8 @@ pub use account::{
     ReportedStatus, WidgetMessage,
 };
 pub use actor::Actor;
-pub use agent::{AGENT_CACHE_TTL, Agent, AgentSettings, NewAgent, RoutedAgent};
+pub use agent::behavior::{BehaviorLayer, StoredBehavior};
+pub use agent::{AGENT_CACHE_TTL, Agent, AgentSettings, BehaviorSettings, NewAgent, RoutedAgent};
 pub use audit_event::{AuditEvent, AuditFilter, CallOutcome};
 pub use budget::Budget;
 pub use chain::NamedChain;
@@ -90,7 +91,7 @@ pub use tenant::event_webhook::{EventWebhook, NewEventWebhook, OpenEventWebhook}
 pub use tenant::plan::{LimitLevel, LimitName, NewPlan, Plan, PlanLimits};
 pub use tenant::{Tenant, TenantChanges, TenantState};
 pub use verbs::{
-    Accounts, Agents, Audit, Budgets, Chains, Connections, Credentials, Devices, EventWebhooks,
-    Keys, McpServers, Models, NodeConnectionState, Nodes, People, Plans, PolicyDocuments,
-    Providers, Routes, SkillEnv, TenantEvents, Tenants,
+    Accounts, Agents, Audit, Behaviors, Budgets, Chains, Connections, Credentials, Devices,
+    EventWebhooks, Keys, McpServers, Models, NodeConnectionState, Nodes, People, Plans,
+    PolicyDocuments, Providers, Routes, SkillEnv, TenantEvents, Tenants,
 };

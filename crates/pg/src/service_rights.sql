@@ -64,7 +64,7 @@ begin
             -- What an earlier version granted and the rules below do not.
             for r in
                 select nspname from pg_namespace
-                where nspname in ('control', 'session', 'workspace', 'schedule', 'memory')
+                where nspname in ('control', 'session', 'workspace', 'schedule', 'memory', 'work')
             loop
                 execute format('revoke all on all tables in schema %I from %I', r.nspname, own);
                 execute format('revoke all on all functions in schema %I from %I', r.nspname, own);
@@ -77,10 +77,10 @@ begin
         with rules (service, kind, pattern, privileges, hidden) as (values
             -- `privileges` of the role of all services that the service's own role has too; null for
             -- all. `hidden` columns are never read.
-            ('gateway', 'app', '^(control|session|workspace|schedule)[.]', null::text[], null::text[]),
-            ('gateway', 'system', '^(control|session|workspace|schedule)[.]', null, null),
-            ('runner', 'app', '^(control|session|workspace|schedule)[.]', null, null),
-            ('runner', 'system', '^(control|session|workspace|schedule)[.]', null, null),
+            ('gateway', 'app', '^(control|session|workspace|schedule|work)[.]', null::text[], null::text[]),
+            ('gateway', 'system', '^(control|session|workspace|schedule|work)[.]', null, null),
+            ('runner', 'app', '^(control|session|workspace|schedule|work)[.]', null, null),
+            ('runner', 'system', '^(control|session|workspace|schedule|work)[.]', null, null),
             -- For the deletion of a tenant, of which the runner sees no content.
             ('runner', 'app', '^memory[.]', array['DELETE'], null),
             ('scheduler', 'app', '^(session|schedule)[.]', null, null),

@@ -109,6 +109,7 @@ pub(crate) async fn delete_rows(tx: &mut TenantTx, session: SessionId) -> Result
             where s.tenant_id = $1 and s.session_id = $2 and e.tenant_id = $1 and e.key = s.key),
         chains as (delete from session.chain_runs where tenant_id = $1 and session_id = $2),
         surfaces as (delete from session.surfaces where tenant_id = $1 and session_id = $2),
+        behaviors as (delete from session.behaviors where tenant_id = $1 and session_id = $2),
         -- Who asked for it is told that nobody knows how it ended.
         asked as (
             update session.subagents

@@ -24,6 +24,7 @@
 //! | memory extraction, index of conversation turns | agent-runner | `journal_readers.rs` |
 //! | spending, usage | agent-runner, gateway | `usage.rs` |
 //! | ask, resolve, settle | agent-runner, gateway | `approvals.rs` |
+//! | state of behaviours | agent-runner | `protocol/behaviors.rs` |
 //! | dead letters, tenant shares, deletion | gateway | `dead_letters.rs`, `queues.rs`, `delete.rs` |
 //!
 //! ## What can go wrong
@@ -80,12 +81,13 @@ pub use journal_readers::{EntryMark, JournalRange, JournalReader, MAX_EXTRACTION
 pub use message_outcomes::MessageOutcome;
 pub use model::{
     Acceptance, Claim, ClassSlots, Completion, CompletionResult, DeadLetter, Delivery,
-    DeliveryView, EntryView, FreeSlots, InboxMessage, InvalidPoolName, LoadedSession,
+    DeliveryView, EffectFuture, EntryView, FreeSlots, InboxMessage, InvalidPoolName, LoadedSession,
     MessageStatus, NewDelivery, NewMessage, OUTPUT_LIMIT_REASON, PendingApproval, RenewalResult,
-    RenewedLease, RunView, RunnerPool, SendResult, SessionOwner, SessionView, StepSignals,
-    StepWrite, SweepCounts, TenantCounts, TurnClass, TurnOutcome,
+    RenewedLease, RunView, RunnerPool, SendResult, SessionOwner, SessionView, StepEffects,
+    StepSignals, StepWrite, SweepCounts, TenantCounts, TurnClass, TurnOutcome,
 };
 pub use protocol::batch::MessageWithSettings;
+pub use protocol::behaviors::{Behaviors, store_behavior, store_title, work_sessions};
 pub use protocol::claim::NextReady;
 pub use protocol::held_state::{HeldItem, HeldKind, LossReason, LostItem};
 pub use protocol::import::ImportedEntry;
@@ -97,6 +99,7 @@ pub use queues::{Gauges, Queues, ShareChanges, TenantShare};
 pub use sessions::{CLAIM_LEASE, HOLDER_WAIT, Sessions};
 pub use settings::{KeyChanges, SessionChanges, Settings};
 pub use subagents::chains::{CHAIN_EVENT, ChainRun, NewChainRun};
+pub use subagents::family::{FamilyEvent, FamilyResult};
 pub use subagents::{
     AnnouncementResult, ChainPosition, Cleanup, NewSubagent, SUBAGENT_EVENT, Subagent,
     SubagentAccess, SubagentFilter, SubagentOutcome, Subagents,

@@ -1,6 +1,8 @@
 //! Parameters and results of the protocol's verbs.
 
-use std::{fmt, str::FromStr, time::Duration};
+mod step_effects;
+
+use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 
 use holdfast_types::{
     AccountId, AgentId, ApprovalId, Body, ChannelAction, DeliveryId, Entry, Handover, MessageId,
@@ -11,6 +13,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use uuid::Uuid;
+
+pub use step_effects::{EffectFuture, StepEffects};
 
 #[derive(Debug, Clone)]
 pub struct NewMessage {
@@ -208,6 +212,8 @@ pub struct StepWrite {
     pub deliveries: Vec<NewDelivery>,
     /// The turn makes no progress, whatever the entries are: the attempts go on counting.
     pub no_progress: bool,
+    /// What else the transaction writes.
+    pub effects: Option<Arc<dyn StepEffects>>,
 }
 
 /// Signals for the running turn, read when a step was written.
@@ -287,6 +293,8 @@ pub struct Completion {
     pub wait: Wait,
     /// Target of this turn's messages, if they came by a channel.
     pub last_target: Option<Target>,
+    /// What else the transaction writes.
+    pub effects: Option<Arc<dyn StepEffects>>,
 }
 
 /// Result of completing a turn.

@@ -2,6 +2,7 @@
 
 pub mod append;
 pub mod batch;
+pub mod behaviors;
 pub mod claim;
 pub mod complete;
 pub mod held_state;

@@ -13,6 +13,7 @@
 //! | its session was deleted | unknown |
 
 pub mod chains;
+pub mod family;
 
 use std::time::Duration;
 

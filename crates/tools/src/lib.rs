@@ -13,6 +13,7 @@
 //! | `scheduler_add`, `scheduler_cancel` | writes | reminders for the user of the conversation |
 //! | `scheduler_list` | reads | the same |
 //! | `cron` | writes | jobs that run at given times |
+//! | `todo` | writes | the todo list of the conversation |
 //! | `message` | writes | sends a message or acts on a channel |
 //! | `read`, `list_files` | reads | the agent's files |
 //! | `write`, `append_file`, `edit`, `apply_patch`, `delete_file` | writes | the same |
@@ -63,6 +64,7 @@ mod patches;
 mod registry;
 mod reminders;
 mod subagents;
+mod todo;
 mod tool;
 mod tts;
 mod untrusted;
@@ -115,6 +117,7 @@ pub use subagents::{
     SessionsSend, SessionsSpawn, StartedSubagent, SubagentRequest, SubagentResult, SubagentSummary,
     Subagents, SubagentsTool,
 };
+pub use todo::{TodoRequest, TodoTool, Todos};
 pub use tool::{Call, HostContext, Tool, ToolError};
 pub use tts::{SpeechExtract, Tts, extract_speech};
 pub use untrusted::{clean, is_untrusted, untrusted, visible};

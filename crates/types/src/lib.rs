@@ -6,6 +6,7 @@
 mod act;
 mod answer_options;
 mod approval;
+mod behavior;
 mod chain;
 mod chat;
 mod client_tool;
@@ -38,6 +39,11 @@ pub use answer_options::{
     AnswerFormat, AnswerOptions, AnswerSchema, Effort, InvalidSchema, NamedSchema,
 };
 pub use approval::{ApprovalDecision, ApprovalState};
+pub use behavior::{
+    BehaviorName, BehaviorRole, InvalidBehaviorName, NewSession, NewTodo, SessionDelta, StepAction,
+    StepReply, StepResult, TodoEstimate, TodoInit, TodoKind, TodoNoteKind, TodoOperation,
+    TodoStatus, WaitDetails,
+};
 pub use chain::{Chain, ChainStep, MAX_STAGES, MAX_STEPS_PER_STAGE, SHIPPED_CHAIN_NAME, Stage};
 pub use chat::{
     Chat, ChatMessage, Image, ImageData, InvalidModelId, InvalidThinking, ModelId, Reply,

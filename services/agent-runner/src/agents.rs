@@ -10,8 +10,10 @@
 //! | `selections.rs` | cache of models' choices among skills |
 //! | `notes.rs` | notes that the prompt contains |
 //! | `skills.rs` | skills and their secrets |
+//! | `behaviors.rs` | compiled behaviours |
 //! | `user_zones.rs` | time zones that users have set |
 
+mod behaviors;
 pub(crate) mod budget;
 pub(crate) mod fallback;
 pub(crate) mod key_health;

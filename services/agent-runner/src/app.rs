@@ -18,9 +18,10 @@ use holdfast_skills::{Finder, Registries, SkillLibrary, WithSkillTools as _};
 use holdfast_tools::{
     Browser, Canvas, ChainRun, Cron, DEFAULT_DIRECT_TOOLS, Gateway, Output, Registry, SchedulerAdd,
     SchedulerCancel, SchedulerList, SessionsMerge, SessionsSend, SessionsSpawn, SubagentsTool,
-    Tool,
+    TodoTool, Tool,
 };
 use holdfast_types::RunnerId;
+use holdfast_work::Work;
 use holdfast_workspace::Workspaces;
 use secrecy::ExposeSecret as _;
 use tokio::{net::TcpListener, sync::Notify};
@@ -38,7 +39,7 @@ use crate::{
     background::{
         announcements, event_log, extraction, indexing, lease_renewal, maintenance, mcp_servers,
         runner_renewal, runner_report, summaries, tenant_deletion, tenant_events, tenant_limits,
-        tool_list, turn_index, webhooks,
+        tool_list, turn_index, webhooks, work,
     },
     config::Config,
     held_state::HeldState,
@@ -59,6 +60,7 @@ use crate::{
         search_accounts::TenantSearchAccounts,
         session_skills::SessionSkills,
         shell::{self, Shell},
+        todos::TodoLists,
         tool_set::ToolSet,
     },
     upkeep::UpkeepDuty,
@@ -150,6 +152,10 @@ impl App {
             .with(SchedulerList(Arc::clone(&schedules)))
             .with(SchedulerCancel(Arc::clone(&schedules)))
             .with(Cron(schedules))
+            .with(TodoTool(Arc::new(TodoLists {
+                work: Work::new(pools.clone()),
+                sessions: sessions.clone(),
+            })))
             .with_files(Arc::clone(&files))
             .with_images(Arc::clone(&files), Arc::clone(&studio))
             .with_speech(Arc::clone(&studio))
@@ -292,6 +298,7 @@ impl App {
             media_providers: studio,
             directory,
             jobs,
+            work: Work::new(pools.clone()),
             bus: bus.clone(),
             locks: locks.sessions(id),
             redis_locks: locks,
@@ -397,6 +404,7 @@ async fn run(
     loops.spawn(indexing::run(Arc::clone(worker), stop.clone()));
     loops.spawn(turn_index::run(Arc::clone(worker), stop.clone()));
     loops.spawn(event_log::run(Arc::clone(worker), leases.clone()));
+    loops.spawn(work::run(Arc::clone(worker), stop.clone()));
     loops.spawn(maintenance::measure(Arc::clone(worker), stop.clone()));
     loops.spawn(tool_list::announce_tools(Arc::clone(worker), stop.clone()));
     loops.spawn(maintenance::prune(Arc::clone(worker), stop.clone()));

@@ -12,6 +12,7 @@
 //! | `summaries.rs` | summaries of long conversations |
 //! | `extraction.rs` | memories from conversations |
 //! | `indexing.rs`, `turn_index.rs` | search index of notes and of conversation turns |
+//! | `work.rs` | todo changes are told to waiting sessions; the chain of the ledger |
 //! | `mcp_servers.rs` | upkeep of connections to MCP servers |
 //! | `tool_list.rs`, `runner_report.rs` | what this runner announces: its tools and its state |
 
@@ -31,3 +32,4 @@ pub(crate) mod tenant_limits;
 pub(crate) mod tool_list;
 pub(crate) mod turn_index;
 pub(crate) mod webhooks;
+pub(crate) mod work;

@@ -75,12 +75,13 @@ fn kind_of(failure: &anyhow::Error) -> Kind {
     fn kind_as<E: Fault + 'static>(cause: &Cause) -> Option<Kind> {
         cause.downcast_ref::<E>().map(Fault::kind)
     }
-    const KINDS: [fn(&Cause) -> Option<Kind>; 6] = [
+    const KINDS: [fn(&Cause) -> Option<Kind>; 7] = [
         kind_as::<holdfast_session::Error>,
         kind_as::<holdfast_workspace::Error>,
         kind_as::<holdfast_skills::Error>,
         kind_as::<holdfast_directory::Error>,
         kind_as::<holdfast_schedule::store::Error>,
+        kind_as::<holdfast_work::Error>,
         kind_as::<holdfast_grpc::MemoryCallError>,
     ];
     failure

@@ -14,7 +14,8 @@
 //! | `steps.rs` | a turn, step by step |
 //! | `intake.rs` | messages that a turn hears; pure |
 //! | `journal.rs` | entries that the turn reads and writes |
-//! | `think.rs`, `prompt.rs`, `calls.rs` | model requests and their prompts, tool calls |
+//! | `think.rs`, `prompt.rs`, `calls.rs` | model requests and their prompts; tool calls, and their unknown outcomes |
+//! | `behavior.rs` | steps of agents that work by behaviours |
 //! | `client_options.rs` | form of an answer and calls of tools that an API's client asks for |
 //! | `approvals.rs` | calls that need an approval |
 //! | `context.rs` | what the model is shown: compaction, images, memories |
@@ -25,11 +26,11 @@
 //! | `participants.rs`, `limits.rs` | participants and refused calls; limits on tools and files |
 //! | `budget.rs` | budgets of model requests |
 //! | `firings.rs`, `heartbeats.rs`, `requester.rs` | turns that a job begins; requester of jobs |
-//! | `unknown_outcomes.rs` | unknown outcomes of calls whose runner crashed |
 //! | `after_turn.rs` | background work that follows a turn |
 
 mod after_turn;
 mod approvals;
+mod behavior;
 mod budget;
 mod calls;
 mod client_options;
@@ -52,4 +53,3 @@ pub(crate) mod state;
 mod steps;
 mod think;
 mod time_zone;
-mod unknown_outcomes;

@@ -8,6 +8,7 @@ use holdfast_lock::{Locks, SessionLocks};
 use holdfast_schedule::store::Jobs;
 use holdfast_session::Sessions;
 use holdfast_types::RunnerId;
+use holdfast_work::Work;
 use holdfast_workspace::Workspaces;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -37,6 +38,7 @@ pub(crate) struct Worker {
     pub(crate) user_zones: UserZones,
     pub(crate) directory: Directory,
     pub(crate) jobs: Jobs,
+    pub(crate) work: Work,
     pub(crate) agents: Agents,
     pub(crate) workspaces: Workspaces,
     pub(crate) policies: Policies,

@@ -13,6 +13,7 @@ use holdfast_pg::Pools;
 use holdfast_schedule::store::{Calendar, Jobs};
 use holdfast_session::Sessions;
 use holdfast_skills::{Finder, Registries, SkillLibrary};
+use holdfast_work::Work;
 use holdfast_workspace::Workspaces;
 use secrecy::ExposeSecret as _;
 use tokio::{net::TcpListener, time::sleep};
@@ -130,6 +131,7 @@ impl App {
             sessions: sessions.clone(),
             bus: bus.clone(),
             jobs: Jobs::new(pools.clone(), Arc::new(Calendar::default())),
+            work: Work::new(pools.clone()),
             memory,
             library: SkillLibrary::new(workspaces.clone(), Arc::new(Finder::new(registries))),
             workspaces,

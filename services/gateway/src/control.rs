@@ -28,6 +28,7 @@ pub mod sessions;
 pub mod skills;
 pub mod subagents;
 pub mod tenants;
+pub mod work;
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -37,23 +38,24 @@ use holdfast_egress::Guard;
 use holdfast_grpc::{Caller, Principal};
 use holdfast_proto::gateway::v1::{
     agents_server::AgentsServer, approvals_server::ApprovalsServer, audit_server::AuditServer,
-    budgets_server::BudgetsServer, chains_server::ChainsServer, channels_server::ChannelsServer,
-    connections_server::ConnectionsServer, credentials_server::CredentialsServer,
-    devices_server::DevicesServer, files_server::FilesServer, heartbeats_server::HeartbeatsServer,
-    keys_server::KeysServer, knowledge_server::KnowledgeServer,
-    mcp_servers_server::McpServersServer, memories_server::MemoriesServer,
-    models_server::ModelsServer, operations_server::OperationsServer,
-    packages_server::PackagesServer, people_server::PeopleServer, plans_server::PlansServer,
-    policies_server::PoliciesServer, providers_server::ProvidersServer,
-    routing_server::RoutingServer, sessions_server::SessionsServer,
-    settings_server::SettingsServer, skills_server::SkillsServer,
+    behaviors_server::BehaviorsServer, budgets_server::BudgetsServer, chains_server::ChainsServer,
+    channels_server::ChannelsServer, connections_server::ConnectionsServer,
+    credentials_server::CredentialsServer, devices_server::DevicesServer,
+    files_server::FilesServer, heartbeats_server::HeartbeatsServer, keys_server::KeysServer,
+    knowledge_server::KnowledgeServer, mcp_servers_server::McpServersServer,
+    memories_server::MemoriesServer, models_server::ModelsServer,
+    operations_server::OperationsServer, packages_server::PackagesServer,
+    people_server::PeopleServer, plans_server::PlansServer, policies_server::PoliciesServer,
+    providers_server::ProvidersServer, routing_server::RoutingServer,
+    sessions_server::SessionsServer, settings_server::SettingsServer, skills_server::SkillsServer,
     subagents_server::SubagentsServer, tenants_server::TenantsServer,
-    usage_reports_server::UsageReportsServer,
+    usage_reports_server::UsageReportsServer, work_server::WorkServer,
 };
 use holdfast_schedule::store::Jobs;
 use holdfast_session::Sessions;
 use holdfast_skills::SkillLibrary;
 use holdfast_types::{AgentId, TenantId};
+use holdfast_work::Work;
 use holdfast_workspace::Workspaces;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -77,6 +79,7 @@ pub struct State {
     pub bus: Bus,
     pub workspaces: Workspaces,
     pub jobs: Jobs,
+    pub work: Work,
     /// `None` if the mesh has no secret.
     pub memory: Option<holdfast_grpc::MemoryClient>,
     pub library: SkillLibrary,
@@ -96,6 +99,7 @@ pub fn add_services(routes: Routes, state: &State, body_limit: usize) -> Routes 
     }
     routes
         .add_service(service!(AgentsServer, agents::Agents))
+        .add_service(service!(BehaviorsServer, agents::behaviors::Behaviors))
         .add_service(
             service!(FilesServer, files::Files)
                 .max_decoding_message_size(body_limit.max(MAX_ARCHIVE_BYTES))
@@ -135,6 +139,7 @@ pub fn add_services(routes: Routes, state: &State, body_limit: usize) -> Routes 
         .add_service(service!(PlansServer, tenants::plans::Plans))
         .add_service(service!(UsageReportsServer, tenants::usage::UsageReports))
         .add_service(service!(AuditServer, people::audit_log::Audit))
+        .add_service(service!(WorkServer, work::Work))
 }
 
 impl State {

@@ -157,6 +157,8 @@ pub enum Error {
     #[error(transparent)]
     Jobs(#[from] holdfast_schedule::store::Error),
     #[error(transparent)]
+    Work(#[from] holdfast_work::Error),
+    #[error(transparent)]
     Directory(#[from] holdfast_directory::Error),
     #[error(transparent)]
     Skills(#[from] holdfast_skills::Error),
@@ -229,6 +231,7 @@ impl Fault for Error {
             Self::Session(error) => error.kind(),
             Self::Files(error) => error.kind(),
             Self::Jobs(error) => error.kind(),
+            Self::Work(error) => error.kind(),
             Self::Directory(error) => error.kind(),
             Self::Skills(error) => error.kind(),
         }
@@ -277,6 +280,7 @@ impl Fault for Error {
             | Self::NoJob(_)
             | Self::NoReminder { is_full: false, .. }
             | Self::Jobs(_)
+            | Self::Work(_)
             | Self::Skills(_) => self.kind().reason(),
         }
     }

@@ -24,7 +24,7 @@ const LAYERS: &[&[&str]] = &[
         "holdfast-recall",
         "holdfast-sandbox",
     ],
-    &["holdfast-sandbox-pods", "holdfast-schedule"],
+    &["holdfast-sandbox-pods", "holdfast-schedule", "holdfast-work"],
     &["holdfast-directory", "holdfast-session", "holdfast-workspace"],
     &["holdfast-agent", "holdfast-tools"],
     // Skills are shown to agents.
@@ -49,6 +49,7 @@ const VENDORS: &[(&str, &[&str])] = &[
             "holdfast-session",
             "holdfast-testkit",
             "holdfast-tests",
+            "holdfast-work",
             "holdfast-workspace",
             "memory",
         ],

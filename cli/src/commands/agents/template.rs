@@ -1,10 +1,19 @@
-//! Templates of agents for one kind of work (spec TOL-035, REM-011, KBN-004).
+//! Templates of agents for one kind of work (spec TOL-035, REM-011, KBN-004, BHV-004).
 
-use holdfast_proto::gateway::v1::Agent;
+use holdfast_proto::gateway::v1::{Agent, BehaviorSettings};
 
 use crate::error::Error;
 
-pub const NAMES: [&str; 4] = ["web-agent", "study-coach", "librarian", "desktop-agent"];
+pub const NAMES: [&str; 8] = [
+    "web-agent",
+    "study-coach",
+    "librarian",
+    "desktop-agent",
+    "jarvis",
+    "coder",
+    "researcher",
+    "study-planner",
+];
 
 struct Template {
     name: &'static str,
@@ -12,26 +21,69 @@ struct Template {
     instructions: &'static str,
     /// Tools that the agent may use; empty allows all that the policy allows.
     tools: &'static [&'static str],
+    /// Behaviours of the agent, by name, which replace the built-in ones; `None` works without
+    /// behaviours.
+    behaviors: Option<&'static [(&'static str, &'static str)]>,
 }
 
-const TEMPLATES: [Template; 3] = [
+const TEMPLATES: [Template; 7] = [
     Template {
         name: "web-agent",
         description: "Looks things up and does things on web pages.",
         instructions: include_str!("../../../templates/web-agent.md"),
         tools: &["browser", "web_fetch", "web_search"],
+        behaviors: None,
     },
     Template {
         name: "study-coach",
         description: "Plans learning and exams, asks back, reminds and goes on reminding.",
         instructions: include_str!("../../../templates/study-coach.md"),
         tools: &[],
+        behaviors: None,
     },
     Template {
         name: "librarian",
         description: "Keeps the knowledge base: adds to it, brings it up to date, answers from it.",
         instructions: include_str!("../../../templates/librarian.md"),
         tools: &["kb_search", "kb_get", "kb_ingest", "kb_update", "web_fetch", "web_search"],
+        behaviors: None,
+    },
+    Template {
+        name: "jarvis",
+        description: "Answers small things at once; plans, does and checks larger ones.",
+        instructions: include_str!("../../../templates/jarvis.md"),
+        tools: &[],
+        behaviors: Some(&[]),
+    },
+    Template {
+        name: "coder",
+        description: "Writes and changes software in its workspace, with tests.",
+        instructions: include_str!("../../../templates/coder.md"),
+        tools: &[],
+        behaviors: Some(&[
+            ("do", include_str!("../../../templates/behaviors/coder-do.yaml")),
+            ("check", include_str!("../../../templates/behaviors/coder-check.yaml")),
+        ]),
+    },
+    Template {
+        name: "researcher",
+        description: "Answers questions from sources that it names, and writes reports.",
+        instructions: include_str!("../../../templates/researcher.md"),
+        tools: &[],
+        behaviors: Some(&[
+            ("do", include_str!("../../../templates/behaviors/researcher-do.yaml")),
+            ("check", include_str!("../../../templates/behaviors/researcher-check.yaml")),
+        ]),
+    },
+    Template {
+        name: "study-planner",
+        description: "Makes study plans, sets the reminders for them, and keeps them up to date.",
+        instructions: include_str!("../../../templates/study-planner.md"),
+        tools: &[],
+        behaviors: Some(&[(
+            "do",
+            include_str!("../../../templates/behaviors/study-planner-do.yaml"),
+        )]),
     },
 ];
 
@@ -53,12 +105,20 @@ pub fn from_template(template: &str, name: String) -> Result<Agent, Error> {
         description: template.description.to_owned(),
         instructions: template.instructions.trim_end().to_owned(),
         tools: template.tools.iter().map(|&tool| tool.to_owned()).collect(),
+        behaviors: template.behaviors.map(|_| BehaviorSettings::default()),
         ..Agent::default()
     })
 }
 
+/// Returns the behaviours of a template's agent.
+pub fn behaviors_of(template: &str) -> &'static [(&'static str, &'static str)] {
+    let found = TEMPLATES.iter().find(|known| known.name == template);
+    found.and_then(|template| template.behaviors).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
+    use holdfast_agent::behavior::Behavior;
     use holdfast_schedule::reminder::Locale;
 
     use super::*;
@@ -97,6 +157,23 @@ mod tests {
         assert!(places.map(|at| agent.instructions.find(at).unwrap()).is_sorted());
         // Empty: all that the policy allows, which includes the tools for reminders.
         assert!(agent.tools.is_empty());
+    }
+
+    #[test]
+    fn templates_with_behaviors_bring_valid_ones_and_start_with_the_router() {
+        for (template, count) in
+            [("jarvis", 0), ("coder", 2), ("researcher", 2), ("study-planner", 1)]
+        {
+            let agent = from_template(template, "a".to_owned()).unwrap();
+            assert!(agent.behaviors.is_some(), "{template}");
+            assert_eq!(behaviors_of(template).len(), count, "{template}");
+            for (name, source) in behaviors_of(template) {
+                let behavior = Behavior::parse(source, "unnamed")
+                    .unwrap_or_else(|error| panic!("{template} {name}: {error}"));
+                assert_eq!(behavior.name, *name, "{template}");
+            }
+        }
+        assert!(from_template("web-agent", "a".to_owned()).unwrap().behaviors.is_none());
     }
 
     #[test]

@@ -146,10 +146,12 @@ pub const PREPARATIONS: &[(&str, &str, &[&str])] = &[
         &["holdfast agents delete travel", "cp package.yaml travel.skill.yaml"],
     ),
     ("docs/subagents.md", "", &["holdfast chat hello", "holdfast agents create inspector"]),
+    ("docs/todos.md", "", &["holdfast chat hello"]),
 ];
 
 /// Code blocks that are files of their document's commands: document, beginning, file.
 pub const BLOCKS: &[(&str, &str, &str)] = &[
+    ("docs/behaviours.md", "description: Greets people", "greet.yaml"),
     ("docs/heartbeat.md", "- Is there mail", "heartbeat.md"),
     ("docs/operator.md", "apiVersion: holdfast.dev/v1alpha1\nkind: Routing", "family.yaml"),
     ("docs/policy.md", "{\n  \"profile\"", "policy.json"),

@@ -49,7 +49,7 @@ pub(super) const MAX_QUESTION_CHARS: usize = 4_000;
 const MAX_EVENT_CHARS: usize = 2_000;
 
 /// Placeholder for the missing message before a call.
-pub(super) const EARLIER_NOT_SHOWN: &str = "[what was said before is not shown]";
+pub(crate) const EARLIER_NOT_SHOWN: &str = "[what was said before is not shown]";
 
 /// Loaded image of the conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -21,7 +21,7 @@ pub(super) fn is_system(body: &Body) -> bool {
 }
 
 /// Formats a message with its sender, its quotation and its attachments.
-pub(super) fn render_message(body: &Body, kind: SessionKind) -> String {
+pub(crate) fn render_message(body: &Body, kind: SessionKind) -> String {
     let mut text = String::with_capacity(body.text.len() + 32);
     if let Some(event) = &body.event {
         text.push_str(&format!("[event {}] ", line(event, 128)));

@@ -1,5 +1,7 @@
 //! `control.agents`.
 
+pub(crate) mod behaviors;
+
 use holdfast_pg::TenantTx;
 use holdfast_types::{AgentId, AgentName};
 use sqlx::types::Json;

@@ -3,6 +3,7 @@
 mod accounts;
 mod agents;
 mod audit;
+mod behaviors;
 mod budgets;
 mod catalogue;
 mod chains;
@@ -27,6 +28,7 @@ mod tenants;
 pub use accounts::Accounts;
 pub use agents::Agents;
 pub use audit::Audit;
+pub use behaviors::Behaviors;
 pub use budgets::Budgets;
 pub use catalogue::Models;
 pub use chains::Chains;

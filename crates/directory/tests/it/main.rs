@@ -4,6 +4,7 @@
 
 mod accounts;
 mod audit;
+mod behaviors;
 mod connections;
 mod forgetting;
 mod isolation;

@@ -96,7 +96,7 @@ async fn the_system_role_of_a_service_sees_no_more_than_that_of_all_services() {
         join pg_roles r on r.rolname ~ '^holdfast_(gateway|runner|scheduler|memory|bridge)_(app|system)$'
         cross join lateral (select case when r.rolname like '%_app' then 'holdfast_app'
                                         else 'holdfast_system' end as base) b
-        where c.relkind in ('r', 'p') and n.nspname in ('control', 'session', 'workspace', 'schedule', 'memory')
+        where c.relkind in ('r', 'p') and n.nspname in ('control', 'session', 'workspace', 'schedule', 'memory', 'work')
           and has_table_privilege(r.rolname, c.oid, p.privilege)
           and not has_table_privilege(b.base, c.oid, p.privilege)
         order by 1";

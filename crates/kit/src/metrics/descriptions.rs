@@ -50,6 +50,18 @@ pub const COUNTERS: &[(&str, &str)] = &[
         "holdfast_runner_approvals_settled_total",
         "Approvals that were decided or have expired, by state.",
     ),
+    (
+        "holdfast_runner_behavior_corrections_total",
+        "Steps of behaviours whose result could not be used at first.",
+    ),
+    (
+        "holdfast_runner_behavior_idle_total",
+        "Turns of behaviours that had no input and asked no model.",
+    ),
+    (
+        "holdfast_runner_behavior_yields_total",
+        "Turns of behaviours that yielded at a limit of their period.",
+    ),
     ("holdfast_runner_chains_total", "Chains that ended, by outcome."),
     ("holdfast_runner_claims_total", "Sessions that were claimed."),
     (

@@ -262,6 +262,14 @@ impl Details {
             ("people", "AccountsUnlinked") => {
                 vec![self.event(row, at, None, EventData::AccountsUnlinked {})]
             }
+            ("todos", "TodoChanged") => {
+                let data = EventData::TodoChanged {
+                    todos: row.string("todos"),
+                    changes: row.number("changes"),
+                    by: row.string("by"),
+                };
+                vec![self.event(row, at, None, data)]
+            }
             ("jobs" | "reminders", _) => {
                 job(row).into_iter().map(|data| self.event(row, at, None, data)).collect()
             }

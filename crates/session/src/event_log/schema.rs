@@ -135,6 +135,8 @@ events! {
     AccountsLinked = "accounts.linked" v 1 {}
     /// They are separate again.
     AccountsUnlinked = "accounts.unlinked" v 1 {}
+    /// Todos of a session's list were changed.
+    TodoChanged = "todo.changed" v 1 { todos: String, changes: i64, by: String }
     ReminderFailed = "reminder.failed" v 1 {
         job: String, slot: String, reason: String, again: bool,
     }

@@ -7,8 +7,10 @@ use uuid::Uuid;
 
 use crate::{
     Claim, Error, NewDelivery, Sessions, StepSignals, StepWrite, WriteCost,
-    protocol::outside_text::mark_outside_text, sessions::lock_claimed,
-    summary::copy_summary_to_session, system_events::apply_system_events,
+    protocol::{behaviors::apply_effects, outside_text::mark_outside_text},
+    sessions::lock_claimed,
+    summary::copy_summary_to_session,
+    system_events::apply_system_events,
 };
 
 impl Sessions {
@@ -66,11 +68,8 @@ impl Sessions {
 
         let count = |items: usize| i64::try_from(items).unwrap_or(i64::MAX);
         // Without a run no entries are written: only the cost is, and the signals are read.
-        let StepWrite { run, at, newest, entries, seen, deliveries, no_progress } = match append.run
-        {
-            Some(_) => append,
-            None => StepWrite::default(),
-        };
+        let append = if append.run.is_some() { append } else { StepWrite::default() };
+        let StepWrite { run, at, newest, entries, seen, deliveries, no_progress, effects } = append;
         let run = run.unwrap_or_else(|| Uuid::nil().into());
         let progress = !no_progress && entries.iter().any(Entry::is_progress);
 
@@ -103,6 +102,7 @@ impl Sessions {
         copy_summary_to_session(&mut tx, claim.session, &entries).await?;
         mark_outside_text(&mut tx, claim.session, &entries).await?;
         apply_system_events(&mut tx, run, &entries).await?;
+        apply_effects(&mut tx, effects.as_ref()).await?;
         spent.charge_budgets(&mut tx).await?;
         tx.commit().await?;
         Ok(StepSignals { pause, cancel_upto, next_in, next_entry })

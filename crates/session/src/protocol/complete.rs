@@ -4,7 +4,11 @@ use holdfast_pg::TenantTx;
 use holdfast_types::{Body, Entry, SessionId, SessionState, Wait, wakes};
 use sqlx::types::Json;
 
-use super::{append::insert_deliveries, outside_text::mark_outside_text};
+use super::{
+    append::insert_deliveries,
+    behaviors::{apply_effects, reset_behavior},
+    outside_text::mark_outside_text,
+};
 use crate::{
     Claim, Completion, CompletionResult, Error, Sessions, WriteCost,
     sessions::{
@@ -90,6 +94,8 @@ async fn commit_turn_end(
     copy_summary_to_session(&mut tx, claim.session, &completion.entries).await?;
     mark_outside_text(&mut tx, claim.session, &completion.entries).await?;
     apply_system_events(&mut tx, completion.run, &completion.entries).await?;
+    reset_behavior(&mut tx, claim.session, &completion.entries).await?;
+    apply_effects(&mut tx, completion.effects.as_ref()).await?;
     spent.charge_budgets(&mut tx).await?;
     tx.commit().await?;
     Ok(CompletionResult { wake: next.queue || ended.promoted, again: next.again })

@@ -226,6 +226,7 @@ pub fn completion(run: RunId) -> Completion {
         started_at: Timestamp::now(),
         wait: Wait::Anything,
         last_target: None,
+        effects: None,
     }
 }
 

@@ -21,7 +21,7 @@ use std::{
 
 use holdfast_directory::Directory;
 use holdfast_skills::{Manifest, SkillEnvironment, SkillLibrary, SkillSet};
-use holdfast_types::{Fault as _, TenantId};
+use holdfast_types::{AgentId, Fault as _, TenantId};
 use holdfast_workspace::SkillHead;
 
 pub(crate) use secrets::Secrets;
@@ -78,6 +78,29 @@ impl SkillLoader {
             settings_loaded_at: None,
         });
         Self { library, directory, surroundings: Arc::new(here), built_in: shipped }
+    }
+
+    /// Returns names and texts of an agent's usable skills, without their headers. Texts from outside
+    /// are left out: they are never part of instructions.
+    pub(crate) async fn texts(
+        &self,
+        (tenant, agent): (TenantId, AgentId),
+        skills: &AgentSkills,
+        names: &[String],
+    ) -> Result<Vec<(String, String)>, Error> {
+        let mut texts = Vec::new();
+        for name in names {
+            let Some(skill) = skills.skill_set.find(name).filter(|skill| skill.is_usable()) else {
+                continue;
+            };
+            if skills.outside_paths().any(|path| path == skill.location) {
+                continue;
+            }
+            let (text, _) =
+                self.library.skill_text(tenant, agent, skill).await.map_err(Error::skills)?;
+            texts.push((skill.name().to_owned(), without_header(&text).to_owned()));
+        }
+        Ok(texts)
     }
 
     /// Loads the skills of these headers, or returns `before` if nothing has changed.
@@ -143,6 +166,12 @@ impl SkillLoader {
         let enabled = accounts.into_iter().filter(|account| account.enabled);
         Ok(enabled.map(|account| format!("channels.{}", account.channel)).collect())
     }
+}
+
+/// The text of a `SKILL.md` after its header.
+fn without_header(text: &str) -> &str {
+    let body = text.strip_prefix("---").and_then(|rest| rest.split_once("\n---"));
+    body.map_or(text, |(_, body)| body).trim()
 }
 
 /// Names of the commands that a sandbox on this machine has. Nothing is executed.

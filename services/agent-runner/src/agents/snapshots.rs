@@ -15,8 +15,8 @@ use holdfast_agent::{
     prompt::{DailyNote, PromptMode},
 };
 use holdfast_directory::{
-    AGENT_CACHE_TTL, Agent, Connection, Directory, ModelChoice, ModelSetup, Product, ProviderKind,
-    RenewableTokens,
+    AGENT_CACHE_TTL, Agent, BehaviorSettings, Connection, Directory, ModelChoice, ModelSetup,
+    Product, ProviderKind, RenewableTokens,
 };
 use holdfast_egress::Guard;
 use holdfast_llm::{
@@ -35,6 +35,7 @@ use tracing::warn;
 
 use crate::{
     agents::{
+        behaviors::{AgentBehaviors, load_behaviors},
         budget::Ledger,
         fallback::{Chain, ChainModel},
         key_health::{HealthSubject, KeyHealth},
@@ -106,6 +107,9 @@ pub(crate) struct AgentSnapshot {
     pub(crate) chain: Arc<Chain>,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) tenant: Arc<TenantFacts>,
+    /// Set if the agent works by behaviours.
+    pub(crate) behaviors: Option<AgentBehaviors>,
+    pub(crate) behavior_settings: Option<BehaviorSettings>,
 }
 
 impl AgentSnapshot {
@@ -298,6 +302,16 @@ impl Agents {
         lock(&self.refreshing).remove(&which);
     }
 
+    /// Returns names and texts of the given skills of an agent.
+    pub(crate) async fn skill_texts(
+        &self,
+        of: (TenantId, AgentId),
+        skills: &AgentSkills,
+        names: &[String],
+    ) -> Result<Vec<(String, String)>, Error> {
+        self.shelves.texts(of, skills, names).await
+    }
+
     /// Drops an agent's cached snapshots after a change.
     pub(crate) fn invalidate(&self, tenant: TenantId, agent: AgentId) {
         let mut kept = lock(&self.snapshot_cache);
@@ -339,20 +353,12 @@ impl Agents {
         };
         let (model_id, card) = (first.id.clone(), Arc::clone(&first.card));
         let model: Arc<dyn Model> = Arc::new(chain.for_conversation(None));
-        let connections = async {
-            let found = self.directory.connections().of_agent(tenant, agent.id).await;
-            found.map_err(Error::directory)
-        };
+        let known = before.and_then(|before| before.behaviors.as_ref());
+        let behaviors = load_behaviors(&self.directory, tenant, &agent, known).await?;
         let zone_name = agent.settings.time_zone;
         // The directory validated the zone; this machine's database may lack it.
         let zone = TimeZone::get(&zone_name).unwrap_or(TimeZone::UTC);
-        // Cooldowns recorded by other runners are fetched in parallel with the files.
-        let (files, connections, ()) = tokio::join!(
-            self.load_files(tenant, agent.id),
-            connections,
-            self.refresh_health(&chain)
-        );
-        let (loaded, connections) = (files?, connections?);
+        let (loaded, connections) = self.load_content(tenant, agent.id, &chain).await?;
         let LoadedFiles { files, outside_files, notes, skills } = loaded;
         let known = before.map(|before| &before.skills);
         let skills = self.shelves.load(tenant, skills, known).await?;
@@ -385,7 +391,26 @@ impl Agents {
             chain,
             ledger: Arc::new(Ledger::new(catalogue, budgets, limits)),
             tenant: Arc::new(tenant_facts),
+            behaviors,
+            behavior_settings: agent.settings.behaviors,
         })))
+    }
+
+    /// Loads an agent's files and connections. Cooldowns recorded by other runners are fetched in
+    /// parallel with them.
+    async fn load_content(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        chain: &Chain,
+    ) -> Result<(LoadedFiles, Vec<Connection>), Error> {
+        let connections = async {
+            let found = self.directory.connections().of_agent(tenant, agent).await;
+            found.map_err(Error::directory)
+        };
+        let (files, connections, ()) =
+            tokio::join!(self.load_files(tenant, agent), connections, self.refresh_health(chain));
+        Ok((files?, connections?))
     }
 
     /// Version of the texts from which the stable part of a prompt is written.

@@ -269,7 +269,8 @@ impl Shell {
         // The network is outside, too. Which of its files a command reads is not known.
         let outside = context.has_read_outside_text || line.network || sees_outside_text;
         let asked = command_policy::required_approval(&context.command_policy, backend, line);
-        let traits = CommandTraits::new(outside, asked != Approval::Never);
+        let traits =
+            CommandTraits::new(outside, asked != Approval::Never).read_only(context.is_read_only);
         Ok(RunningCommand::new(self.clone(), owner, id, by.with_key(&call.key), folder, traits))
     }
 }

@@ -12,7 +12,7 @@ use holdfast_agent::{bootstrap::Audience, file_view::FileView};
 use holdfast_session::NewDelivery;
 use holdfast_skills::SkillSet;
 use holdfast_tools::{Call, HostContext};
-use holdfast_types::{AgentId, ConnectionKind, Directives, SessionKind, Target};
+use holdfast_types::{AgentId, BehaviorRole, ConnectionKind, Directives, SessionKind, Target};
 
 use crate::{
     agents::skills::Secrets,
@@ -45,6 +45,8 @@ pub(crate) struct ToolContext {
     pub(crate) file_view: FileView,
     /// Files that the tools may access, of those that the conversation sees.
     pub(crate) scope: FileScope,
+    /// The step only reads files: what a command writes is not kept.
+    pub(crate) is_read_only: bool,
     pub(crate) skills: Arc<SkillSet>,
     /// Secrets for the commands of the agent's skills.
     pub(crate) secrets: Arc<Secrets>,
@@ -58,7 +60,20 @@ pub(crate) struct ToolContext {
     pub(crate) narrowed: Vec<Vec<String>>,
     /// Requester of jobs and reminders.
     pub(crate) requester: Requester,
+    /// Step of the behaviour that makes the call; `None` if the agent has no behaviours.
+    pub(crate) step: Option<BehaviorStep>,
     pub(crate) effects: Mutex<CallEffects>,
+}
+
+/// Step of a behaviour.
+#[derive(Debug, Clone)]
+pub(crate) struct BehaviorStep {
+    /// Name of the behaviour with its parameters.
+    pub(crate) behavior: String,
+    pub(crate) step: u32,
+    pub(crate) role: BehaviorRole,
+    /// Code of the current todo.
+    pub(crate) todo: Option<String>,
 }
 
 /// What a call leaves for its turn.

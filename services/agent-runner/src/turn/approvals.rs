@@ -85,7 +85,7 @@ async fn request_approvals(
     turn: &mut TurnState<'_>,
     snapshot: &AgentSnapshot,
 ) -> Result<CompletionResult, Error> {
-    let limits = turn.worker.config.limits();
+    let limits = turn.limits();
     let new = new_calls(turn.journal.entries(), limits);
     let new: Vec<ToolCall> = new.into_iter().cloned().collect();
     let place = approval_target(turn).await?;

@@ -6,6 +6,8 @@
 //! | writes | – | the result and the messages the tool sent, in one commit |
 //! | acts | `Called`, committed | the result |
 
+pub(crate) mod unknown_outcomes;
+
 use std::{
     sync::{Arc, Mutex},
     time::Duration,
@@ -134,6 +136,7 @@ fn tool_context(turn: &TurnState<'_>, snapshot: &AgentSnapshot) -> ToolContext {
         memory_subject: turn.memory_subject(snapshot),
         file_view: turn.file_view(snapshot),
         scope: turn.file_scope(),
+        is_read_only: turn.is_read_only(),
         skills: Arc::clone(&snapshot.skills.skill_set),
         secrets: Arc::clone(&snapshot.skills.secrets),
         has_read_outside_text: turn.has_read_outside_text(),
@@ -141,6 +144,7 @@ fn tool_context(turn: &TurnState<'_>, snapshot: &AgentSnapshot) -> ToolContext {
         workspace_branch: turn.workspace_branch(),
         narrowed: turn.journal.tool_limits(),
         requester: requester::requester(turn, snapshot),
+        step: turn.behavior_step(),
         effects: Mutex::default(),
     }
 }

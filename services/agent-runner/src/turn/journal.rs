@@ -11,11 +11,11 @@ use std::{
     time::Duration,
 };
 
-use holdfast_agent::has_lost_call;
+use holdfast_agent::{behavior::RESULT_TOOL, has_lost_call};
 use holdfast_kit::Backoff;
 use holdfast_session::{
     ApprovalBatch, Charge, Completion, CompletionResult, InboxMessage, LoadedSession, NewApproval,
-    NewDelivery, Sessions, StepSignals, StepWrite, WriteCost,
+    NewDelivery, Sessions, StepEffects, StepSignals, StepWrite, WriteCost,
 };
 use holdfast_types::{Entry, Fault as _, MessageId, RunId, Usage};
 use tracing::warn;
@@ -54,6 +54,8 @@ pub(crate) struct Journal {
     outbox: Vec<NewDelivery>,
     /// Entries before the loaded ones brought text from outside.
     outside: bool,
+    /// What the next write stores besides the journal.
+    effects: Option<Arc<dyn StepEffects>>,
 }
 
 impl Journal {
@@ -80,6 +82,7 @@ impl Journal {
             other_charges: besides,
             outbox: Vec::new(),
             outside: false,
+            effects: None,
         }
     }
 
@@ -116,6 +119,11 @@ impl Journal {
         if !self.newest.is_some_and(is_replaced) {
             self.newest = self.newest.max(waiting.last().map(|row| (row.seq, row.message)));
         }
+    }
+
+    /// Sets what the next step or end of the turn stores besides the journal.
+    pub(crate) fn set_effects(&mut self, effects: Arc<dyn StepEffects>) {
+        self.effects = Some(effects);
     }
 
     /// Adds a message that is stored with the next write.
@@ -159,6 +167,11 @@ impl Journal {
     pub(crate) fn cost_micros(&self, used: &[ToolUsage]) -> u64 {
         let cost = |ledger: &Arc<Ledger>| used.iter().map(|used| used.cost_micros(ledger)).sum();
         self.ledger.as_ref().map_or(0, cost)
+    }
+
+    /// Cost of an answer of a model, in millionths of a US dollar.
+    pub(crate) fn micros(&self, model: &str, usage: &Usage) -> u64 {
+        self.ledger.as_ref().map_or(0, |ledger| ledger.micros(model, usage))
     }
 
     /// Cost of the turn so far, and the charges that the next write stores.
@@ -256,6 +269,7 @@ impl Journal {
             // A model may repeat an acting call that kills each runner: a new thought about the
             // lost call must not hide that.
             no_progress: has_lost_call(self.turn()),
+            effects: self.effects.take(),
         };
         let spent = self.take_spent();
         failpoints::point("runner.before_append").await;
@@ -305,6 +319,7 @@ impl Journal {
         };
         (completion.steps, completion.usage, completion.model) = turn_cost(self.turn());
         completion.tools = tool_calls(self.turn());
+        completion.effects = self.effects.take();
         let tools = std::mem::take(&mut self.outbox);
         completion.deliveries.splice(0..0, tools);
         let spent = self.take_spent();
@@ -428,7 +443,8 @@ fn tool_calls(turn: &[Entry]) -> Vec<(String, String)> {
         Entry::Thought { calls, .. } => Some(calls),
         _ => None,
     });
-    thoughts.flatten().map(|call| (call.id.clone(), call.tool.clone())).collect()
+    let made = thoughts.flatten().filter(|call| call.tool != RESULT_TOOL);
+    made.map(|call| (call.id.clone(), call.tool.clone())).collect()
 }
 
 /// Steps, usage and last model of a turn. A thought with calls counts as two steps.

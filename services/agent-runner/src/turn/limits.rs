@@ -5,9 +5,11 @@
 //! | every turn | those that its agent's prompt may offer | all |
 //! | agent chosen by a model | those that the model named, if it did | all |
 //! | subagent | those it was given; no commands if its files are restricted | the folders it was given |
+//! | step of a behaviour | those of its toolbox | reads all; writes none if it only reads, and commands lose what they write |
 //! | memory flush | four that read and write files | read all, write `memory` |
 
 use holdfast_agent::{
+    Limits,
     bootstrap::Audience,
     bundle::UNSCOPED_TOOLS,
     file_view::{FileSpace, FileView},
@@ -25,6 +27,19 @@ use crate::{
 impl TurnState<'_> {
     /// Folders that the file tools may read and write.
     pub(crate) fn file_scope(&self) -> FileScope {
+        let given = self.given_file_scope();
+        match self.is_read_only() {
+            true => FileScope { write: Some(Vec::new()), ..given },
+            false => given,
+        }
+    }
+
+    /// Whether the step belongs to a behaviour that only reads files.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.behavior.as_ref().is_some_and(|run| run.is_read_only())
+    }
+
+    fn given_file_scope(&self) -> FileScope {
         if self.is_flushing() {
             return flush::flush_scope();
         }
@@ -32,6 +47,14 @@ impl TurnState<'_> {
             read: task.given.fs_read.clone(),
             write: task.given.fs_write.clone(),
         })
+    }
+
+    /// Limits on the calls of a turn. A behaviour has limits of its own.
+    pub(crate) fn limits(&self) -> Limits {
+        match self.behavior {
+            Some(_) => Limits { calls: usize::MAX, at_once: usize::MAX },
+            None => self.worker.config.limits(),
+        }
     }
 
     /// Files that the conversation sees: those of its person, or of a subagent's requester.
@@ -63,11 +86,15 @@ pub(crate) fn tool_limits(turn: &TurnState<'_>, snapshot: &AgentSnapshot) -> Vec
     }
     lists.extend(turn.task.as_ref().and_then(|task| task.given.tools.clone()));
     lists.extend(turn.routed_tools().cloned());
+    if let Some(toolbox) = turn.behavior.as_ref().and_then(|run| run.toolbox()) {
+        lists.push(tools_without(turn, |name| !toolbox.offers(name)));
+    }
     if turn.is_flushing() {
         lists.push(flush::flush_tools());
     }
-    // A command can read all files.
-    if turn.file_scope().is_restricted() {
+    // A command can read all files. Those of a behaviour that only reads may, and lose what they
+    // write.
+    if turn.given_file_scope().is_restricted() {
         lists.push(tools_without(turn, |name| UNSCOPED_TOOLS.contains(&name)));
     }
     lists

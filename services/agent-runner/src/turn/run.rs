@@ -10,7 +10,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use holdfast_agent::{Limits, Step, next};
+use holdfast_agent::{Limits, Step, may_begin_earlier, next};
 use holdfast_kit::{Backoff, trace};
 use holdfast_sandbox::Owner;
 use holdfast_session::{
@@ -38,6 +38,9 @@ use crate::{
 
 /// Delay between attempts to load a session.
 const LOAD_BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
+
+/// Entries that are read if an open turn is longer than usual: behaviours may take hundreds of steps.
+const MAX_TURN_ENTRIES: u32 = 10_000;
 
 /// Silent messages that are stored in the journal although no turn is due.
 const MAX_SILENT_MESSAGES: usize = 50;
@@ -129,9 +132,12 @@ fn released_outcome(worker: &Worker, released: Result<(), holdfast_session::Erro
 
 /// Loads a session, more than once after a transient failure.
 async fn load(worker: &Worker, lease: &Lease) -> Result<LoadedSession, Error> {
-    let mut tried = 0;
+    let (mut tried, mut history) = (0, worker.config.history_entries);
     loop {
-        match worker.sessions.load(&lease.claim, i64::from(worker.config.history_entries)).await {
+        match worker.sessions.load(&lease.claim, i64::from(history)).await {
+            Ok(loaded) if history < MAX_TURN_ENTRIES && is_cut(&loaded, history) => {
+                history = MAX_TURN_ENTRIES;
+            }
             Ok(loaded) => return Ok(loaded),
             Err(error) if error.kind().is_transient() && tried < 5 && lease.is_safe() => {
                 tokio::time::sleep(LOAD_BACKOFF.delay(tried)).await;
@@ -140,6 +146,13 @@ async fn load(worker: &Worker, lease: &Lease) -> Result<LoadedSession, Error> {
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// Whether an open turn began before the entries that were read.
+fn is_cut(loaded: &LoadedSession, history: u32) -> bool {
+    let is_full = u32::try_from(loaded.entries.len()).is_ok_and(|read| read >= history);
+    let entries = || loaded.entries.iter().map(|(_, _, entry)| entry.clone()).collect::<Vec<_>>();
+    is_full && may_begin_earlier(&entries())
 }
 
 /// Loads a session. If another runner held its state, that is settled first, and the session comes
@@ -250,7 +263,7 @@ async fn run_session(
             Err(failure) => steps::finish_without_model(&mut turn, failure).await,
         }
     };
-    ended.instrument(span.clone()).await
+    Box::pin(ended.instrument(span.clone())).await
 }
 
 /// Refreshes the snapshot and the policy in the background if they expire soon.
@@ -295,6 +308,7 @@ async fn yield_without_turn(
         started_at: Timestamp::now(),
         wait: loaded.wait,
         last_target: None,
+        effects: None,
     };
     Ok(worker.sessions.complete(claim, completion).await?)
 }

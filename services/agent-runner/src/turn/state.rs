@@ -8,7 +8,7 @@ use holdfast_schedule::Zone;
 use holdfast_session::{InboxMessage, LoadedSession, StepSignals, Subagent};
 use holdfast_types::{
     AgentChoice, AgentId, DropPolicy, Entry, MessageOptions, Note, RunId, SessionKey, SessionKind,
-    SessionSettings, SystemEvent, Target,
+    SessionSettings, SystemEvent, Target, Wait,
 };
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -20,6 +20,7 @@ use crate::{
     tools::tool_set::ToolSet,
     turn::{
         approvals::outside_text,
+        behavior::BehaviorRun,
         context::{media::SpokenAnswer, memory_prefetch::MemoryPrefetch},
         intake::{self, Intake, decide_intake},
         journal::Journal,
@@ -93,6 +94,10 @@ pub(crate) struct TurnState<'w> {
     pub(crate) was_moved: bool,
     /// Events that the turn is told of before the model is asked again.
     pub(crate) pending_events: Vec<SystemEvent>,
+    /// Set if the agent works by behaviours.
+    pub(crate) behavior: Option<Box<BehaviorRun>>,
+    /// Wait of the session after the turn.
+    pub(crate) wait: Wait,
 }
 
 /// Time spent by a turn.
@@ -174,6 +179,8 @@ impl<'w> TurnState<'w> {
             open: begun.open || begun.overdue.is_some(),
             was_moved: false,
             pending_events: Vec::new(),
+            behavior: None,
+            wait: Wait::Anything,
         }
     }
 

@@ -25,7 +25,8 @@ use crate::{
     tools::mcp::{self, ToolRefresh},
     turn::{
         approvals::{self, decisions, outside_text},
-        calls,
+        behavior,
+        calls::{self, unknown_outcomes},
         client_options::client_tools,
         commands,
         context::{
@@ -42,7 +43,7 @@ use crate::{
             invocation::{self},
         },
         state::{TurnState, count_thoughts},
-        think, time_zone, unknown_outcomes,
+        think, time_zone,
     },
 };
 
@@ -121,6 +122,7 @@ async fn prepare_step(
     turn: &mut TurnState<'_>,
     snapshot: &AgentSnapshot,
 ) -> Result<Option<CompletionResult>, Error> {
+    behavior::load_behavior(turn, snapshot).await?;
     if let Some(unusable) = invocation::find_invoked_skill(turn, snapshot) {
         return completion::finish_with_answer(turn, unusable).await.map(Some);
     }
@@ -139,20 +141,27 @@ async fn execute_step(
     turn: &mut TurnState<'_>,
     snapshot: &AgentSnapshot,
 ) -> Result<Option<CompletionResult>, Error> {
-    let limits = turn.worker.config.limits();
+    let limits = turn.limits();
     let step = count_thoughts(turn.journal.turn());
     let span = info_span!("step", step);
     let tools = Arc::clone(&turn.tools);
-    let effect = |name: &str| tools.effect(name);
+    let effect = |name: &str| behavior::effect_of(&tools, name);
     if matches!(next(turn.journal.entries(), limits, effect), Step::Think | Step::ThinkWithoutTools)
     {
         firings::add_pending_events(turn);
     }
     match next(turn.journal.entries(), limits, effect) {
         Step::Rest => yield_session(turn).await.map(Some),
+        Step::Think | Step::ThinkWithoutTools if turn.behavior.is_some() => {
+            behavior::run_step(turn, snapshot).instrument(span).await
+        }
         Step::Think => think::think_and_release(turn, snapshot, true).instrument(span).await,
         Step::ThinkWithoutTools => {
             think::think_and_release(turn, snapshot, false).instrument(span).await
+        }
+        Step::Call(calls) if turn.behavior.is_some() && behavior::is_result(calls[0]) => {
+            let call = calls[0].clone();
+            behavior::apply_result(turn, snapshot, &call).instrument(span).await
         }
         Step::Call(calls) => {
             let calls: Vec<ToolCall> = calls.into_iter().cloned().collect();
@@ -187,8 +196,8 @@ async fn execute_step(
 
 /// Loads the tools. Tools of MCP servers are refreshed only when they are needed.
 async fn refresh_tools(turn: &mut TurnState<'_>, snapshot: &AgentSnapshot) -> Result<(), Error> {
-    let limits = turn.worker.config.limits();
-    let effect = |name: &str| turn.tools.effect(name);
+    let limits = turn.limits();
+    let effect = |name: &str| behavior::effect_of(&turn.tools, name);
     let look = match next(turn.journal.entries(), limits, effect) {
         Step::Call(calls) if calls.iter().any(|call| mcp::may_need_servers(&call.tool)) => {
             ToolRefresh::Refresh

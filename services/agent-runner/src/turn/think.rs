@@ -75,7 +75,7 @@ async fn run_think_step(
     if with_tools && flush::begin_flush(turn, snapshot, Reason::Proactive).await? {
         return Ok(None);
     }
-    recommendations::recommend_skills(turn, snapshot).await?;
+    Box::pin(recommendations::recommend_skills(turn, snapshot)).await?;
     compaction::compact_if_needed(turn, snapshot).await?;
     let mut tried = OverflowMeasures::default();
     if std::mem::take(&mut turn.is_too_long) {
@@ -223,7 +223,7 @@ async fn ask_model(
 }
 
 /// Stores the key that answered, if there are several, so that the conversation keeps it.
-async fn store_key(turn: &mut TurnState<'_>, used: Option<String>) -> Result<(), Error> {
+pub(crate) async fn store_key(turn: &mut TurnState<'_>, used: Option<String>) -> Result<(), Error> {
     if used.is_none() || used == turn.settings.profile {
         return Ok(());
     }

@@ -29,7 +29,7 @@ use crate::{
 
 /// A tool whose calls need an approval. Records what was launched.
 #[derive(Clone, Default)]
-struct Launch {
+pub struct Launch {
     made: Arc<Mutex<Vec<String>>>,
     /// Changes the subject of the calls.
     moved: Arc<AtomicBool>,
@@ -37,13 +37,13 @@ struct Launch {
 
 /// Launch a thing.
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-struct LaunchInput {
+pub struct LaunchInput {
     /// What.
     what: String,
 }
 
 impl Launch {
-    fn made(&self) -> Vec<String> {
+    pub fn made(&self) -> Vec<String> {
         self.made.lock().unwrap().clone()
     }
 }

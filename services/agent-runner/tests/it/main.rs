@@ -9,6 +9,8 @@
 mod answer_options;
 mod answering;
 mod approvals;
+mod behavior_layers;
+mod behaviors;
 mod blocks;
 mod budgets;
 mod bundles;
@@ -64,6 +66,7 @@ mod summarising;
 mod surviving;
 mod tenant_deletion;
 mod tenant_limits;
+mod todos;
 mod tool_arguments;
 mod tools;
 mod tracing;

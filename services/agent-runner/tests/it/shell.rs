@@ -21,7 +21,7 @@ use serde_json::json;
 use crate::world::World;
 
 /// A world whose runners have commands.
-fn walled(world: &World) -> Config {
+pub(crate) fn walled(world: &World) -> Config {
     let mut config = world.config();
     config.runner.sandbox.backend = BackendChoice::Bubblewrap;
     config

@@ -331,6 +331,7 @@ impl World {
             started_at: jiff::Timestamp::now(),
             wait,
             last_target: None,
+            effects: None,
         };
         self.sessions.complete(claim, completion).await?;
         Ok(())

@@ -203,6 +203,7 @@ impl World {
             started_at: Timestamp::now(),
             wait: Wait::Anything,
             last_target: None,
+            effects: None,
         };
         self.sessions.complete(&claims[0], completion).await.unwrap();
         self.bus.wake_deliver(&target.channel);
@@ -261,6 +262,7 @@ impl World {
             started_at: Timestamp::now(),
             wait: Wait::Anything,
             last_target: None,
+            effects: None,
         };
         self.sessions.complete(claim, completion).await.unwrap();
         if let Some(channel) = channel {

@@ -1,11 +1,12 @@
 //! The service `Agents`.
 
+pub mod behaviors;
 mod channel_options;
 pub mod settings;
 
 use std::collections::BTreeMap;
 
-use holdfast_directory::{Agent, AgentSettings, NewAgent};
+use holdfast_directory::{Agent, AgentSettings, BehaviorSettings, NewAgent};
 use holdfast_proto::gateway::v1::{
     self as pb, CreateAgentRequest, CreateAgentResponse, DeleteAgentRequest, DeleteAgentResponse,
     GetAgentRequest, GetAgentResponse, ListAgentsRequest, ListAgentsResponse, UpdateAgentRequest,
@@ -167,6 +168,7 @@ fn agent_of(agent: Agent) -> pb::Agent {
         kind: word_of(&settings.kind),
         reactions: word_of(&settings.reactions),
         channels: channel_options::to_proto(settings.channels),
+        behaviors: settings.behaviors.map(behavior_settings_of),
         created_at: Some(timestamp(agent.created_at)),
         updated_at: Some(timestamp(agent.updated_at)),
     }
@@ -217,6 +219,7 @@ fn new_agent(agent: pb::Agent) -> Result<NewAgent, Error> {
             "off, minimal or extensive",
         )?,
         channels: channel_options::from_proto(agent.channels)?,
+        behaviors: agent.behaviors.map(behavior_settings),
     };
     Ok(NewAgent {
         name: name(&agent.name)?,
@@ -226,6 +229,22 @@ fn new_agent(agent: pb::Agent) -> Result<NewAgent, Error> {
         is_default: agent.is_default,
         settings,
     })
+}
+
+fn behavior_settings_of(settings: BehaviorSettings) -> pb::BehaviorSettings {
+    let BehaviorSettings { default, max_steps, max_hops, max_seconds } = settings;
+    pb::BehaviorSettings { default, max_steps, max_hops, max_seconds }
+}
+
+fn behavior_settings(given: pb::BehaviorSettings) -> BehaviorSettings {
+    let usual = BehaviorSettings::default();
+    let or = |given: u32, usual: u32| if given == 0 { usual } else { given };
+    BehaviorSettings {
+        default: non_empty(given.default).unwrap_or(usual.default),
+        max_steps: or(given.max_steps, usual.max_steps),
+        max_hops: or(given.max_hops, usual.max_hops),
+        max_seconds: or(given.max_seconds, usual.max_seconds),
+    }
 }
 
 fn context_of(options: ContextOptions) -> pb::ContextOptions {

@@ -17,6 +17,7 @@ use holdfast_session::{Acceptance, NewMessage, Sessions};
 use holdfast_skills::SkillLibrary;
 use holdfast_testkit::Database;
 use holdfast_types::{Body, DmScope, GroupScope, KeyId, QueueMode, Source, TenantId};
+use holdfast_work::Work;
 use holdfast_workspace::Workspaces;
 use tonic::{Code, Request, Response, Status};
 use uuid::Uuid;
@@ -50,6 +51,7 @@ impl World {
         let workspaces = Workspaces::new(pools.clone());
         let jobs = Jobs::new(pools.clone(), Arc::new(Calendar::default()));
         let library = SkillLibrary::new(workspaces.clone(), Arc::default());
+        let work = Work::new(pools.clone());
         let sessions = Sessions::new(pools);
         let egress = Guard::with_system_resolver([]).unwrap();
         let state = State {
@@ -58,6 +60,7 @@ impl World {
             bus,
             workspaces,
             jobs,
+            work,
             memory: None,
             library,
             egress,

@@ -31,7 +31,7 @@ async fn subscribe(
     Ok(client.subscribe(of.request(request)).await?.into_inner())
 }
 
-fn earliest(filter: pb::EventFilter) -> SubscribeRequest {
+pub fn earliest(filter: pb::EventFilter) -> SubscribeRequest {
     SubscribeRequest {
         start: EventStart::Earliest.into(),
         filter: Some(filter),
@@ -40,7 +40,7 @@ fn earliest(filter: pb::EventFilter) -> SubscribeRequest {
     }
 }
 
-async fn read(
+pub async fn read(
     world: &World,
     of: &Tenant,
     request: SubscribeRequest,

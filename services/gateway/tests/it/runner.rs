@@ -346,6 +346,7 @@ impl Work {
                 note: String::new(),
             },
             last_target: None,
+            effects: None,
         };
         told.say(0, "let me ");
         self.sessions.complete(told.claim, completion).await?;
@@ -409,6 +410,7 @@ impl Work {
             started_at: Timestamp::now(),
             wait: Wait::Anything,
             last_target: None,
+            effects: None,
         };
         self.sessions.complete(told.claim, completion).await?;
         if !quiet {

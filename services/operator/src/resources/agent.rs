@@ -278,6 +278,8 @@ impl AgentSpec {
             reactions: word(self.reactions.map(Reactions::as_str)),
             // No field of the resource (decision 0087).
             channels: std::collections::HashMap::new(),
+            // No field of the resource (decision 0093).
+            behaviors: None,
             created_at: None,
             updated_at: None,
         }

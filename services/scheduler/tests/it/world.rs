@@ -261,6 +261,7 @@ impl World {
             started_at: Timestamp::now(),
             wait,
             last_target: None,
+            effects: None,
         };
         self.sessions.complete(claim, completion).await?;
         Ok(run)

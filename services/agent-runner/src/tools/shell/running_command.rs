@@ -44,11 +44,17 @@ pub(super) struct CommandTraits {
     outside: Arc<AtomicBool>,
     /// The command needed an approval; so does its input.
     pub(super) is_approved: bool,
+    /// What the command writes is not kept.
+    is_read_only: bool,
 }
 
 impl CommandTraits {
     pub(super) fn new(outside: bool, is_approved: bool) -> Self {
-        Self { outside: Arc::new(AtomicBool::new(outside)), is_approved }
+        Self { outside: Arc::new(AtomicBool::new(outside)), is_approved, is_read_only: false }
+    }
+
+    pub(super) fn read_only(self, is_read_only: bool) -> Self {
+        Self { is_read_only, ..self }
     }
 
     pub(super) fn set_outside(&self) {
@@ -86,6 +92,11 @@ impl RunningCommand {
             // The folder may have some of its files. The end itself says that none are kept.
             folder.clear().await;
             return WorkspaceChanges::default();
+        }
+        if self.traits.is_read_only {
+            folder.clear().await;
+            let note = "files that it changed were not kept: this step only reads files".to_owned();
+            return WorkspaceChanges { notes: vec![note], ..WorkspaceChanges::default() };
         }
         let outside = self.traits.is_outside();
         let by = self.by.clone().from_outside(outside);

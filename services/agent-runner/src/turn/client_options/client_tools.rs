@@ -171,6 +171,7 @@ pub(crate) async fn end_overdue_calls(
         started_at: Timestamp::now(),
         wait: Wait::Anything,
         last_target: None,
+        effects: None,
     };
     Ok(worker.sessions.complete(claim, completion).await?)
 }

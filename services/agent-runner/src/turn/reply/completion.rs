@@ -230,8 +230,9 @@ fn new_completion(turn: &TurnState<'_>, done: Vec<i64>, outcome: TurnOutcome) ->
         steps: 0,
         tools: Vec::new(),
         started_at: turn.timing.started_at,
-        wait: Wait::Anything,
+        wait: turn.wait.clone(),
         last_target: None,
+        effects: None,
     }
 }
 

@@ -82,6 +82,12 @@ pub(crate) enum Failure<'e> {
     AnswerFormat(&'e str),
     /// A tool of the client has the name of a tool of the agent.
     ToolNameTaken(&'e str),
+    /// The agent works by behaviours, and has none of this name.
+    NoBehavior(&'e str),
+    /// The behaviours of the agent do not end.
+    StepLimit,
+    /// The client brought tools, and behaviours take none.
+    ClientTools,
 }
 
 /// A limit of a subagent's task (spec SUB-019).
@@ -109,6 +115,9 @@ impl Failure<'_> {
             Self::BudgetSpent(_) => FailureClass::BudgetSpent,
             Self::AnswerFormat(_) => FailureClass::AnswerFormat,
             Self::ToolNameTaken(_) => FailureClass::ToolNameTaken,
+            Self::NoBehavior(_) => FailureClass::Setup,
+            Self::StepLimit => FailureClass::Halted,
+            Self::ClientTools => FailureClass::BadRequest,
         };
         class.as_str()
     }
@@ -126,48 +135,7 @@ impl Failure<'_> {
             Self::Model(Error::NoModel(model)) => return no_model_text(Some(model)).into(),
             Self::Model(error @ Error::UnsupportedOption(_)) => return error.to_string().into(),
             Self::NoModel(model) => return no_model_text(*model).into(),
-            Self::Model(error) => match error {
-                Error::Auth => {
-                    "the model's provider refused the key. Whoever set up this assistant should \
-                     check the provider's API key."
-                }
-                Error::Quota => {
-                    "the account with the model's provider is out of credit. Whoever set up this \
-                     assistant should top it up."
-                }
-                Error::RateLimited { .. } => {
-                    "the model's provider takes no more requests for now. Please try again later."
-                }
-                Error::ContextOverflow => {
-                    "this conversation is longer than the model can read. Please begin a new one, \
-                     or send less at once."
-                }
-                Error::NoModel(_)
-                | Error::UnsupportedOption(_)
-                | Error::NoProvider { .. }
-                | Error::Setup(_)
-                | Error::Address(_) => return no_model_text(None).into(),
-                Error::BadRequest { .. } => {
-                    "the model's provider refused the request. Whoever set up this assistant \
-                     should look at its model's settings."
-                }
-                Error::Filtered => {
-                    "the model's provider kept the answer back: its content filter objects. \
-                     Please ask another way."
-                }
-                Error::AllFailed { .. } => all_failed_text(error.kind()),
-                Error::Unavailable { .. } | Error::Interrupted => {
-                    "the model is not available right now. Please try again."
-                }
-                Error::Timeout => "the model did not answer in time. Please try again.",
-                Error::Malformed(_) | Error::TooLong { .. } => {
-                    "the model's answer could not be read. Please try again, or ask another way."
-                }
-                Error::Empty => {
-                    "the model's answer was empty. Please try again, or ask another way."
-                }
-                Error::Cancelled => "the request was cancelled.",
-            },
+            Self::Model(error) => return model_error_text(error),
             Self::NoAgent => {
                 "this conversation's assistant was removed. Whoever set it up should look."
             }
@@ -185,6 +153,21 @@ impl Failure<'_> {
                 )
                 .into();
             }
+            Self::NoBehavior(name) => {
+                return format!(
+                    "this assistant has no behaviour named `{name}`. Whoever set it up should \
+                     look at its behaviours."
+                )
+                .into();
+            }
+            Self::ClientTools => {
+                "this assistant works by behaviours, which use no tools of a client. Send the \
+                 request without tools."
+            }
+            Self::StepLimit => {
+                "the work did not come to an end within the steps that it may take. Please ask \
+                 for less at once, or tell me how to go on."
+            }
             Self::TurnTimedOut => "it took too long. Please try again, or ask for less at once.",
             Self::NoTask => {
                 "this subagent's task is deleted, and its limits with it: the conversation that \
@@ -199,6 +182,53 @@ impl Failure<'_> {
         };
         Cow::Borrowed(text)
     }
+}
+
+/// Cause of a failed model request.
+fn model_error_text(error: &Error) -> Cow<'static, str> {
+    let text = match error {
+        Error::Auth => {
+            "the model's provider refused the key. Whoever set up this assistant should \
+             check the provider's API key."
+        }
+        Error::Quota => {
+            "the account with the model's provider is out of credit. Whoever set up this \
+             assistant should top it up."
+        }
+        Error::RateLimited { .. } => {
+            "the model's provider takes no more requests for now. Please try again later."
+        }
+        Error::ContextOverflow => {
+            "this conversation is longer than the model can read. Please begin a new one, \
+             or send less at once."
+        }
+        Error::NoModel(_)
+        | Error::UnsupportedOption(_)
+        | Error::NoProvider { .. }
+        | Error::Setup(_)
+        | Error::Address(_) => {
+            return no_model_text(None).into();
+        }
+        Error::BadRequest { .. } => {
+            "the model's provider refused the request. Whoever set up this assistant \
+             should look at its model's settings."
+        }
+        Error::Filtered => {
+            "the model's provider kept the answer back: its content filter objects. \
+             Please ask another way."
+        }
+        Error::AllFailed { .. } => all_failed_text(error.kind()),
+        Error::Unavailable { .. } | Error::Interrupted => {
+            "the model is not available right now. Please try again."
+        }
+        Error::Timeout => "the model did not answer in time. Please try again.",
+        Error::Malformed(_) | Error::TooLong { .. } => {
+            "the model's answer could not be read. Please try again, or ask another way."
+        }
+        Error::Empty => "the model's answer was empty. Please try again, or ask another way.",
+        Error::Cancelled => "the request was cancelled.",
+    };
+    text.into()
 }
 
 /// Class for the case that every model of the chain failed: the one that they have in common.

@@ -36,7 +36,7 @@ pub fn table() -> Vec<Row> {
     let doors =
         [talking(), sessions(), agents(), models(), files(), channels(), routing(), operations()];
     let doors = doors.into_iter().chain([approvals(), policies(), others(), schedules(), skills()]);
-    let doors = doors.chain([memories(), event_webhooks()]);
+    let doors = doors.chain([memories(), event_webhooks(), behaviors(), work()]);
     doors.into_iter().flatten().map(|(method, is, ask)| Row { method, is, ask }).collect()
 }
 
@@ -366,6 +366,45 @@ fn others() -> Vec<Try> {
     ]
 }
 
+/// Todos, worklogs, tasks and the ledger.
+fn work() -> Vec<Try> {
+    vec![
+        ("Work/ListTodos", Is::Found, |of| {
+            bytes(pb::ListTodosRequest { session: of.session.clone(), ..Default::default() })
+        }),
+        ("Work/ListTodos", Is::Found, |of| {
+            bytes(pb::ListTodosRequest { session: of.session_key.clone(), ..Default::default() })
+        }),
+        ("Work/GetTodo", Is::Found, |of| {
+            bytes(pb::GetTodoRequest { session: of.session.clone(), code: "T001".into() })
+        }),
+        ("Work/GetTodoView", Is::Found, |of| {
+            bytes(pb::GetTodoViewRequest { session: of.session.clone(), budget_tokens: 0 })
+        }),
+        ("Work/ApplyTodos", Is::Found, |of| bytes(apply_todos(&of.session))),
+        ("Work/ApplyTodos", Is::Found, |of| bytes(apply_todos(&of.session_key))),
+        ("Work/ListWorklog", Is::Found, |of| {
+            bytes(pb::ListWorklogRequest { session: of.session.clone(), ..Default::default() })
+        }),
+        ("Work/GetTaskTree", Is::Found, |of| {
+            bytes(pb::GetTaskTreeRequest { session: of.session.clone(), steps: 0 })
+        }),
+        ("Work/ListLedger", Is::Shown, |_| bytes(pb::ListLedgerRequest::default())),
+        ("Work/ListLedger", Is::Found, |of| {
+            bytes(pb::ListLedgerRequest { session: of.session.clone(), ..Default::default() })
+        }),
+        // It makes nothing, and answers about the caller's own ledger only.
+        ("Work/VerifyLedger", Is::Made, |_| bytes(pb::VerifyLedgerRequest {})),
+    ]
+}
+
+/// Adds a todo behind the existing ones.
+pub fn apply_todos(session: &str) -> pb::ApplyTodosRequest {
+    let operations = r#"[{"op": "init", "mode": "merge", "items": [{"title": "annas todo"}]}]"#;
+    let (session, operations) = (session.to_owned(), operations.to_owned());
+    pb::ApplyTodosRequest { session, operations, request_id: String::new() }
+}
+
 /// Jobs and reminders.
 fn schedules() -> Vec<Try> {
     vec![
@@ -519,6 +558,57 @@ pub fn package(name: &str) -> pb::ImportAgentRequest {
     let agent = format!("agent:\n  id: {name}\n  prompt: You plan.\n");
     let text = format!("name: {name}\nversion: \"1\"\n{agent}routing:\n  pattern: {name}\n");
     pb::ImportAgentRequest { text }
+}
+
+/// A behaviour in the layer of the tenant.
+pub fn put_behavior(name: &str) -> pb::PutBehaviorRequest {
+    let source = format!("description: {name}\nprocess_rule: Water.\n");
+    pb::PutBehaviorRequest { name: name.to_owned(), source, ..Default::default() }
+}
+
+/// Behaviours of the tenant, and of an agent.
+fn behaviors() -> Vec<Try> {
+    vec![
+        ("Behaviors/ListBehaviors", Is::Shown, |_| bytes(pb::ListBehaviorsRequest::default())),
+        ("Behaviors/ListBehaviors", Is::Found, |of| {
+            bytes(pb::ListBehaviorsRequest { agent: of.agent.clone() })
+        }),
+        ("Behaviors/GetBehavior", Is::Found, |of| {
+            bytes(pb::GetBehaviorRequest { name: of.behavior.clone(), ..Default::default() })
+        }),
+        ("Behaviors/GetBehavior", Is::Found, |of| {
+            let (agent, name) = (of.agent.clone(), "plan".to_owned());
+            bytes(pb::GetBehaviorRequest { agent, name, ..Default::default() })
+        }),
+        ("Behaviors/ListBehaviorVersions", Is::Found, |of| {
+            let name = of.behavior.clone();
+            bytes(pb::ListBehaviorVersionsRequest { name, ..Default::default() })
+        }),
+        ("Behaviors/ValidateBehavior", Is::Found, |of| {
+            let source = put_behavior(&of.behavior).source;
+            let (agent, name) = (of.agent.clone(), of.behavior.clone());
+            bytes(pb::ValidateBehaviorRequest { agent, name, source, ..Default::default() })
+        }),
+        ("Behaviors/RenderBehavior", Is::Found, |of| {
+            bytes(pb::RenderBehaviorRequest { name: of.behavior.clone(), ..Default::default() })
+        }),
+        ("Behaviors/RenderBehavior", Is::Found, |of| {
+            let (agent, name) = (of.agent.clone(), "plan".to_owned());
+            bytes(pb::RenderBehaviorRequest { agent, name, ..Default::default() })
+        }),
+        ("Behaviors/ParseBehaviorAnswer", Is::Found, |of| {
+            let (name, answer) = (of.behavior.clone(), "{}".to_owned());
+            bytes(pb::ParseBehaviorAnswerRequest { name, answer, ..Default::default() })
+        }),
+        ("Behaviors/PutBehavior", Is::Found, |of| {
+            let agent = of.agent.clone();
+            bytes(pb::PutBehaviorRequest { agent, ..put_behavior(&of.behavior) })
+        }),
+        ("Behaviors/PutBehavior", Is::Made, |of| bytes(put_behavior(&of.behavior))),
+        ("Behaviors/DeleteBehavior", Is::Found, |of| {
+            bytes(pb::DeleteBehaviorRequest { name: of.behavior.clone(), ..Default::default() })
+        }),
+    ]
 }
 
 pub fn put_chain(name: &str) -> pb::PutChainRequest {

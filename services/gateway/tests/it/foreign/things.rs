@@ -13,6 +13,7 @@ use holdfast_types::{
     AccountId, AgentId, AgentName, ApprovalId, DeliveryId, JobId, KeyId, MessageId, NodeId,
     PersonId, RunId, SessionId, SessionKey, TenantRole,
 };
+use holdfast_work::{Period, Place, record_period};
 use prost::Message;
 use serde_json::json;
 use uuid::Uuid;
@@ -20,9 +21,9 @@ use uuid::Uuid;
 use super::{
     raw::call,
     table::{
-        SECRETS, account, add_job, add_reminder, alias, binding, connection, credential,
-        event_webhook, identity, ingest_article, mcp_server, memory_value, model, node, package,
-        put_chain, put_skill, put_skill_env, rules, save_memory,
+        SECRETS, account, add_job, add_reminder, alias, apply_todos, binding, connection,
+        credential, event_webhook, identity, ingest_article, mcp_server, memory_value, model, node,
+        package, put_behavior, put_chain, put_skill, put_skill_env, rules, save_memory,
     },
 };
 use crate::{
@@ -56,6 +57,7 @@ pub struct Things {
     pub identity: String,
     pub rule_word: String,
     pub chain: String,
+    pub behavior: String,
     pub event_webhook: String,
     pub skill: String,
     pub skill_name: String,
@@ -99,6 +101,7 @@ impl Things {
             identity: name("friend"),
             rule_word: name("word"),
             chain: name("chain"),
+            behavior: name("behavior"),
             event_webhook: name("hook"),
             job: format!("{owner}_job"),
             skill: name("skill"),
@@ -264,6 +267,8 @@ impl Things {
             ask(world, who, "EventWebhooks/CreateEventWebhook", create).await?;
         let put = put_chain(&self.chain);
         let _: pb::PutChainResponse = ask(world, who, "Chains/PutChain", put).await?;
+        let put = put_behavior(&self.behavior);
+        let _: pb::PutBehaviorResponse = ask(world, who, "Behaviors/PutBehavior", put).await?;
         let made: pb::AddJobResponse = ask(world, who, "Schedules/AddJob", add_job(self)).await?;
         self.job_id = made.job.context("no job")?.long_id;
         let made: pb::AddReminderResponse =
@@ -333,7 +338,23 @@ impl Things {
         let sent: pb::ListDeliveriesResponse =
             ask(world, who, "Operations/ListDeliveries", list).await?;
         self.delivery = sent.deliveries.first().context("no delivery")?.id.clone();
+        self.work(world).await?;
         self.spawn(world).await
+    }
+
+    /// A todo, and an entry of the ledger.
+    async fn work(&self, world: &World) -> anyhow::Result<()> {
+        let apply = apply_todos(&self.session);
+        let applied: pb::ApplyTodosResponse =
+            ask(world, &world.anna, "Work/ApplyTodos", apply).await?;
+        anyhow::ensure!(applied.results.iter().all(|result| result.applied), "{applied:?}");
+        let place = Place {
+            behavior: format!("{}-behavior", self.owner),
+            ..Place::outside(self.session.parse()?, self.agent.parse()?)
+        };
+        let mut tx = world.pools.tenant(world.anna.id).await?;
+        record_period(&mut tx, &place, &Period::default()).await?;
+        Ok(tx.commit().await?)
     }
 
     /// A subagent that has ended.

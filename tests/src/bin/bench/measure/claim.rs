@@ -114,5 +114,6 @@ fn completion(claim: &Claim) -> Completion {
         started_at: Timestamp::now(),
         wait: Wait::Anything,
         last_target: None,
+        effects: None,
     }
 }

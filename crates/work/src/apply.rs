@@ -1,0 +1,254 @@
+//! Changes of stored todo lists.
+
+use holdfast_pg::TenantTx;
+use holdfast_types::{SessionId, TodoOperation};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use sqlx::{FromRow, types::Json};
+
+use crate::{
+    Actor, Change, Error, Place, Todo, TodoCounts, TodoError, TodoList, code_number,
+    worklog::{self, NewRecord},
+};
+
+/// Results of the operations of one call, in their order.
+type Results = Vec<Result<(), TodoError>>;
+
+/// Codes that an event names.
+const MAX_CODES_PER_EVENT: usize = 32;
+
+/// Tasks before a bench that an error names.
+const BLOCKING_TASKS: i64 = 5;
+
+#[derive(FromRow)]
+struct Head {
+    last_number: i32,
+    last_task: i32,
+    counts: Json<TodoCounts>,
+    at: jiff_sqlx::Timestamp,
+}
+
+/// Applies operations to a list in their order; each is applied or refused as a whole.
+///
+/// The list is changed once for each `op_id`: a repeated call returns the results of the first.
+///
+/// # Errors
+///
+/// [`Error::InvalidOperationId`] if `op_id` is empty or too long. The list's session must exist.
+pub async fn apply_todos(
+    tx: &mut TenantTx,
+    place: &Place,
+    actor: &Actor,
+    op_id: &str,
+    ops: &[TodoOperation],
+) -> Result<Vec<Result<(), TodoError>>, Error> {
+    if !(1..=256).contains(&op_id.len()) {
+        return Err(Error::InvalidOperationId(op_id.len()));
+    }
+    if ops.is_empty() {
+        return Ok(Vec::new());
+    }
+    let head = lock_list(tx, place).await?;
+    if let Some(results) = first_results(tx, place.list, op_id).await? {
+        return Ok(results);
+    }
+    let at = head.at.to_jiff();
+    let mut list = load(tx, place.list, &head, ops).await?;
+    let (mut results, mut changes) = (Results::new(), Vec::new());
+    for op in ops {
+        match list.apply(actor, op, at) {
+            Ok(change) => {
+                changes.push((op, change));
+                results.push(Ok(()));
+            }
+            Err(error) => results.push(Err(error)),
+        }
+    }
+    save(tx, place.list, &list).await?;
+    log_operations(tx, place, (actor, at), op_id, (ops, &results)).await?;
+    if !changes.is_empty() {
+        let records: Vec<NewRecord> =
+            changes.iter().map(|(op, change)| todo_record(actor, op, change)).collect();
+        worklog::append(tx, place, &records).await?;
+        announce(tx, place, actor, &changes).await?;
+    }
+    Ok(results)
+}
+
+/// Locks the list, which is made by its first change.
+async fn lock_list(tx: &mut TenantTx, place: &Place) -> Result<Head, Error> {
+    const SQL: &str = "
+        insert into work.lists as l (tenant_id, list_id, agent_id) values ($1, $2, $3)
+        on conflict (tenant_id, list_id) do update set list_id = l.list_id
+        returning last_number, last_task, counts, clock_timestamp() as at";
+    let tenant = tx.tenant().as_uuid();
+    let query = holdfast_pg::query_as(SQL).bind(tenant).bind(place.list.as_uuid());
+    Ok(query.bind(place.agent.as_uuid()).fetch_one(tx.conn()).await?)
+}
+
+async fn first_results(
+    tx: &mut TenantTx,
+    list: SessionId,
+    op_id: &str,
+) -> Result<Option<Results>, Error> {
+    const SQL: &str = "
+        select results from work.todo_ops where tenant_id = $1 and list_id = $2 and op_id = $3";
+    let tenant = tx.tenant().as_uuid();
+    let query = holdfast_pg::query_scalar(SQL).bind(tenant).bind(list.as_uuid()).bind(op_id);
+    let found: Option<Json<Results>> = query.fetch_optional(tx.conn()).await?;
+    Ok(found.map(|Json(results)| results))
+}
+
+/// Loads the todos that operations name, and those that these wait for.
+async fn load(
+    tx: &mut TenantTx,
+    list: SessionId,
+    head: &Head,
+    ops: &[TodoOperation],
+) -> Result<TodoList, Error> {
+    const SQL: &str = "
+        with named as materialized (
+            select number, kind, deps, body from work.todos
+            where tenant_id = $1 and list_id = $2 and number = any($3)),
+        wanted as (select distinct unnest(deps) as number from named)
+        select body from named
+        union all
+        select t.body from work.todos t join wanted using (number)
+        where t.tenant_id = $1 and t.list_id = $2 and t.number <> all($3)
+        union all
+        select before.body from (
+            select max(number) as number from named where kind = 'bench') bench,
+            lateral (
+                select body from work.todos
+                where tenant_id = $1 and list_id = $2 and number < bench.number
+                  and number <> all($3) and kind = 'task' and status not in ('COMPLETE', 'DONE')
+                order by number limit $4) before";
+
+    let numbers: Vec<i32> = ops
+        .iter()
+        .filter_map(|op| match op {
+            TodoOperation::Init { .. } => None,
+            TodoOperation::Update { code, .. } | TodoOperation::Note { code, .. } => {
+                code_number(code).and_then(|number| i32::try_from(number).ok())
+            }
+        })
+        .collect();
+    let tenant = tx.tenant().as_uuid();
+    let query = holdfast_pg::query_scalar(SQL).bind(tenant).bind(list.as_uuid());
+    let todos: Vec<Json<Todo>> =
+        query.bind(numbers).bind(BLOCKING_TASKS).fetch_all(tx.conn()).await?;
+    let todos = todos.into_iter().map(|Json(todo)| todo).collect();
+    let last = (head.last_number.unsigned_abs(), head.last_task.unsigned_abs());
+    Ok(TodoList::partial(last, head.counts.0, todos))
+}
+
+async fn save(tx: &mut TenantTx, list: SessionId, changed: &TodoList) -> Result<(), Error> {
+    const DELETE: &str = "delete from work.todos where tenant_id = $1 and list_id = $2";
+    const TODOS: &str = "
+        insert into work.todos as t
+            (tenant_id, list_id, number, kind, status, priority, assignee, deps, body)
+        select $1, $2, (b->>'number')::int, b->>'type', b->>'status', (b->>'priority')::int,
+               b->>'assignee', array(select jsonb_array_elements(b->'deps')::int), b
+        from unnest($3::jsonb[]) b
+        on conflict (tenant_id, list_id, number) do update
+            set status = excluded.status, body = excluded.body";
+    const HEAD: &str = "
+        update work.lists set last_number = $3, last_task = $4, counts = $5
+        where tenant_id = $1 and list_id = $2";
+
+    let (tenant, list) = (tx.tenant().as_uuid(), list.as_uuid());
+    if changed.is_replaced {
+        holdfast_pg::query(DELETE).bind(tenant).bind(list).execute(tx.conn()).await?;
+    }
+    let todos: Vec<Json<&Todo>> = changed.changed_todos().map(Json).collect();
+    if todos.is_empty() && !changed.is_replaced {
+        return Ok(());
+    }
+    holdfast_pg::query(TODOS).bind(tenant).bind(list).bind(&todos).execute(tx.conn()).await?;
+    holdfast_pg::query(HEAD)
+        .bind(tenant)
+        .bind(list)
+        .bind(i32::try_from(changed.last_number).unwrap_or(i32::MAX))
+        .bind(i32::try_from(changed.last_task).unwrap_or(i32::MAX))
+        .bind(Json(changed.counts))
+        .execute(tx.conn())
+        .await?;
+    Ok(())
+}
+
+async fn log_operations(
+    tx: &mut TenantTx,
+    place: &Place,
+    (actor, at): (&Actor, Timestamp),
+    op_id: &str,
+    (ops, results): (&[TodoOperation], &Results),
+) -> Result<(), Error> {
+    const SQL: &str = "
+        with next as (
+            update work.lists set op_seq = op_seq + 1 where tenant_id = $1 and list_id = $2
+            returning op_seq)
+        insert into work.todo_ops
+            (tenant_id, list_id, seq, op_id, session_id, actor, ops, results, at)
+        select $1, $2, op_seq, $3, $4, $5, $6, $7, $8 from next";
+    let tenant = tx.tenant().as_uuid();
+    holdfast_pg::query(SQL)
+        .bind(tenant)
+        .bind(place.list.as_uuid())
+        .bind(op_id)
+        .bind(place.session.as_uuid())
+        .bind(Json(actor))
+        .bind(Json(ops))
+        .bind(Json(results))
+        .bind(crate::to_timestamp(at))
+        .execute(tx.conn())
+        .await?;
+    Ok(())
+}
+
+fn todo_record(actor: &Actor, op: &TodoOperation, change: &Change) -> NewRecord {
+    let payload = match op {
+        TodoOperation::Init { mode, items } => {
+            json!({"op": "init", "mode": mode, "items": items.len()})
+        }
+        TodoOperation::Update { .. } | TodoOperation::Note { .. } => json!(op),
+    };
+    let payload = json!({"by": actor, "change": payload});
+    NewRecord {
+        todo: change.codes.first().filter(|_| change.codes.len() == 1).cloned(),
+        ..NewRecord::new(worklog::TODO_CHANGE, payload, change.text.clone())
+    }
+}
+
+/// Writes the event `todo.changed` to the outbox of events, and what waiting sessions are told.
+async fn announce(
+    tx: &mut TenantTx,
+    place: &Place,
+    actor: &Actor,
+    changes: &[(&TodoOperation, Change)],
+) -> Result<(), Error> {
+    const EVENT: &str = "
+        insert into session.events (tenant_id, family, session_id, name, payload)
+        values ($1, 'todos', $2, 'TodoChanged', $3)";
+    const WAKEUP: &str = "
+        insert into work.wakeups (tenant_id, list_id, changed_by, text) values ($1, $2, $3, $4)";
+
+    let (tenant, list) = (tx.tenant().as_uuid(), place.list.as_uuid());
+    let mut codes: Vec<&str> =
+        changes.iter().flat_map(|(_, change)| &change.codes).map(String::as_str).collect();
+    codes.dedup();
+    codes.truncate(MAX_CODES_PER_EVENT);
+    let event: Value =
+        json!({"todos": codes.join(","), "changes": changes.len(), "by": actor.kind.as_str()});
+    holdfast_pg::query(EVENT).bind(tenant).bind(list).bind(Json(event)).execute(tx.conn()).await?;
+    let lines: Vec<&str> =
+        changes.iter().take(10).map(|(_, change)| change.text.as_str()).collect();
+    let changed_by = place.run.map(|_| place.session.as_uuid());
+    holdfast_pg::query(WAKEUP)
+        .bind(tenant)
+        .bind(list)
+        .bind(changed_by)
+        .bind(lines.join("\n"))
+        .execute(tx.conn())
+        .await?;
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! Messages that the router gives to a session for work: a new one, or one that this session has
+//! opened before (spec BHV-004, C-29).
+
+use std::time::Duration;
+
+use holdfast_session::{NewMessage, SessionChanges};
+use holdfast_types::{Body, QueueMode, SessionKey, Source, StepResult};
+
+use crate::{agents::snapshots::AgentSnapshot, error::Error, turn::state::TurnState};
+
+/// Source of a message that a session gives to another one.
+const SOURCE: &str = "route";
+
+const MAX_TITLE_CHARS: usize = 200;
+
+/// Whether a result gives the turn's messages to another session.
+const fn hands_over(result: &StepResult) -> bool {
+    result.new_session.is_some() || result.route_session_id.is_some()
+}
+
+/// Behaviour that follows in this session. A message that another session has ends the work here.
+pub(super) fn next_behavior(result: &StepResult) -> Option<&str> {
+    if hands_over(result) { Some("END") } else { result.next_behavior.as_deref() }
+}
+
+/// Gives the turn's messages to the session that the result names. A repetition gives them once.
+/// Returns why it cannot, for the model.
+pub(super) async fn hand_over(
+    turn: &TurnState<'_>,
+    snapshot: &AgentSnapshot,
+    result: &StepResult,
+) -> Result<Option<String>, Error> {
+    if !hands_over(result) {
+        return Ok(None);
+    }
+    let Some(key) = receiver(turn, snapshot, result) else {
+        return Ok(Some(
+            "`route_session_id` is no session for work of this conversation".to_owned(),
+        ));
+    };
+    let heard = turn.heard_seqs();
+    let messages = turn.inbox.iter().filter(|row| heard.contains(&row.seq) && !row.body.silent);
+    for row in messages {
+        let text = match result.new_session.as_ref().filter(|new| !new.description.is_empty()) {
+            Some(new) => format!("{}\n\n{}", row.body.text, new.description),
+            None => row.body.text.clone(),
+        };
+        let message = NewMessage {
+            key: key.clone(),
+            agent: snapshot.agent,
+            label: None,
+            source: Source::Internal(SOURCE.to_owned()),
+            idem_key: format!("{}:{}", turn.run, row.seq),
+            body: Body { text, answer_options: None, ..row.body.clone() },
+            target: row.target.clone(),
+            mode: QueueMode::Followup,
+            debounce: Duration::ZERO,
+            trace: row.trace.clone(),
+        };
+        let accepted = turn.worker.sessions.ingest(turn.lease.claim.tenant, message).await?;
+        if accepted.wake.is_some() {
+            turn.worker.bus.wake_run(0);
+        }
+        if let Some(new) = &result.new_session {
+            let label = Some(new.title.chars().take(MAX_TITLE_CHARS).collect());
+            let changes = SessionChanges { label, pinned: None };
+            let settings = turn.worker.sessions.settings();
+            settings.change(turn.lease.claim.tenant, accepted.session, changes).await?;
+        }
+    }
+    Ok(None)
+}
+
+/// Beginning of the keys of the sessions that this conversation has opened for work.
+pub(super) fn key_prefix(turn: &TurnState<'_>, snapshot: &AgentSnapshot) -> String {
+    format!("agent:{}:work:{}-", snapshot.name, turn.lease.claim.session)
+}
+
+/// Key of the session that gets the messages: one that this session has opened before, or a new
+/// one. Work of other conversations cannot be reached.
+fn receiver(
+    turn: &TurnState<'_>,
+    snapshot: &AgentSnapshot,
+    result: &StepResult,
+) -> Option<SessionKey> {
+    let own = key_prefix(turn, snapshot);
+    match &result.route_session_id {
+        Some(given) => {
+            let key: SessionKey = given.parse().ok()?;
+            key.as_str().starts_with(&own).then_some(key)
+        }
+        None => format!("{own}{}", turn.run).parse().ok(),
+    }
+}

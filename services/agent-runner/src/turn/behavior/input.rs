@@ -1,0 +1,244 @@
+//! What a step is shown: what is new, and the memory of the agent and its session.
+
+use holdfast_agent::{
+    behavior::{
+        Behavior, BehaviorInput, BehaviorSkill, Bucket, BucketKind, Composed, IncludedFile,
+        RoleTexts, StepEntries, StepPosition, ToolFilter, compose,
+    },
+    bootstrap::{BootstrapName, is_shown},
+    recently_used_tools,
+};
+use holdfast_types::{BehaviorRole, ChatMessage, Fault as _, ToolSpec, TreePath};
+use tracing::warn;
+
+use super::{effects, handover, run::BehaviorRun};
+use crate::{
+    agents::snapshots::AgentSnapshot,
+    error::Error,
+    turn::{
+        calls, context::memory_prefetch, skills::invocation, state::TurnState,
+        think::is_tool_lookup, time_zone,
+    },
+};
+
+/// Budgets of the worklog and the todo list, in tokens; a behaviour's memory may have less.
+const WORKLOG_TOKENS: usize = 4_000;
+const TODO_TOKENS: usize = 1_600;
+
+/// Files that say who the agent is.
+const ROLE_FILES: [BootstrapName; 3] =
+    [BootstrapName::Soul, BootstrapName::Identity, BootstrapName::User];
+
+/// What a step is shown, besides the agent's snapshot.
+#[derive(Debug, Default)]
+pub(super) struct StepMaterial {
+    messages: Vec<String>,
+    events: Vec<String>,
+    rounds: Vec<ChatMessage>,
+    history: Vec<String>,
+    memories: Vec<String>,
+    todo: Option<String>,
+    next_todo: Option<String>,
+    todos: String,
+    worklog: String,
+    /// Sessions for work that this conversation has opened, a line for each.
+    sessions: String,
+    /// Path and text of each included file.
+    files: Vec<(String, String)>,
+    /// Name and text of each skill that the behaviour loads.
+    skills: Vec<(String, String)>,
+    now: String,
+    role: String,
+}
+
+/// Loads what the current step is shown.
+pub(super) async fn load(
+    turn: &mut TurnState<'_>,
+    snapshot: &AgentSnapshot,
+    behavior: &Behavior,
+) -> Result<StepMaterial, Error> {
+    memory_prefetch::await_prefetch(turn).await;
+    let Some(run) = &turn.behavior else { return Ok(StepMaterial::default()) };
+    let entries = StepEntries::of(turn.journal.entries(), run.state.forwards);
+    let mut events = entries.events(turn.kind);
+    if !run.state.observation.is_empty() {
+        events.push(format!("about the step before: {}", run.state.observation));
+    }
+    let (now, zone) = time_zone::local_time(turn, snapshot);
+    let mut material = StepMaterial {
+        messages: entries.messages(turn.kind),
+        events,
+        rounds: entries.rounds(turn.kind),
+        history: entries.history(turn.kind),
+        memories: memories(turn, snapshot),
+        files: load_files(turn, snapshot, behavior).await?,
+        skills: load_skills(turn, snapshot, behavior).await?,
+        now: format!("{now} ({zone})"),
+        role: role_text(turn, snapshot),
+        ..StepMaterial::default()
+    };
+    load_rows(turn, run, (snapshot, behavior.role), &mut material).await?;
+    Ok(material)
+}
+
+/// Loads todos, worklog and sessions in one transaction.
+async fn load_rows(
+    turn: &TurnState<'_>,
+    run: &BehaviorRun,
+    (snapshot, role): (&AgentSnapshot, BehaviorRole),
+    material: &mut StepMaterial,
+) -> Result<(), Error> {
+    let mut tx = turn.worker.sessions.behaviors().read(turn.lease.claim.tenant).await?;
+    let list = run.list;
+    let view = holdfast_work::todo_view(&mut tx, list).await.map_err(effects::session_error)?;
+    let worklog = holdfast_work::worklog_text(&mut tx, list, WORKLOG_TOKENS).await;
+    material.worklog = worklog.map_err(effects::session_error)?;
+    if role == BehaviorRole::Route {
+        let prefix = handover::key_prefix(turn, snapshot);
+        let found = holdfast_session::work_sessions(&mut tx, &prefix).await?;
+        let lines = found.into_iter().map(|(key, title)| format!("- {key}: {title}"));
+        material.sessions = lines.collect::<Vec<_>>().join("\n");
+    }
+    tx.finish_reading();
+    let named = run.state.behavior.params().get("todo");
+    material.todo = named.and_then(|code| view.details(code));
+    material.next_todo = view.next_ready().and_then(|code| view.details(code));
+    material.todos = view.render(TODO_TOKENS);
+    Ok(())
+}
+
+/// The agent's definition, as far as the conversation's participants may read it.
+fn role_text(turn: &TurnState<'_>, snapshot: &AgentSnapshot) -> String {
+    let audience = turn.audience(snapshot);
+    let files = snapshot
+        .files
+        .iter()
+        .filter(|file| ROLE_FILES.contains(&file.name) && is_shown(turn.kind, audience, file.name));
+    let texts = files.filter_map(|file| file.content.as_deref());
+    let all = std::iter::once(snapshot.instructions.as_str()).chain(texts);
+    all.map(str::trim).filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n")
+}
+
+/// The agent's long-term notes, and memories that fit the messages.
+fn memories(turn: &TurnState<'_>, snapshot: &AgentSnapshot) -> Vec<String> {
+    let shown = is_shown(turn.kind, turn.audience(snapshot), BootstrapName::Memory);
+    let notes = snapshot.files.iter().filter(|file| file.name == BootstrapName::Memory && shown);
+    let notes = notes.filter_map(|file| file.content.clone());
+    let recalled = turn.prefetch.memories.iter().map(|memory| memory.text.clone());
+    notes.chain(recalled).filter(|text| !text.trim().is_empty()).collect()
+}
+
+/// Files that the behaviour's texts include, as the conversation sees them. Text from outside is
+/// never part of instructions.
+async fn load_files(
+    turn: &TurnState<'_>,
+    snapshot: &AgentSnapshot,
+    behavior: &Behavior,
+) -> Result<Vec<(String, String)>, Error> {
+    let (tenant, view) = (turn.lease.claim.tenant, turn.file_view(snapshot));
+    let mut files = Vec::new();
+    for path in behavior.included_files() {
+        let Ok(seen) = path.parse::<TreePath>() else { continue };
+        let Ok(stored) = view.tree_path(&seen) else { continue };
+        if view.view_path(&stored).is_none() {
+            continue;
+        }
+        match turn.worker.workspaces.read(tenant, snapshot.agent, &stored, None).await {
+            Ok(file) => {
+                let own = file.filter(|file| !file.outside);
+                let text = own.and_then(|file| file.text().map(str::to_owned));
+                files.extend(text.map(|text| (path.to_owned(), text)));
+            }
+            Err(error) if error.kind().is_transient() => return Err(error.into()),
+            Err(error) => {
+                warn!(error = &error as &dyn std::error::Error, "an included file cannot be read");
+            }
+        }
+    }
+    Ok(files)
+}
+
+/// Skills whose text is in the prompt from the start.
+async fn load_skills(
+    turn: &TurnState<'_>,
+    snapshot: &AgentSnapshot,
+    behavior: &Behavior,
+) -> Result<Vec<(String, String)>, Error> {
+    let of = (turn.lease.claim.tenant, snapshot.agent);
+    let names = &behavior.toolbox.load_skills;
+    turn.worker.agents.skill_texts(of, &snapshot.skills, names).await
+}
+
+/// Composes the request of the current step.
+pub(super) fn compose_chat(
+    turn: &TurnState<'_>,
+    snapshot: &AgentSnapshot,
+    behavior: &Behavior,
+    material: &StepMaterial,
+    (with_tools, budget): (bool, usize),
+) -> Composed {
+    let tools = if with_tools { offered_tools(turn, snapshot, behavior) } else { Vec::new() };
+    let listed = invocation::prompt_skills(snapshot, (&tools, &[]));
+    let skills: Vec<BehaviorSkill<'_>> = listed
+        .iter()
+        .map(|skill| {
+            let loaded = material.skills.iter().find(|(name, _)| name == skill.name);
+            let rules = loaded.map_or("", |(_, text)| text);
+            BehaviorSkill { name: skill.name, introduce: skill.description, rules }
+        })
+        .collect();
+    let files: Vec<IncludedFile<'_>> =
+        material.files.iter().map(|(path, text)| IncludedFile { path, text }).collect();
+    let role = RoleTexts {
+        agent: snapshot.name.as_str(),
+        role: &material.role,
+        self_text: "",
+        skills: &skills,
+        files: &files,
+    };
+    let (todos, worklog) = ([material.todos.clone()], [material.worklog.clone()]);
+    let buckets = [
+        Bucket { kind: BucketKind::AgentMemory, items: &material.memories },
+        Bucket { kind: BucketKind::HistoryMessages, items: &material.history },
+        Bucket { kind: BucketKind::WorkspaceTodo, items: &todos },
+        Bucket { kind: BucketKind::WorkspaceWorklog, items: &worklog },
+    ];
+    let Some(run) = &turn.behavior else {
+        return Composed { chat: holdfast_types::Chat::default(), is_empty_input: true };
+    };
+    let position = StepPosition { name: &run.state.behavior, step: run.state.step };
+    let has_news = !material.messages.is_empty() || !material.events.is_empty();
+    let input = BehaviorInput {
+        messages: &material.messages,
+        events: &material.events,
+        todo: material.todo.as_deref(),
+        next_todo: material.next_todo.as_deref(),
+        last_step: Some(&*run.state.last_step).filter(|text| !text.is_empty()),
+        continues: run.state.continues || has_news,
+        buckets: &buckets,
+        session_list: Some(&*material.sessions).filter(|list| !list.is_empty()),
+        rounds: &material.rounds,
+        ..BehaviorInput::at(position, &material.now)
+    };
+    compose(behavior, &role, &input, &tools, budget)
+}
+
+/// Tools of the step: those that its toolbox and the policy allow.
+fn offered_tools(
+    turn: &TurnState<'_>,
+    snapshot: &AgentSnapshot,
+    behavior: &Behavior,
+) -> Vec<ToolSpec> {
+    let (registry, allowed) = (turn.tools.registry(), calls::allowed_tools(turn, snapshot));
+    let mut tools = match &behavior.toolbox.tools {
+        ToolFilter::List(_) => registry.specs(),
+        ToolFilter::All => {
+            let used = recently_used_tools(turn.journal.entries());
+            let loaded = used.iter().chain(&behavior.toolbox.loaded_tools);
+            let named: Vec<&str> = loaded.map(String::as_str).collect();
+            registry.offered(&allowed, &named).tools
+        }
+    };
+    tools.retain(|tool| is_tool_lookup(&tool.name) || allowed.allows(&tool.name));
+    tools
+}
