@@ -20,6 +20,9 @@ const ABOUT_TEXT: &str = "I am Holdfast's built-in demonstration model: I run of
      real one, set OPENAI_API_KEY (and OPENAI_BASE_URL, if the server is not OpenAI's) and \
      HOLDFAST_MODEL=openai:<id>.";
 
+/// Mark in the instructions of a step of a behaviour, whose answer is JSON (docs/behaviours.md).
+const STEP_MARK: &str = "<<output_protocol>>";
+
 /// Maximum length of a quotation from the user, in characters.
 const MAX_QUOTE_CHARS: usize = 300;
 
@@ -47,6 +50,9 @@ impl Model for Demo {
 
 /// Returns the reply, a pure function of the chat.
 fn answer(chat: &Chat) -> Reply {
+    if [&*chat.stable, &*chat.dynamic].iter().any(|text| text.contains(STEP_MARK)) {
+        return step_result(chat);
+    }
     let last_answer = chat.messages.iter().rposition(is_answer);
     let turn = &chat.messages[last_answer.map_or(0, |at| at + 1)..];
     let is_first = last_answer.is_none();
@@ -71,6 +77,18 @@ fn answer(chat: &Chat) -> Reply {
         parts.extend(respond(said, is_first));
         reply.text = parts.join("\n\n");
     }
+    reply.usage = usage(chat, &reply);
+    reply
+}
+
+/// Result of a step, which ends the work: it cannot plan.
+fn step_result(chat: &Chat) -> Reply {
+    let text = serde_json::json!({
+        "reply": format!("Hello! {ABOUT_TEXT} I cannot work by behaviours."),
+        "next_behavior": "END",
+        "memory_queries": [],
+    });
+    let mut reply = Reply { text: text.to_string(), ..Reply::default() };
     reply.usage = usage(chat, &reply);
     reply
 }
@@ -232,6 +250,16 @@ mod tests {
         for setting in ["OPENAI_API_KEY", "OPENAI_BASE_URL", "HOLDFAST_MODEL=openai:<id>"] {
             assert!(ABOUT_TEXT.contains(setting));
         }
+    }
+
+    #[test]
+    fn a_step_of_a_behaviour_is_answered_in_its_form() {
+        let stable = format!("…\n{STEP_MARK}\nAnswer with JSON.");
+        let reply = answer(&Chat { stable: stable.into(), ..chat(&[user("hello")]) });
+
+        let result: serde_json::Value = serde_json::from_str(&reply.text).unwrap();
+        assert!(result["reply"].as_str().unwrap().contains(ABOUT_TEXT));
+        assert_eq!((&result["next_behavior"], reply.calls.len()), (&"END".into(), 0));
     }
 
     #[test]
