@@ -4,7 +4,7 @@ use std::{env, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 24] = [
+const FILES: [&str; 25] = [
     "messages",
     "schedules",
     "sessions",
@@ -29,6 +29,7 @@ const FILES: [&str; 24] = [
     "skills",
     "subagents",
     "work",
+    "workspaces",
 ];
 
 /// Contracts between the mesh's own services, which no caller sees.

@@ -19,6 +19,7 @@ use holdfast_proto::gateway::v1::{
     sessions_client::SessionsClient, settings_client::SettingsClient, skills_client::SkillsClient,
     subagents_client::SubagentsClient, tenants_client::TenantsClient,
     usage_reports_client::UsageReportsClient, work_client::WorkClient,
+    workspaces_client::WorkspacesClient,
 };
 use tonic::{
     Request, Response, Status,
@@ -154,6 +155,10 @@ impl Client {
 
     pub fn work(&self) -> WorkClient<Channel> {
         WorkClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
+    }
+
+    pub fn workspaces(&self) -> WorkspacesClient<Channel> {
+        WorkspacesClient::new(self.channel.clone())
     }
 
     pub fn subagents(&self) -> SubagentsClient<Channel> {

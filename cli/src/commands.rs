@@ -74,6 +74,9 @@ pub enum Caller {
     /// Read and change the files of an agent
     #[command(subcommand)]
     Files(files::Files),
+    /// Create workspaces of agents, and bind sessions to them
+    #[command(subcommand)]
+    Workspaces(files::workspaces::Workspaces),
     /// Find, install and publish skills of agents
     #[command(subcommand)]
     Skills(skills::Skills),
@@ -193,6 +196,7 @@ impl Caller {
             Self::Approvals(command) => command.run(client, screen).await,
             Self::Agents(command) => command.run(client, screen).await,
             Self::Files(command) => command.run(client, screen).await,
+            Self::Workspaces(command) => command.run(client, screen).await,
             Self::Skills(command) => command.run(client, screen).await,
             Self::Memory(command) => command.run(client, screen).await,
             Self::Kb(command) => command.run(client, screen).await,

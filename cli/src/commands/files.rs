@@ -1,5 +1,7 @@
 //! `holdfast files`.
 
+pub mod workspaces;
+
 use std::{
     fs,
     io::{self, Read as _, Write as _},
@@ -264,5 +266,8 @@ fn revision(revision: &FileRevision) -> Value {
         "reason": revision.reason,
         "created_at": time(revision.created_at.as_ref()),
         "paths": revision.paths,
+        "behavior": revision.behavior,
+        "step": revision.step,
+        "todo": revision.todo,
     })
 }

@@ -94,6 +94,7 @@ pub use protocol::import::ImportedEntry;
 pub use protocol::overdue::OverdueResult;
 pub use protocol::pause::{CancelResult, PauseResult, ResumeResult};
 pub use protocol::sweep::{MAX_ATTEMPTS, SUSPECT_ATTEMPTS};
+pub use protocol::workspaces::{WorkspaceBinding, bind_workspace};
 pub use queues::runner_pools::{PoolGauges, RunnerPools, TenantPool};
 pub use queues::{Gauges, Queues, ShareChanges, TenantShare};
 pub use sessions::{CLAIM_LEASE, HOLDER_WAIT, Sessions};

@@ -191,6 +191,8 @@ pub struct LoadedSession {
     pub outside: bool,
     /// Runner that holds state for the session, as recorded.
     pub holder: Option<RunnerId>,
+    /// The session's local workspace.
+    pub workspace: Option<String>,
 }
 
 /// The writes of one step.

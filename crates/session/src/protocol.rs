@@ -13,3 +13,4 @@ pub mod outside_text;
 pub mod overdue;
 pub mod pause;
 pub mod sweep;
+pub mod workspaces;

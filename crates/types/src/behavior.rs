@@ -10,6 +10,7 @@ mod todo;
 pub use name::{BehaviorName, InvalidBehaviorName};
 pub use result::{
     BehaviorRole, NewSession, SessionDelta, StepAction, StepReply, StepResult, WaitDetails,
+    WorkspaceChoice,
 };
 pub use todo::{
     NewTodo, TodoEstimate, TodoInit, TodoKind, TodoNoteKind, TodoOperation, TodoStatus,

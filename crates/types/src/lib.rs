@@ -42,7 +42,7 @@ pub use approval::{ApprovalDecision, ApprovalState};
 pub use behavior::{
     BehaviorName, BehaviorRole, InvalidBehaviorName, NewSession, NewTodo, SessionDelta, StepAction,
     StepReply, StepResult, TodoEstimate, TodoInit, TodoKind, TodoNoteKind, TodoOperation,
-    TodoStatus, WaitDetails,
+    TodoStatus, WaitDetails, WorkspaceChoice,
 };
 pub use chain::{Chain, ChainStep, MAX_STAGES, MAX_STEPS_PER_STAGE, SHIPPED_CHAIN_NAME, Stage};
 pub use chat::{

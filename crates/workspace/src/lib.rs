@@ -17,6 +17,7 @@
 //! | export, import | the tree as a `.tar.gz` | `export.rs`, `import.rs` |
 //! | keep_media, content | media files that were received or generated | `media.rs` |
 //! | to_index, claim_index, indexed | notes to index for search | `note_index.rs` |
+//! | create_named, named, list_named, archive_named | workspaces of sessions | `named.rs` |
 //! | seed | a new agent's first files | `seed.rs`, `templates.rs` |
 //! | briefing, change_skill, skill_used | skills, their changes and uses | `skills.rs` |
 //!
@@ -49,6 +50,7 @@ mod limits;
 mod log;
 mod media;
 mod model;
+mod named;
 mod note_index;
 mod read;
 mod record;
@@ -69,7 +71,13 @@ pub use import::{ImportMode, ImportOutcome};
 pub use limits::Limits;
 pub use log::{LogEntry, LogFilter};
 pub use media::{MAX_MEDIA_BYTES, NewMedia};
-pub use model::{Base, ChangeAuthor, CommitOutcome, ContentRef, Edit, File, FileChange, FileEntry};
+pub use model::{
+    Base, ChangeAuthor, ChangeStep, CommitOutcome, ContentRef, Edit, File, FileChange, FileEntry,
+};
+pub use named::{
+    NamedWorkspace, NewWorkspace, WORKSPACES_FOLDER, WorkspaceKind, WorkspaceLock, WorkspaceOwner,
+    WorkspaceStatus,
+};
 pub use note_index::{LONG_TERM_NOTES_FILE, NOTES_FOLDER, is_note, is_unchanged_template};
 pub use revision::Revision;
 pub use scratch::{

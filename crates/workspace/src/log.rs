@@ -5,9 +5,12 @@ use std::collections::BTreeMap;
 use holdfast_pg::TenantTx;
 use holdfast_types::{AgentId, RunId, TenantId, TreePath};
 use jiff::Timestamp;
+use sqlx::types::Json;
 use uuid::Uuid;
 
-use crate::{ContentRef, Error, FileChange, Revision, Workspaces, model::parse_stored_path};
+use crate::{
+    ChangeStep, ContentRef, Error, FileChange, Revision, Workspaces, model::parse_stored_path,
+};
 
 /// Maximum number of revisions per query.
 const MAX_LOG_REVISIONS: i64 = 500;
@@ -31,6 +34,8 @@ pub struct LogEntry {
     pub author: String,
     /// Run of the turn that made it; `None` outside of turns.
     pub run: Option<RunId>,
+    /// Step of a behaviour that made it.
+    pub step: Option<ChangeStep>,
     pub reason: String,
     pub at: Timestamp,
     pub changed: u32,
@@ -43,6 +48,7 @@ struct Row {
     revision: i64,
     author: String,
     run_id: Option<Uuid>,
+    step: Option<Json<ChangeStep>>,
     reason: String,
     created_at: jiff_sqlx::Timestamp,
     changed: i32,
@@ -68,6 +74,7 @@ impl Workspaces {
                 revision: row.revision.into(),
                 author: row.author,
                 run: row.run_id.map(RunId::from),
+                step: row.step.map(|step| step.0),
                 reason: row.reason,
                 at: row.created_at.to_jiff(),
                 changed: u32::try_from(row.changed).unwrap_or(0),
@@ -82,13 +89,13 @@ async fn load_revisions(
     filter: &LogFilter,
 ) -> Result<Vec<Row>, Error> {
     const ALL: &str = "
-        select revision, author, run_id, reason, created_at, changed
+        select revision, author, run_id, step, reason, created_at, changed
         from workspace.revisions
         where tenant_id = $1 and agent_id = $2 and revision < $3
         order by revision desc limit $4";
     // `0` is the character after `/`.
     const OF_PATH: &str = "
-        select r.revision, r.author, r.run_id, r.reason, r.created_at, r.changed
+        select r.revision, r.author, r.run_id, r.step, r.reason, r.created_at, r.changed
         from (select distinct revision from workspace.changes
               where tenant_id = $1 and agent_id = $2 and revision < $3
                 and (path = $5 or (path >= $5 || '/' and path < $5 || '0'))

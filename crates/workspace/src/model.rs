@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use holdfast_types::{RunId, TreePath};
+use holdfast_types::{RunId, SessionId, TreePath};
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use crate::{ContentHash, Error, Revision};
 
@@ -64,6 +65,20 @@ pub struct ChangeAuthor {
     pub key: Option<String>,
     /// The new contents may have text from outside. A file keeps this until a person changes it.
     pub outside: bool,
+    /// Step of a behaviour that makes the change.
+    pub step: Option<ChangeStep>,
+}
+
+/// Step of a behaviour, as the history of a tree names it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangeStep {
+    pub session: SessionId,
+    /// Name of the behaviour with its parameters.
+    pub behavior: String,
+    pub step: u32,
+    /// Code of the todo that the step works on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub todo: Option<String>,
 }
 
 impl ChangeAuthor {
@@ -71,13 +86,18 @@ impl ChangeAuthor {
     #[must_use]
     pub fn new(author: &str, reason: &str) -> Self {
         let (author, reason) = (author.to_owned(), reason.to_owned());
-        Self { author, run: None, reason, key: None, outside: false }
+        Self { author, run: None, reason, key: None, outside: false, step: None }
     }
 
     /// Says whether the new contents may have text from outside.
     #[must_use]
     pub fn from_outside(self, outside: bool) -> Self {
         Self { outside, ..self }
+    }
+
+    #[must_use]
+    pub fn in_step(self, step: Option<ChangeStep>) -> Self {
+        Self { step, ..self }
     }
 
     #[must_use]

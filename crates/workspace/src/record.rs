@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use holdfast_pg::TenantTx;
 use holdfast_types::{AgentId, TreePath};
+use sqlx::types::Json;
 
 use crate::{
     ChangeAuthor, ContentHash, ContentRef, Error, FileChange, limits::TreeSize, model::bytes_to_db,
@@ -53,8 +54,9 @@ pub(crate) async fn record_revision(
     const SQL: &str = "
         with revision as (
             insert into workspace.revisions
-                (tenant_id, agent_id, revision, author, run_id, reason, idem_key, request, changed)
-            values ($1, $2, $3, $4, $5, $6, $7, $8, coalesce(array_length($9::text[], 1), 0))
+                (tenant_id, agent_id, revision, author, run_id, reason, idem_key, request, changed,
+                 step)
+            values ($1, $2, $3, $4, $5, $6, $7, $8, coalesce(array_length($9::text[], 1), 0), $19)
             returning created_at),
         change as (
             insert into workspace.changes
@@ -104,6 +106,7 @@ pub(crate) async fn record_revision(
         .bind(size.bytes)
         .bind(needs_indexing(steps))
         .bind(by.outside)
+        .bind(by.step.as_ref().map(Json))
         .execute(tx.conn())
         .await?;
     Ok(())

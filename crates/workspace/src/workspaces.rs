@@ -145,6 +145,7 @@ pub(crate) async fn clear_tree(
         "delete from workspace.files where tenant_id = $1 and agent_id = any($2)",
         "delete from workspace.revisions where tenant_id = $1 and agent_id = any($2)",
         "delete from workspace.skill_uses where tenant_id = $1 and agent_id = any($2)",
+        "delete from workspace.named where tenant_id = $1 and agent_id = any($2)",
         match keeps {
             ClearMode::DeleteAll => {
                 "delete from workspace.trees where tenant_id = $1 and agent_id = any($2)"

@@ -50,6 +50,7 @@ use holdfast_proto::gateway::v1::{
     sessions_server::SessionsServer, settings_server::SettingsServer, skills_server::SkillsServer,
     subagents_server::SubagentsServer, tenants_server::TenantsServer,
     usage_reports_server::UsageReportsServer, work_server::WorkServer,
+    workspaces_server::WorkspacesServer,
 };
 use holdfast_schedule::store::Jobs;
 use holdfast_session::Sessions;
@@ -140,6 +141,7 @@ pub fn add_services(routes: Routes, state: &State, body_limit: usize) -> Routes 
         .add_service(service!(UsageReportsServer, tenants::usage::UsageReports))
         .add_service(service!(AuditServer, people::audit_log::Audit))
         .add_service(service!(WorkServer, work::Work))
+        .add_service(service!(WorkspacesServer, files::workspaces::Workspaces))
 }
 
 impl State {

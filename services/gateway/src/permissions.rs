@@ -386,6 +386,10 @@ const GRPC: &[Rule] = &[
     call("Work/GetTaskTree", P::Read),
     call("Work/ListLedger", P::Own),
     call("Work/VerifyLedger", P::Own),
+    call("Workspaces/ListWorkspaces", P::Read),
+    change("Workspaces/CreateWorkspace", P::Manage),
+    change("Workspaces/BindWorkspace", P::Manage),
+    change("Workspaces/ArchiveWorkspace", P::Manage),
 ];
 
 #[cfg(test)]

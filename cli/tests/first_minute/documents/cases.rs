@@ -147,6 +147,7 @@ pub const PREPARATIONS: &[(&str, &str, &[&str])] = &[
     ),
     ("docs/subagents.md", "", &["holdfast chat hello", "holdfast agents create inspector"]),
     ("docs/todos.md", "", &["holdfast chat hello"]),
+    ("docs/workspaces.md", "", &["holdfast chat hello"]),
 ];
 
 /// Code blocks that are files of their document's commands: document, beginning, file.

@@ -199,7 +199,17 @@ fn session_delta() -> Value {
         "type": "object",
         "properties": {
             "title": { "type": "string" },
-            "tags": { "type": "array", "items": { "type": "string" } }
+            "tags": { "type": "array", "items": { "type": "string" } },
+            "workspace": {
+                "type": "object",
+                "description": "Workspace in which the session works from now on; made if there is \
+                                none with this name",
+                "properties": {
+                    "name": { "type": "string" },
+                    "kind": { "type": "string", "enum": ["folder", "git"] }
+                },
+                "required": ["name"]
+            }
         }
     })
 }

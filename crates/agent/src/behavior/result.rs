@@ -277,6 +277,17 @@ fn session_delta(object: &mut Map<String, Value>) {
         let merged = fields.map(|(key, value)| (key.clone(), value.clone())).collect();
         object.insert("session_delta".to_owned(), Value::Object(merged));
     }
+    if let Some(Value::Object(delta)) = object.get_mut("session_delta") {
+        match delta.get("workspace") {
+            Some(Value::String(name)) if is_none(name) => drop(delta.remove("workspace")),
+            Some(Value::String(name)) => {
+                let choice = json!({ "name": name });
+                delta.insert("workspace".to_owned(), choice);
+            }
+            Some(Value::Null) => drop(delta.remove("workspace")),
+            Some(_) | None => {}
+        }
+    }
     let Some(tags) = object.remove("topic_tags") else { return };
     let delta = object.entry("session_delta").or_insert_with(|| json!({}));
     if let Value::Object(delta) = delta {

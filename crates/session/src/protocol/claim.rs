@@ -65,7 +65,7 @@ macro_rules! renew {
             "),
             kept_rooms as (
                 update session.workspace_lease w
-                set lease_until = clock_timestamp() + $5 * interval '1 second'
+                set lease_until = clock_timestamp() + interval '120 seconds'
                 from rooms r where w.tenant_id = r.tenant_id and w.workspace = r.workspace)
             update session.session_lease l
             set lease_until = clock_timestamp() + $5 * interval '1 second'
@@ -148,7 +148,7 @@ macro_rules! claim {
             rooms as (
                 insert into session.workspace_lease as w (tenant_id, workspace, session_id, lease_until)
                 select distinct on (tenant_id, workspace)
-                       tenant_id, workspace, session_id, clock_timestamp() + $3 * interval '1 second'
+                       tenant_id, workspace, session_id, clock_timestamp() + interval '120 seconds'
                 from chosen where workspace is not null
                 order by tenant_id, workspace, session_id
                 on conflict (tenant_id, workspace) do update
@@ -190,6 +190,9 @@ impl Sessions {
     ///
     /// Claims at most one suspect (see [`SUSPECT_ATTEMPTS`]), and none while this runner runs one that has
     /// made no progress yet. Sessions behind a suspect in the order are claimed all the same.
+    ///
+    /// Of the sessions with one local workspace only one is claimed. The workspace's lease of 120 s is
+    /// longer than the session's, so that a session whose runner died goes on before the others.
     ///
     /// Claims sessions of the tenants of its pool only (see [`in_pool`](Sessions::in_pool)).
     ///
@@ -389,7 +392,9 @@ async fn end_by_release(pools: &Pools, claim: &Claim, reason: ReleaseReason) -> 
             update session.tenant_flight set in_flight = in_flight - 1
             where $3 and tenant_id = $1 and shard = session.shard($2)),
         freed as (
-            update session.workspace_lease set session_id = null, lease_until = null
+            update session.workspace_lease
+                set session_id = case when drains then session_id end,
+                    lease_until = case when drains then 'infinity'::timestamptz end
             where tenant_id = $1 and workspace = $6 and session_id = $2)
         update session.session_lease
         set state = 'READY', epoch = epoch + 1, owner = null, lease_until = null,

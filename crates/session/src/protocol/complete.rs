@@ -212,7 +212,9 @@ macro_rules! rest {
                 from place, next
                 where l.tenant_id = $1 and l.session_id = next.session_id),
             freed as (
-                update session.workspace_lease set session_id = null, lease_until = null
+                update session.workspace_lease
+                set session_id = case when drains then session_id end,
+                    lease_until = case when drains then 'infinity'::timestamptz end
                 where tenant_id = $1 and workspace = ",
             $workspace,
             " and session_id = $2)

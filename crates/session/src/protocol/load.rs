@@ -17,7 +17,7 @@ type SessionRow = (
     String,
     Uuid,
     Option<Json<Target>>,
-    i64,
+    Option<String>,
     bool,
     i64,
     i64,
@@ -97,7 +97,7 @@ async fn read_session(
     // One statement, for one round trip and one snapshot. A message that arrives later is
     // detected, because it moves `next_in`.
     const SQL: &str = "
-        select s.key, s.agent_id, s.last_target, l.epoch, l.paused is not null, l.cancel_upto,
+        select s.key, s.agent_id, s.last_target, l.workspace, l.paused is not null, l.cancel_upto,
                l.next_in, l.next_entry, l.wait, s.settings,
                (select coalesce(jsonb_agg(jsonb_build_object(
                     'seq', seq, 'message', message_id, 'body', body, 'seen', state = 'seen',
@@ -136,7 +136,7 @@ async fn read_session(
         key,
         agent,
         last_target,
-        _,
+        workspace,
         paused,
         cancel_upto,
         next_in,
@@ -166,6 +166,7 @@ async fn read_session(
         events: events.0,
         outside,
         holder: holder.map(RunnerId::from),
+        workspace,
     };
     Ok((loaded, version))
 }

@@ -4,9 +4,9 @@ use std::{collections::HashSet, time::Duration};
 
 use holdfast_session::{
     Claim, ClassSlots, FreeSlots, NewMessage, RenewalResult, SUSPECT_ATTEMPTS, Sessions,
-    ShareChanges, StepWrite, TurnClass,
+    ShareChanges, StepWrite, TurnClass, WorkspaceBinding,
 };
-use holdfast_types::{AgentName, RunId, RunnerId, SessionKey, Source, Wait};
+use holdfast_types::{AgentName, Fault as _, Kind, RunId, RunnerId, SessionKey, Source, Wait};
 
 use crate::world::{World, completion, thought};
 
@@ -178,6 +178,45 @@ async fn of_two_sessions_in_one_workspace_only_one_runs() -> anyhow::Result<()> 
 
     assert_eq!((first.len(), none.len(), second.len()), (1, 0, 1));
     assert_ne!(first[0].session, second[0].session);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_session_whose_runner_died_goes_on_in_its_workspace_before_the_others()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    ada.say("s", "k1", "hello").await?;
+    ada.say("t", "k2", "hello").await?;
+    world.admin("update session.session_lease set workspace = 'w'").await?;
+    let first = world.claim_one().await?;
+
+    world.lapse().await?;
+    world.sweep().await?;
+    let next = world.claim().await?;
+
+    assert_eq!(next.len(), 1);
+    assert_eq!((next[0].session, next[0].epoch > first.epoch), (first.session, true));
+    assert!(world.answer(&first, "too late").await.unwrap_err().is_fenced());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_session_that_runs_is_bound_by_its_own_steps_only() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    ada.say("s", "k1", "hello").await?;
+    let claim = world.claim_one().await?;
+    let binding = WorkspaceBinding { workspace: "w".to_owned(), drains: false };
+    let bind =
+        async || world.sessions.bind_workspace(claim.tenant, claim.session, Some(&binding)).await;
+
+    assert_eq!(bind().await.unwrap_err().kind(), Kind::Conflict);
+    world.answer(&claim, "done").await?;
+    bind().await?;
+
+    let bound = world.sessions.workspace_of(claim.tenant, claim.session).await?;
+    assert_eq!(bound.as_deref(), Some("w"));
     Ok(())
 }
 

@@ -58,6 +58,19 @@ pub struct SessionDelta {
     pub title: Option<String>,
     #[serde(alias = "topic_tags", skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
+    /// Local workspace of the session from now on; made if there is none with this name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<WorkspaceChoice>,
+}
+
+/// Workspace that a step chooses or makes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WorkspaceChoice {
+    pub name: String,
+    /// `folder` or `git`, for a workspace that is made; empty for a folder.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub kind: String,
 }
 
 /// What a session waits for.

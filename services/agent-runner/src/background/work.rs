@@ -1,5 +1,6 @@
 //! Upkeep of todo lists and of the ledger, by the runner with the duty of upkeep: tells waiting
-//! sessions of changed todos, and writes the chains of the tenants' ledgers.
+//! sessions of changed todos, frees workspaces that sessions kept for their todos, and writes the chains
+//! of the tenants' ledgers.
 //!
 //! Both happen outside of turns. A change that was told is removed afterwards; after a crash in
 //! between it is told again under the same idempotency key.
@@ -25,6 +26,7 @@ const ENTRIES_PER_CHAIN: u32 = 500;
 /// Tells of changes and writes chains, until `stop`.
 pub(crate) async fn run(worker: Arc<Worker>, stop: CancellationToken) {
     let untold = FailureLog::new("changes of todos are not told");
+    let kept = FailureLog::new("workspaces are not freed");
     let unchained = FailureLog::new("the ledger is not chained");
     while !stop.is_cancelled() {
         tokio::select! {
@@ -37,6 +39,10 @@ pub(crate) async fn run(worker: Arc<Worker>, stop: CancellationToken) {
         match tell_changes(&worker).await {
             Ok(()) => untold.on_success(),
             Err(error) => untold.on_failure(error.as_ref()),
+        }
+        match free_workspaces(&worker).await {
+            Ok(()) => kept.on_success(),
+            Err(error) => kept.on_failure(error.as_ref()),
         }
         match chain_ledgers(&worker).await {
             Ok(()) => unchained.on_success(),
@@ -91,6 +97,18 @@ async fn tell_change(
         }
     }
     Ok(!result.is_any_running)
+}
+
+/// Frees the workspaces of sessions whose todos are finished.
+async fn free_workspaces(worker: &Worker) -> anyhow::Result<()> {
+    for (tenant, session) in worker.sessions.draining().await? {
+        let counts = worker.work.view(tenant, session).await?.counts;
+        if counts.wait + counts.in_progress + counts.check_failed == 0 {
+            worker.sessions.end_draining(tenant, session).await?;
+            worker.bus.wake_run(0);
+        }
+    }
+    Ok(())
 }
 
 async fn chain_ledgers(worker: &Worker) -> Result<(), holdfast_work::Error> {

@@ -225,7 +225,8 @@ impl Files for WorkspaceFiles {
             run: Some(call.run),
             ..ChangeAuthor::new(call.agent_name.as_str(), &reason)
         };
-        let by = by.with_key(&call.key).from_outside(writes_outside_text(call, &edits)?);
+        let by = by.with_key(&call.key).in_step(ToolContext::of(call)?.change_step(call));
+        let by = by.from_outside(writes_outside_text(call, &edits)?);
         let committed =
             self.workspaces.commit(call.tenant, Self::workspace_of(call)?, &by, edits).await;
         let committed = committed.map_err(|error| match error {

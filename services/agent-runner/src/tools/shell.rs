@@ -266,6 +266,7 @@ impl Shell {
             )
         };
         let context = ToolContext::of(call)?;
+        let by = by.in_step(context.change_step(call));
         // The network is outside, too. Which of its files a command reads is not known.
         let outside = context.has_read_outside_text || line.network || sees_outside_text;
         let asked = command_policy::required_approval(&context.command_policy, backend, line);
@@ -334,6 +335,7 @@ impl ShellState {
 
 impl Commands for Shell {
     async fn approval(&self, call: &Call, line: &CommandLine) -> Result<Approval, ToolError> {
+        let line = &in_workspace(call, line.clone())?;
         if let Some(refusal) = self.0.permanent_refusal(line) {
             return Ok(Approval::Deny(refusal));
         }
@@ -349,6 +351,7 @@ impl Commands for Shell {
     }
 
     async fn run(&self, call: &Call, line: CommandLine) -> Result<CommandResult, ToolError> {
+        let line = in_workspace(call, line)?;
         if let Some(refusal) = self.0.permanent_refusal(&line) {
             return Err(ToolError::Tell(refusal));
         }
@@ -540,6 +543,16 @@ impl Shell {
                 None,
             ),
         }
+    }
+}
+
+/// A command without a folder begins in that of the session's local workspace.
+fn in_workspace(call: &Call, line: CommandLine) -> Result<CommandLine, ToolError> {
+    match &ToolContext::of(call)?.workdir {
+        Some(folder) if line.workdir.is_empty() => {
+            Ok(CommandLine { workdir: folder.clone(), ..line })
+        }
+        Some(_) | None => Ok(line),
     }
 }
 

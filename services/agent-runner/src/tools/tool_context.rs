@@ -13,6 +13,7 @@ use holdfast_session::NewDelivery;
 use holdfast_skills::SkillSet;
 use holdfast_tools::{Call, HostContext};
 use holdfast_types::{AgentId, BehaviorRole, ConnectionKind, Directives, SessionKind, Target};
+use holdfast_workspace::ChangeStep;
 
 use crate::{
     agents::skills::Secrets,
@@ -56,6 +57,8 @@ pub(crate) struct ToolContext {
     pub(crate) is_flushing: bool,
     /// The copy of the requester's workspace that a subagent works on, if it has one.
     pub(crate) workspace_branch: Option<AgentId>,
+    /// Folder of the session's local workspace, in which commands begin.
+    pub(crate) workdir: Option<String>,
     /// Lists that narrow the turn's tools besides the agent's; a subagent inherits them.
     pub(crate) narrowed: Vec<Vec<String>>,
     /// Requester of jobs and reminders.
@@ -95,6 +98,16 @@ impl ToolContext {
     /// Context of a call that a turn of this runner makes.
     pub(crate) fn of(call: &Call) -> anyhow::Result<&Self> {
         call.host.get().context("the call was not made by a turn of this runner")
+    }
+
+    /// Step that makes the call, for the history of files.
+    pub(crate) fn change_step(&self, call: &Call) -> Option<ChangeStep> {
+        self.step.as_ref().map(|step| ChangeStep {
+            session: call.session,
+            behavior: step.behavior.clone(),
+            step: step.step,
+            todo: step.todo.clone(),
+        })
     }
 
     /// Whether a message to another conversation may repeat text from outside.

@@ -18,6 +18,10 @@ pub(crate) fn after_turn(
     snapshot: &Arc<AgentSnapshot>,
     completed: &CompletionResult,
 ) {
+    if turn.bound_workspace.is_some() {
+        // Other sessions may wait for the workspace.
+        turn.worker.bus.wake_run(0);
+    }
     // If another turn follows at once, it does this.
     if !completed.again {
         queue_summary(turn, snapshot);

@@ -20,6 +20,7 @@
 //! | `apply.rs` | application of a result |
 //! | `effects.rs` | what a result writes |
 //! | `handover.rs` | messages that the router gives to another session |
+//! | `workspace.rs` | the workspace in which a session works |
 
 mod apply;
 mod effects;
@@ -29,7 +30,9 @@ mod request;
 mod result;
 mod run;
 mod step;
+mod workspace;
 
 pub(crate) use apply::apply_result;
 pub(crate) use run::{BehaviorRun, effect_of, is_result, load_behavior};
 pub(crate) use step::run_step;
+pub(crate) use workspace::{LocalWorkspace, load_workspace};

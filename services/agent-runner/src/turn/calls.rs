@@ -142,6 +142,7 @@ fn tool_context(turn: &TurnState<'_>, snapshot: &AgentSnapshot) -> ToolContext {
         has_read_outside_text: turn.has_read_outside_text(),
         is_flushing: turn.is_flushing(),
         workspace_branch: turn.workspace_branch(),
+        workdir: turn.workspace.as_ref().map(|workspace| workspace.seen.to_string()),
         narrowed: turn.journal.tool_limits(),
         requester: requester::requester(turn, snapshot),
         step: turn.behavior_step(),

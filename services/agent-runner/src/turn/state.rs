@@ -20,7 +20,7 @@ use crate::{
     tools::tool_set::ToolSet,
     turn::{
         approvals::outside_text,
-        behavior::BehaviorRun,
+        behavior::{BehaviorRun, LocalWorkspace},
         context::{media::SpokenAnswer, memory_prefetch::MemoryPrefetch},
         intake::{self, Intake, decide_intake},
         journal::Journal,
@@ -96,6 +96,10 @@ pub(crate) struct TurnState<'w> {
     pub(crate) pending_events: Vec<SystemEvent>,
     /// Set if the agent works by behaviours.
     pub(crate) behavior: Option<Box<BehaviorRun>>,
+    /// Id of the session's local workspace.
+    pub(crate) bound_workspace: Option<String>,
+    /// The session's local workspace, if the conversation sees it.
+    pub(crate) workspace: Option<LocalWorkspace>,
     /// Wait of the session after the turn.
     pub(crate) wait: Wait,
 }
@@ -180,6 +184,8 @@ impl<'w> TurnState<'w> {
             was_moved: false,
             pending_events: Vec::new(),
             behavior: None,
+            bound_workspace: loaded.workspace,
+            workspace: None,
             wait: Wait::Anything,
         }
     }

@@ -123,6 +123,7 @@ async fn prepare_step(
     snapshot: &AgentSnapshot,
 ) -> Result<Option<CompletionResult>, Error> {
     behavior::load_behavior(turn, snapshot).await?;
+    behavior::load_workspace(turn, snapshot).await?;
     if let Some(unusable) = invocation::find_invoked_skill(turn, snapshot) {
         return completion::finish_with_answer(turn, unusable).await.map(Some);
     }

@@ -3,7 +3,7 @@
 mod crashes;
 mod limits;
 mod results;
-mod script;
+pub mod script;
 
 use std::sync::{
     Arc,

@@ -72,4 +72,5 @@ mod tools;
 mod tracing;
 mod turn_index;
 mod watching;
+mod workspaces;
 mod world;

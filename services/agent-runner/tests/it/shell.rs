@@ -126,12 +126,12 @@ fn below(dir: &Path, name: &str) -> Option<PathBuf> {
     None
 }
 
-fn is_below(dir: &Path, name: &str) -> bool {
+pub(crate) fn is_below(dir: &Path, name: &str) -> bool {
     below(dir, name).is_some()
 }
 
 /// Takes away the file that a command has made, and waits to see gone.
-async fn take_away(world: &World, name: &str) -> anyhow::Result<()> {
+pub(crate) async fn take_away(world: &World, name: &str) -> anyhow::Result<()> {
     world.until("it runs", async || is_below(world.scratch.path(), name)).await?;
     Ok(fs::remove_file(below(world.scratch.path(), name).unwrap_or_default())?)
 }

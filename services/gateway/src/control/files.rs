@@ -1,5 +1,7 @@
 //! The service `Files`: agents' workspaces.
 
+pub mod workspaces;
+
 use std::io::Cursor;
 
 use holdfast_grpc::Caller;
@@ -234,10 +236,14 @@ fn file_of(file: FileEntry) -> pb::File {
 }
 
 fn logged_of(logged: LogEntry) -> pb::FileRevision {
+    let step = logged.step.as_ref();
     pb::FileRevision {
         revision: logged.revision.number(),
         author: logged.author,
         run_id: logged.run.map(|run| run.to_string()).unwrap_or_default(),
+        behavior: step.map(|step| step.behavior.clone()).unwrap_or_default(),
+        step: step.map(|step| step.step).unwrap_or_default(),
+        todo: step.and_then(|step| step.todo.clone()).unwrap_or_default(),
         reason: logged.reason,
         created_at: Some(timestamp(logged.at)),
         paths: logged.files.into_iter().map(|file| file.path.to_string()).collect(),

@@ -46,4 +46,5 @@ mod subagents;
 mod tenants;
 mod websocket;
 mod work;
+mod workspaces;
 mod world;

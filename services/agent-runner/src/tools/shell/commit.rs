@@ -109,7 +109,8 @@ async fn try_commit(
         }
         match commit_with_retries(folder, by, edits.clone()).await {
             Ok(committed) => {
-                kept.changes = edits.iter().map(change_mark).collect();
+                let told = edits.iter().filter(|edit| !is_of_repository(edit.path()));
+                kept.changes = told.map(change_mark).collect();
                 if committed.changed > 0 {
                     kept.revision = Some(committed.revision.to_string());
                 }
@@ -166,6 +167,11 @@ fn move_aside(edits: &mut Vec<Edit>, path: &TreePath, by: &ChangeAuthor) -> Opti
     edits.retain(|edit| *edit.path() != beside);
     edits.push(Edit::Put { path: beside.clone(), content, base: Base::Any });
     Some(beside)
+}
+
+/// Whether a file is part of the database of a Git repository.
+fn is_of_repository(path: &TreePath) -> bool {
+    path.folders().any(|folder| folder == ".git" || folder.ends_with("/.git"))
 }
 
 fn change_mark(edit: &Edit) -> (FileChangeKind, String) {

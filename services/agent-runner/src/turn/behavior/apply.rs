@@ -14,6 +14,7 @@ use super::{
     effects::ResultEffects,
     handover, result,
     run::{self, BehaviorRun},
+    workspace,
 };
 use crate::{
     agents::snapshots::AgentSnapshot,
@@ -38,14 +39,23 @@ pub(crate) async fn apply_result(
         return Ok(None);
     };
     let refused = handover::hand_over(turn, snapshot, &result).await?;
-    let transition = transition(turn, run, &result, refused);
-    let action = transition.action;
-    let effects = ResultEffects::new(turn, snapshot, run, &result, transition);
+    let mut transition = transition(turn, run, &result, refused);
+    let chosen = workspace::choose_workspace(turn, snapshot, &result).await?;
+    let chosen = chosen.unwrap_or_else(|refused| {
+        transition.state.observation.push_str(&refused);
+        None
+    });
+    let (action, is_bound) = (transition.action, chosen.is_some());
+    let effects = ResultEffects::new(turn, snapshot, run, &result, (transition, chosen));
     turn.journal.set_effects(Arc::new(effects));
     turn.journal.add_unstored(Entry::returned(&call.id, APPLIED, false));
     let wait = match action {
         NextAction::Continue => {
             turn.append(Vec::new()).await?;
+            if is_bound {
+                // The next claim waits until no other session works in the workspace.
+                return Err(Error::ReleaseRequested);
+            }
             run::reload_state(turn).await?;
             return Ok(None);
         }

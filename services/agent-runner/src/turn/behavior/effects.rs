@@ -5,7 +5,9 @@ use holdfast_agent::behavior::{
     state::{BehaviorState, NextAction, Transition},
 };
 use holdfast_pg::TenantTx;
-use holdfast_session::{EffectFuture, StepEffects, store_behavior, store_title};
+use holdfast_session::{
+    EffectFuture, StepEffects, WorkspaceBinding, bind_workspace, store_behavior, store_title,
+};
 use holdfast_types::{Effect, SessionId, StepResult, TodoOperation};
 use holdfast_work::{
     ActionKind, ActionRecord, Actor, ActorKind, ImpactLevel, ModelCall, Period, Place, StepRecord,
@@ -39,6 +41,8 @@ pub(super) struct ResultEffects {
     /// The scheduling period that ends with the step.
     period: Option<Period>,
     title: Option<String>,
+    /// Local workspace that the result has chosen.
+    workspace: Option<WorkspaceBinding>,
     state: BehaviorState,
 }
 
@@ -60,7 +64,7 @@ impl ResultEffects {
         snapshot: &AgentSnapshot,
         run: &BehaviorRun,
         result: &StepResult,
-        Transition { state, action }: Transition,
+        (Transition { state, action }, workspace): (Transition, Option<WorkspaceBinding>),
     ) -> Self {
         let step = count_thoughts(turn.journal.turn());
         Self {
@@ -71,6 +75,7 @@ impl ResultEffects {
             record: record(turn, run, result, &state),
             period: period(turn, run, &state, action),
             title: result.session_delta.title.clone(),
+            workspace,
             state,
         }
     }
@@ -89,6 +94,9 @@ impl ResultEffects {
             record_period(tx, &self.place, period).await.map_err(session_error)?;
         }
         store_state(tx, self.place.session, &state).await?;
+        if let Some(workspace) = &self.workspace {
+            bind_workspace(tx, self.place.session, Some(workspace)).await?;
+        }
         match &self.title {
             Some(title) => store_title(tx, self.place.session, title).await,
             None => Ok(()),

@@ -11,7 +11,7 @@ use holdfast_agent::{
 use holdfast_types::{BehaviorRole, ChatMessage, Fault as _, ToolSpec, TreePath};
 use tracing::warn;
 
-use super::{effects, handover, run::BehaviorRun};
+use super::{effects, handover, run::BehaviorRun, workspace};
 use crate::{
     agents::snapshots::AgentSnapshot,
     error::Error,
@@ -43,6 +43,10 @@ pub(super) struct StepMaterial {
     worklog: String,
     /// Sessions for work that this conversation has opened, a line for each.
     sessions: String,
+    /// What the local workspace is; empty if there is none.
+    workspace: String,
+    /// Workspaces that the session can be bound to, a line for each.
+    workspaces: String,
     /// Path and text of each included file.
     files: Vec<(String, String)>,
     /// Name and text of each skill that the behaviour loads.
@@ -75,6 +79,13 @@ pub(super) async fn load(
         skills: load_skills(turn, snapshot, behavior).await?,
         now: format!("{now} ({zone})"),
         role: role_text(turn, snapshot),
+        workspace: turn.workspace.as_ref().map(workspace::summary).unwrap_or_default(),
+        workspaces: match behavior.role {
+            BehaviorRole::Route | BehaviorRole::Plan => workspace::list(turn, snapshot).await?,
+            BehaviorRole::Do | BehaviorRole::Check | BehaviorRole::Adjust | BehaviorRole::Other => {
+                String::new()
+            }
+        },
         ..StepMaterial::default()
     };
     load_rows(turn, run, (snapshot, behavior.role), &mut material).await?;
@@ -138,24 +149,35 @@ async fn load_files(
     let (tenant, view) = (turn.lease.claim.tenant, turn.file_view(snapshot));
     let mut files = Vec::new();
     for path in behavior.included_files() {
-        let Ok(seen) = path.parse::<TreePath>() else { continue };
-        let Ok(stored) = view.tree_path(&seen) else { continue };
-        if view.view_path(&stored).is_none() {
-            continue;
-        }
-        match turn.worker.workspaces.read(tenant, snapshot.agent, &stored, None).await {
-            Ok(file) => {
-                let own = file.filter(|file| !file.outside);
-                let text = own.and_then(|file| file.text().map(str::to_owned));
-                files.extend(text.map(|text| (path.to_owned(), text)));
+        for seen in included_paths(turn, path) {
+            let Ok(stored) = view.tree_path(&seen) else { continue };
+            if view.view_path(&stored).is_none() {
+                continue;
             }
-            Err(error) if error.kind().is_transient() => return Err(error.into()),
-            Err(error) => {
-                warn!(error = &error as &dyn std::error::Error, "an included file cannot be read");
+            match turn.worker.workspaces.read(tenant, snapshot.agent, &stored, None).await {
+                Ok(file) => {
+                    let own = file.filter(|file| !file.outside);
+                    if let Some(text) = own.and_then(|file| file.text().map(str::to_owned)) {
+                        files.push((path.to_owned(), text));
+                        break;
+                    }
+                }
+                Err(error) if error.kind().is_transient() => return Err(error.into()),
+                Err(error) => {
+                    let error = &error as &dyn std::error::Error;
+                    warn!(error, "an included file cannot be read");
+                }
             }
         }
     }
     Ok(files)
+}
+
+/// Where an included file can be: in the local workspace, else in the agent's files.
+fn included_paths(turn: &TurnState<'_>, path: &str) -> Vec<TreePath> {
+    let workspace = turn.workspace.as_ref();
+    let local = workspace.and_then(|local| format!("{}/{path}", local.seen).parse().ok());
+    local.into_iter().chain(path.parse().ok()).collect()
 }
 
 /// Skills whose text is in the prompt from the start.
@@ -197,9 +219,11 @@ pub(super) fn compose_chat(
         files: &files,
     };
     let (todos, worklog) = ([material.todos.clone()], [material.worklog.clone()]);
+    let workspace = [material.workspace.clone()];
     let buckets = [
         Bucket { kind: BucketKind::AgentMemory, items: &material.memories },
         Bucket { kind: BucketKind::HistoryMessages, items: &material.history },
+        Bucket { kind: BucketKind::WorkspaceSummary, items: &workspace },
         Bucket { kind: BucketKind::WorkspaceTodo, items: &todos },
         Bucket { kind: BucketKind::WorkspaceWorklog, items: &worklog },
     ];
@@ -217,6 +241,7 @@ pub(super) fn compose_chat(
         continues: run.state.continues || has_news,
         buckets: &buckets,
         session_list: Some(&*material.sessions).filter(|list| !list.is_empty()),
+        workspace_list: Some(&*material.workspaces).filter(|list| !list.is_empty()),
         rounds: &material.rounds,
         ..BehaviorInput::at(position, &material.now)
     };

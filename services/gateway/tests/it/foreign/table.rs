@@ -36,7 +36,7 @@ pub fn table() -> Vec<Row> {
     let doors =
         [talking(), sessions(), agents(), models(), files(), channels(), routing(), operations()];
     let doors = doors.into_iter().chain([approvals(), policies(), others(), schedules(), skills()]);
-    let doors = doors.chain([memories(), event_webhooks(), behaviors(), work()]);
+    let doors = doors.chain([memories(), event_webhooks(), behaviors(), work(), workspaces()]);
     doors.into_iter().flatten().map(|(method, is, ask)| Row { method, is, ask }).collect()
 }
 
@@ -396,6 +396,36 @@ fn work() -> Vec<Try> {
         // It makes nothing, and answers about the caller's own ledger only.
         ("Work/VerifyLedger", Is::Made, |_| bytes(pb::VerifyLedgerRequest {})),
     ]
+}
+
+/// Workspaces of agents, and sessions in them.
+fn workspaces() -> Vec<Try> {
+    vec![
+        ("Workspaces/ListWorkspaces", Is::Shown, |_| bytes(pb::ListWorkspacesRequest::default())),
+        ("Workspaces/ListWorkspaces", Is::Found, |of| {
+            bytes(pb::ListWorkspacesRequest { agent: of.agent_name.clone() })
+        }),
+        ("Workspaces/CreateWorkspace", Is::Found, |of| {
+            bytes(create_workspace(&of.agent_name, "annas-workspace"))
+        }),
+        ("Workspaces/BindWorkspace", Is::Found, |of| {
+            bytes(pb::BindWorkspaceRequest { session: of.session.clone(), ..Default::default() })
+        }),
+        ("Workspaces/BindWorkspace", Is::Found, |of| {
+            let session = of.session_key.clone();
+            bytes(pb::BindWorkspaceRequest { session, ..Default::default() })
+        }),
+        ("Workspaces/ArchiveWorkspace", Is::Found, |of| {
+            let agent = of.agent_name.clone();
+            bytes(pb::ArchiveWorkspaceRequest { agent, workspace: "annas-workspace".into() })
+        }),
+    ]
+}
+
+/// Makes a workspace in the owner's files.
+pub fn create_workspace(agent: &str, name: &str) -> pb::CreateWorkspaceRequest {
+    let (agent, name) = (agent.to_owned(), name.to_owned());
+    pb::CreateWorkspaceRequest { agent, name, ..Default::default() }
 }
 
 /// Adds a todo behind the existing ones.

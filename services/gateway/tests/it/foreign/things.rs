@@ -22,8 +22,9 @@ use super::{
     raw::call,
     table::{
         SECRETS, account, add_job, add_reminder, alias, apply_todos, binding, connection,
-        credential, event_webhook, identity, ingest_article, mcp_server, memory_value, model, node,
-        package, put_behavior, put_chain, put_skill, put_skill_env, rules, save_memory,
+        create_workspace, credential, event_webhook, identity, ingest_article, mcp_server,
+        memory_value, model, node, package, put_behavior, put_chain, put_skill, put_skill_env,
+        rules, save_memory,
     },
 };
 use crate::{
@@ -348,6 +349,9 @@ impl Things {
         let applied: pb::ApplyTodosResponse =
             ask(world, &world.anna, "Work/ApplyTodos", apply).await?;
         anyhow::ensure!(applied.results.iter().all(|result| result.applied), "{applied:?}");
+        let create = create_workspace(&self.agent_name, "annas-workspace");
+        let _: pb::CreateWorkspaceResponse =
+            ask(world, &world.anna, "Workspaces/CreateWorkspace", create).await?;
         let place = Place {
             behavior: format!("{}-behavior", self.owner),
             ..Place::outside(self.session.parse()?, self.agent.parse()?)
