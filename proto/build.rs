@@ -4,7 +4,7 @@ use std::{env, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 25] = [
+const FILES: [&str; 26] = [
     "messages",
     "schedules",
     "sessions",
@@ -16,6 +16,7 @@ const FILES: [&str; 25] = [
     "behaviors",
     "connections",
     "devices",
+    "economy",
     "events",
     "mcp",
     "memories",

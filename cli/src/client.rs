@@ -8,15 +8,16 @@ use holdfast_proto::gateway::v1::{
     behaviors_client::BehaviorsClient, budgets_client::BudgetsClient, chains_client::ChainsClient,
     channels_client::ChannelsClient, connections_client::ConnectionsClient,
     credentials_client::CredentialsClient, devices_client::DevicesClient,
-    event_webhooks_client::EventWebhooksClient, events_client::EventsClient,
-    files_client::FilesClient, heartbeats_client::HeartbeatsClient, keys_client::KeysClient,
-    knowledge_client::KnowledgeClient, mcp_servers_client::McpServersClient,
-    memories_client::MemoriesClient, messages_client::MessagesClient, models_client::ModelsClient,
-    nodes_client::NodesClient, operations_client::OperationsClient,
-    packages_client::PackagesClient, people_client::PeopleClient, plans_client::PlansClient,
-    policies_client::PoliciesClient, providers_client::ProvidersClient,
-    routing_client::RoutingClient, schedules_client::SchedulesClient,
-    sessions_client::SessionsClient, settings_client::SettingsClient, skills_client::SkillsClient,
+    economy_client::EconomyClient, event_webhooks_client::EventWebhooksClient,
+    events_client::EventsClient, files_client::FilesClient, heartbeats_client::HeartbeatsClient,
+    keys_client::KeysClient, knowledge_client::KnowledgeClient,
+    mcp_servers_client::McpServersClient, memories_client::MemoriesClient,
+    messages_client::MessagesClient, models_client::ModelsClient, nodes_client::NodesClient,
+    operations_client::OperationsClient, packages_client::PackagesClient,
+    people_client::PeopleClient, plans_client::PlansClient, policies_client::PoliciesClient,
+    providers_client::ProvidersClient, routing_client::RoutingClient,
+    schedules_client::SchedulesClient, sessions_client::SessionsClient,
+    settings_client::SettingsClient, skills_client::SkillsClient,
     subagents_client::SubagentsClient, tenants_client::TenantsClient,
     usage_reports_client::UsageReportsClient, work_client::WorkClient,
     workspaces_client::WorkspacesClient,
@@ -167,6 +168,10 @@ impl Client {
 
     pub fn behaviors(&self) -> BehaviorsClient<Channel> {
         BehaviorsClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
+    }
+
+    pub fn economy(&self) -> EconomyClient<Channel> {
+        EconomyClient::new(self.channel.clone())
     }
 
     pub fn chains(&self) -> ChainsClient<Channel> {

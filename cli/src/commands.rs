@@ -89,6 +89,12 @@ pub enum Caller {
     /// Define behaviours: what agents do in a step, with which tools
     #[command(subcommand)]
     Behaviors(agents::behaviors::Behaviors),
+    /// Show the hit points of agents, and enable those that have none left
+    #[command(subcommand)]
+    Hp(agents::economy::Hp),
+    /// Show and change what agents may spend, and list payments
+    #[command(subcommand)]
+    Wallet(agents::economy::Wallet),
     /// Define chains: subagent tasks that run one after another
     #[command(subcommand)]
     Chains(chains::Chains),
@@ -201,6 +207,8 @@ impl Caller {
             Self::Memory(command) => command.run(client, screen).await,
             Self::Kb(command) => command.run(client, screen).await,
             Self::Behaviors(command) => command.run(client, screen).await,
+            Self::Hp(command) => command.run(client, screen).await,
+            Self::Wallet(command) => command.run(client, screen).await,
             Self::Chains(command) => command.run(client, screen).await,
             Self::Cron(command) => command.run(client, screen).await,
             Self::Reminders(command) => command.run(client, screen).await,

@@ -3,6 +3,7 @@
 pub mod behaviors;
 mod channel_options;
 pub mod config;
+pub mod economy;
 mod heartbeat;
 mod template;
 
@@ -166,6 +167,9 @@ pub struct Changes {
     /// Work by behaviours: the one that conversations begin with; `none` works without
     #[arg(long, value_name = "BEHAVIOR|none")]
     behavior: Option<String>,
+    /// Whether work costs it hit points: on, off, or settings as JSON (docs/economy.md)
+    #[arg(long, value_name = "on|off|JSON")]
+    hit_points: Option<String>,
     /// Steps of a turn before other sessions get theirs
     #[arg(long)]
     max_steps: Option<u32>,
@@ -283,6 +287,7 @@ impl Changes {
         self.heartbeat.apply(&mut agent)?;
         let limits = (self.max_steps, self.max_hops, self.max_seconds);
         behaviors::apply(&mut agent, self.behavior, limits)?;
+        economy::apply(&mut agent, self.hit_points.as_deref())?;
         agent.is_default |= self.default;
         for bundle in self.bundles {
             let (name, tools) = bundle.split_once('=').ok_or_else(|| {
@@ -400,6 +405,7 @@ fn view(agent: &Agent) -> Value {
         "reactions": agent.reactions,
         "heartbeat": heartbeat_view(agent),
         "behaviors": behaviors::settings_view(agent),
+        "hit_points": economy::settings_view(agent),
         "created_at": time(agent.created_at.as_ref()),
         "updated_at": time(agent.updated_at.as_ref()),
     })

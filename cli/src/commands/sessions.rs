@@ -268,6 +268,7 @@ fn view(session: &Session) -> Value {
         "parent_id": session.parent_id,
         "label": session.label,
         "pinned": session.pinned,
+        "workspace": session.workspace,
         "summary": session.summary,
         "state": session.state,
         "waiting": session.waiting,

@@ -7,7 +7,8 @@ use std::{collections::BTreeMap, time::Duration};
 use holdfast_schedule::heartbeat::HeartbeatConfig;
 use holdfast_types::{
     AgentId, AgentKind, AgentName, BehaviorName, ChannelOptions, ContextOptions, DmScope,
-    GroupScope, ModelId, QueueMode, Reactions, RecommendSkills, SessionKey, known_or_default,
+    GroupScope, HitPointSettings, ModelId, QueueMode, Reactions, RecommendSkills, SessionKey,
+    known_or_default,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -85,6 +86,9 @@ pub struct AgentSettings {
     /// Set if the agent works by behaviours.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub behaviors: Option<BehaviorSettings>,
+    /// Set if work costs the agent hit points.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hit_points: Option<HitPointSettings>,
 }
 
 /// How an agent works by behaviours. A turn that reaches a limit yields: it goes on after other
@@ -151,6 +155,7 @@ impl Default for AgentSettings {
             channels: BTreeMap::new(),
             heartbeat: HeartbeatConfig::default(),
             behaviors: None,
+            hit_points: None,
         }
     }
 }
@@ -269,6 +274,9 @@ impl AgentSettings {
         }
         check_heartbeat(&self.heartbeat)?;
         self.behaviors.as_ref().map_or(Ok(()), BehaviorSettings::check)?;
+        self.hit_points
+            .map_or(Ok(()), |settings| settings.check())
+            .map_err(|why| Error::Invalid(format!("`hit_points`: {why}")))?;
         check_tools(Some(&self.spawns))?;
         if self.fallbacks.len() > MAX_FALLBACKS {
             return Err(Error::Invalid(format!(

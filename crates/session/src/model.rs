@@ -417,6 +417,8 @@ pub struct SessionView {
     /// Label that people gave it.
     pub given_label: Option<String>,
     pub pinned: bool,
+    /// Id of the workspace that the session is bound to.
+    pub workspace: Option<String>,
     /// Summary of the conversation; empty if there is none.
     pub summary: String,
     /// State, regardless of a pause.

@@ -46,7 +46,7 @@ macro_rules! session {
     ($which:literal) => {
         concat!(
             "select s.session_id, s.key, s.kind, s.agent_id, s.parent_id, s.label, s.given_label, s.pinned_at is not null as pinned, s.summary,
-                    l.state, l.paused,
+                    l.state, l.paused, l.workspace,
                     l.next_in - 1 - l.done_in as waiting,
                     (select count(*) from session.approvals a
                      where a.tenant_id = s.tenant_id and a.session_id = s.session_id
@@ -408,6 +408,7 @@ struct SessionRow {
     label: String,
     given_label: Option<String>,
     pinned: bool,
+    workspace: Option<String>,
     summary: String,
     state: String,
     paused: Option<String>,
@@ -434,6 +435,7 @@ impl From<SessionRow> for SessionView {
             label: row.label,
             given_label: row.given_label,
             pinned: row.pinned,
+            workspace: row.workspace,
             summary: row.summary,
             state: SessionState::parse(&row.state).unwrap_or(SessionState::Wait),
             paused: row.paused,

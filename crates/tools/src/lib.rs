@@ -14,6 +14,8 @@
 //! | `scheduler_list` | reads | the same |
 //! | `cron` | writes | jobs that run at given times |
 //! | `todo` | writes | the todo list of the conversation |
+//! | `wallet` | writes | payments of the agent |
+//! | `self` | writes | what the agent says of itself |
 //! | `message` | writes | sends a message or acts on a channel |
 //! | `read`, `list_files` | reads | the agent's files |
 //! | `write`, `append_file`, `edit`, `apply_patch`, `delete_file` | writes | the same |
@@ -64,12 +66,12 @@ mod patches;
 mod registry;
 mod reminders;
 mod subagents;
-mod todo;
 mod tool;
 mod tts;
 mod untrusted;
 #[cfg(feature = "web")]
 mod web;
+mod work;
 
 pub use allowed_hosts::AllowedHosts;
 pub use allowed_tools::AllowedTools;
@@ -117,7 +119,6 @@ pub use subagents::{
     SessionsSend, SessionsSpawn, StartedSubagent, SubagentRequest, SubagentResult, SubagentSummary,
     Subagents, SubagentsTool,
 };
-pub use todo::{TodoRequest, TodoTool, Todos};
 pub use tool::{Call, HostContext, Tool, ToolError};
 pub use tts::{SpeechExtract, Tts, extract_speech};
 pub use untrusted::{clean, is_untrusted, untrusted, visible};
@@ -125,4 +126,7 @@ pub use untrusted::{clean, is_untrusted, untrusted, visible};
 pub use web::{
     DuckDuckGo, KeyedProvider, Perplexity, Search, SearchAccount, SearchAccounts, SearchProvider,
     Searxng, Web, WebFetch, WebSearch,
+};
+pub use work::{
+    SelfChange, SelfLog, SelfTool, TodoRequest, TodoTool, Todos, WalletPayment, WalletTool, Wallets,
 };

@@ -20,9 +20,11 @@ mod entry;
 mod failure_class;
 mod fault;
 mod handover;
+mod hit_points;
 mod id;
 mod media;
 mod message;
+mod money;
 mod name;
 mod newer;
 mod node;
@@ -63,6 +65,7 @@ pub use entry::{AgentChoice, CallRecord, ChoiceOrigin, Entry, Note, SessionPost,
 pub use failure_class::{FailureClass, UnknownFailureClass};
 pub use fault::{Fault, Kind};
 pub use handover::Handover;
+pub use hit_points::{HitPointSettings, WorkAmounts};
 pub use id::{
     AccountId, AgentId, ApprovalId, DeliveryId, InvalidId, JobId, KeyId, MessageId, NodeId,
     PersonId, RunId, RunnerId, SessionId, TenantId,
@@ -73,6 +76,7 @@ pub use message::{
     MainSessionPost, MessageOptions, ModelRoute, Peer, PeerKind, ReplyTo, RouteScope,
     SCHEDULE_SOURCE, Sender, Source, Target,
 };
+pub use money::{InvalidAmount, Money};
 pub use name::{AgentName, account_name};
 pub use newer::known_or_default;
 pub use node::{

@@ -10,6 +10,9 @@ pub enum Error {
     #[error("there is no todo `{0}`")]
     NotFound(String),
 
+    #[error("{0}")]
+    Refused(String),
+
     /// A stored value is not one that this version can read.
     #[error("stored {0} cannot be read")]
     Corrupt(&'static str),
@@ -28,7 +31,7 @@ impl Error {
 impl Fault for Error {
     fn kind(&self) -> Kind {
         match self {
-            Self::InvalidOperationId(_) => Kind::Invalid,
+            Self::InvalidOperationId(_) | Self::Refused(_) => Kind::Invalid,
             Self::NotFound(_) => Kind::NotFound,
             Self::Corrupt(_) => Kind::Internal,
             Self::Store(error) => holdfast_pg::kind(error),

@@ -39,6 +39,10 @@ pub(crate) enum LedgerKind {
     Model,
     /// A call of a tool.
     Tool,
+    /// Hit points that work cost an agent.
+    HitPoints,
+    /// A payment of a wallet, or an income.
+    Wallet,
 }
 
 /// An entry to be written.
@@ -53,6 +57,24 @@ pub(crate) struct NewEntry {
     pub duration: Duration,
     pub steps: u32,
     pub trace: Option<String>,
+    /// Thousandths of a hit point, or millionths of a wallet's currency.
+    pub amount: Option<i64>,
+}
+
+impl NewEntry {
+    pub fn of_amount(kind: LedgerKind, name: &str, outcome: &str, amount: u64) -> Self {
+        Self {
+            kind,
+            name: name.to_owned(),
+            outcome: outcome.to_owned(),
+            usage: Usage::default(),
+            micros: 0,
+            duration: Duration::ZERO,
+            steps: 0,
+            trace: None,
+            amount: Some(crate::to_column(amount)),
+        }
+    }
 }
 
 pub(crate) async fn insert(
@@ -60,14 +82,24 @@ pub(crate) async fn insert(
     place: &Place,
     entries: &[NewEntry],
 ) -> Result<(), Error> {
+    insert_of(tx, place.agent, (Some(place.session), place.run), entries).await
+}
+
+/// Inserts entries that a session may have caused, or nobody.
+pub(crate) async fn insert_of(
+    tx: &mut TenantTx,
+    agent: AgentId,
+    (session, run): (Option<SessionId>, Option<RunId>),
+    entries: &[NewEntry],
+) -> Result<(), Error> {
     const SQL: &str = "
         insert into work.ledger
             (tenant_id, entry_id, kind, agent_id, session_id, run_id, name, outcome, input_tokens,
-             cached_tokens, output_tokens, cost_micros, duration_ms, steps, trace)
+             cached_tokens, output_tokens, cost_micros, duration_ms, steps, trace, amount)
         select $1, e.id, e.body->>'kind', $2, $3, $4, e.body->>'name', e.body->>'outcome',
                (e.body#>>'{usage,input}')::bigint, (e.body#>>'{usage,cached}')::bigint,
                (e.body#>>'{usage,output}')::bigint, (e.body->>'micros')::bigint, e.duration,
-               (e.body->>'steps')::integer, e.body->>'trace'
+               (e.body->>'steps')::integer, e.body->>'trace', (e.body->>'amount')::bigint
         from unnest($5::uuid[], $6::bigint[], $7::jsonb[]) e (id, duration, body)";
     if entries.is_empty() {
         return Ok(());
@@ -76,9 +108,9 @@ pub(crate) async fn insert(
     let millis = |entry: &NewEntry| i64::try_from(entry.duration.as_millis()).unwrap_or(i64::MAX);
     holdfast_pg::query(SQL)
         .bind(tenant)
-        .bind(place.agent.as_uuid())
-        .bind(place.session.as_uuid())
-        .bind(place.run.map(RunId::as_uuid))
+        .bind(agent.as_uuid())
+        .bind(session.map(SessionId::as_uuid))
+        .bind(run.map(RunId::as_uuid))
         .bind(entries.iter().map(|_| Uuid::now_v7()).collect::<Vec<_>>())
         .bind(entries.iter().map(millis).collect::<Vec<_>>())
         .bind(entries.iter().map(Json).collect::<Vec<_>>())
@@ -92,10 +124,11 @@ pub(crate) async fn insert(
 pub struct LedgerEntry {
     pub id: Uuid,
     pub at: Timestamp,
-    /// `period`, `model`, `tool` or `wallet`.
+    /// `period`, `model`, `tool`, `hit_points` or `wallet`.
     pub kind: String,
     pub agent: AgentId,
-    pub session: SessionId,
+    /// `None` if no session caused the entry.
+    pub session: Option<SessionId>,
     pub run: Option<RunId>,
     pub name: String,
     pub outcome: String,
@@ -105,6 +138,8 @@ pub struct LedgerEntry {
     pub duration: Duration,
     pub steps: u32,
     pub trace: Option<String>,
+    /// Thousandths of a hit point, or millionths of a wallet's currency; `None` in other entries.
+    pub amount: Option<i64>,
     /// Position in the chain; `None` until the entry is chained.
     pub position: Option<i64>,
     /// Hash in hexadecimal; empty until the entry is chained.
@@ -119,7 +154,7 @@ struct Row {
     at_us: i64,
     kind: String,
     agent_id: Uuid,
-    session_id: Uuid,
+    session_id: Option<Uuid>,
     run_id: Option<Uuid>,
     name: String,
     outcome: String,
@@ -130,6 +165,8 @@ struct Row {
     duration_ms: i64,
     steps: i32,
     trace: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    amount: Option<i64>,
     #[serde(skip)]
     position: Option<i64>,
     #[serde(skip)]
@@ -142,7 +179,7 @@ macro_rules! entries {
         concat!(
             "select tenant_id, entry_id, (extract(epoch from at) * 1000000)::bigint as at_us, kind,
                     agent_id, session_id, run_id, name, outcome, input_tokens, cached_tokens,
-                    output_tokens, cost_micros, duration_ms, steps, trace, position, hash
+                    output_tokens, cost_micros, duration_ms, steps, trace, amount, position, hash
              from work.ledger where tenant_id = $1 and ",
             $which
         )
@@ -167,7 +204,7 @@ impl Row {
             at: at.map_err(|_| Error::Corrupt("time of a ledger entry"))?,
             kind: self.kind,
             agent: self.agent_id.into(),
-            session: self.session_id.into(),
+            session: self.session_id.map(SessionId::from),
             run: self.run_id.map(RunId::from),
             name: self.name,
             outcome: self.outcome,
@@ -180,6 +217,7 @@ impl Row {
             duration: Duration::from_millis(self.duration_ms.unsigned_abs()),
             steps: self.steps.unsigned_abs(),
             trace: self.trace,
+            amount: self.amount,
             position: self.position,
             hash: self.hash.as_deref().map(hex).unwrap_or_default(),
         })

@@ -11,8 +11,10 @@
 //! | [`record_step`], [`record_period`] | what a step or a run did: worklog, tasks, ledger | `step.rs` |
 //! | [`worklog_text`], [`worklog_page`] | reads of the worklog | `worklog.rs` |
 //! | [`tasks_of`] | steps, model calls and actions of a session | `tasks.rs` |
+//! | [`charge_hit_points`] | what work costs an agent, and its recovery | `hit_points.rs` |
 //! | [`Ledger`] | the chain of hashes of a tenant's ledger | `ledger.rs` |
 //! | [`Wakeups`] | changes of todos that waiting sessions are told of | `wakeups.rs` |
+//! | [`Wallet`] | what an agent may spend, and its payments | `wallet.rs` |
 //! | [`Work`] | the same for callers without a transaction of their own | `work.rs` |
 //!
 //! Lists, worklogs and tasks are deleted with their session by the database. The ledger has ids,
@@ -27,18 +29,21 @@
 mod actor;
 mod apply;
 mod error;
+mod hit_points;
 mod ledger;
 mod read;
 mod step;
 mod tasks;
 mod todo;
 mod wakeups;
+mod wallet;
 mod work;
 mod worklog;
 
 pub use actor::{Actor, ActorKind, Place};
 pub use apply::apply_todos;
 pub use error::Error;
+pub use hit_points::{HitPoints, charge_hit_points, enable_agent, hit_points};
 pub use ledger::{ChainCheck, Ledger, LedgerEntry, LedgerFilter};
 pub use read::{TodoFilter, TodoPage, todo, todo_page, todo_view};
 pub use step::{
@@ -50,8 +55,14 @@ pub use todo::{
     code_number, code_of, details_of, note_name, status_name,
 };
 pub use wakeups::{Wakeup, Wakeups};
+pub use wallet::{
+    InternalCurrency, PaymentOrder, PaymentRecord, ProviderFuture, Receipt, Wallet, WalletProvider,
+    WalletRules, payments, receive, set_wallet_rules, wallet,
+};
 pub use work::Work;
-pub use worklog::{ImpactLevel, WorklogRecord, worklog_page, worklog_text};
+pub use worklog::{
+    ImpactLevel, SelfUpdate, WorklogRecord, record_self_update, worklog_page, worklog_text,
+};
 
 use jiff_sqlx::ToSqlx as _;
 

@@ -148,6 +148,7 @@ pub async fn record_period(tx: &mut TenantTx, place: &Place, period: &Period) ->
         duration: period.duration,
         steps: period.steps,
         trace: period.trace.clone(),
+        amount: None,
     };
     ledger::insert(tx, place, &[entry]).await
 }
@@ -281,6 +282,7 @@ fn ledger_entries(step: &StepRecord) -> Vec<NewEntry> {
         duration: call.duration,
         steps: 0,
         trace: step.trace.clone(),
+        amount: None,
     });
     let tools = step.actions.iter().map(|action| NewEntry {
         kind: LedgerKind::Tool,
@@ -291,6 +293,7 @@ fn ledger_entries(step: &StepRecord) -> Vec<NewEntry> {
         duration: action.duration,
         steps: 0,
         trace: step.trace.clone(),
+        amount: None,
     });
     models.chain(tools).collect()
 }

@@ -1,11 +1,13 @@
 //! Todos, worklogs and tasks for callers without a transaction of their own.
 
 use holdfast_pg::{Pools, TenantTx};
-use holdfast_types::{SessionId, TenantId, TodoOperation};
+use holdfast_types::{AgentId, HitPointSettings, Money, SessionId, TenantId, TodoOperation};
 
 use crate::{
-    Actor, Error, Ledger, Place, Task, Todo, TodoError, TodoFilter, TodoPage, TodoView, Wakeups,
-    WorklogRecord, apply_todos, tasks_of, todo, todo_page, todo_view, worklog_page,
+    Actor, Error, HitPoints, Ledger, PaymentOrder, PaymentRecord, Place, Receipt, SelfUpdate, Task,
+    Todo, TodoError, TodoFilter, TodoPage, TodoView, Wakeups, Wallet, WalletProvider, WalletRules,
+    WorklogRecord, apply_todos, enable_agent, hit_points, payments, receive, record_self_update,
+    set_wallet_rules, tasks_of, todo, todo_page, todo_view, wallet, worklog_page,
 };
 
 #[derive(Debug, Clone)]
@@ -97,6 +99,113 @@ impl Work {
         let tasks = tasks_of(&mut tx, session, steps).await?;
         tx.finish_reading();
         Ok(tasks)
+    }
+
+    /// See [`hit_points`](crate::hit_points).
+    pub async fn hit_points(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        settings: &HitPointSettings,
+    ) -> Result<HitPoints, Error> {
+        let mut tx = self.begin(tenant).await?;
+        let found = hit_points(&mut tx, agent, settings).await?;
+        tx.finish_reading();
+        Ok(found)
+    }
+
+    /// See [`enable_agent`].
+    pub async fn enable_agent(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        settings: &HitPointSettings,
+    ) -> Result<HitPoints, Error> {
+        let mut tx = self.begin(tenant).await?;
+        enable_agent(&mut tx, agent, settings).await?;
+        let found = hit_points(&mut tx, agent, settings).await?;
+        tx.commit().await?;
+        Ok(found)
+    }
+
+    /// Pays from the wallet of the place's agent, once for the order's key. The inner error tells why
+    /// the payment is refused.
+    pub async fn pay(
+        &self,
+        tenant: TenantId,
+        place: &Place,
+        provider: &dyn WalletProvider,
+        order: &PaymentOrder,
+    ) -> Result<Result<Receipt, String>, Error> {
+        let mut tx = self.begin(tenant).await?;
+        let paid = wallet::pay(&mut tx, place, provider, order).await?;
+        match paid {
+            Ok(_) => tx.commit().await?,
+            Err(_) => tx.rollback().await?,
+        }
+        Ok(paid)
+    }
+
+    /// See [`wallet`](crate::wallet()).
+    pub async fn wallet(&self, tenant: TenantId, agent: AgentId) -> Result<Wallet, Error> {
+        let mut tx = self.begin(tenant).await?;
+        let found = wallet::wallet(&mut tx, agent).await?;
+        tx.finish_reading();
+        Ok(found)
+    }
+
+    /// See [`set_wallet_rules`].
+    pub async fn set_wallet_rules(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        rules: &WalletRules,
+    ) -> Result<Wallet, Error> {
+        let mut tx = self.begin(tenant).await?;
+        set_wallet_rules(&mut tx, agent, rules).await?;
+        let found = wallet::wallet(&mut tx, agent).await?;
+        tx.commit().await?;
+        Ok(found)
+    }
+
+    /// See [`receive`].
+    pub async fn receive(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        source: (&str, &str),
+        amount: Money,
+    ) -> Result<Money, Error> {
+        let mut tx = self.begin(tenant).await?;
+        let balance = receive(&mut tx, agent, source, amount).await?;
+        tx.commit().await?;
+        Ok(balance)
+    }
+
+    /// See [`payments`].
+    pub async fn payments(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        limit: u32,
+    ) -> Result<Vec<PaymentRecord>, Error> {
+        let mut tx = self.begin(tenant).await?;
+        let found = payments(&mut tx, agent, limit).await?;
+        tx.finish_reading();
+        Ok(found)
+    }
+
+    /// See [`record_self_update`].
+    pub async fn record_self_update(
+        &self,
+        tenant: TenantId,
+        place: &Place,
+        key: &str,
+        update: &SelfUpdate,
+    ) -> Result<(), Error> {
+        let mut tx = self.begin(tenant).await?;
+        record_self_update(&mut tx, place, key, update).await?;
+        Ok(tx.commit().await?)
     }
 
     async fn begin(&self, tenant: TenantId) -> Result<TenantTx, Error> {

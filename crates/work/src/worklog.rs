@@ -8,6 +8,8 @@
 //! | `ActionRecord.v1` | an action that a step's result asked for | yes |
 //! | `CreateSubAgent.v1` | a subagent that was started | yes |
 //! | `TodoChange.v1` | an operation on the todo list | yes |
+//! | `Payment.v1` | a payment of the agent's wallet | yes |
+//! | `SelfUpdate.v1` | a change of what the agent says of itself | yes |
 //! | `StepSummary.v1` | a step | yes |
 //!
 //! Records that are written within a step are `PENDING` until the step is saved, which makes them
@@ -17,7 +19,7 @@ use holdfast_pg::TenantTx;
 use holdfast_types::{AgentId, RunId, SessionId};
 use jiff::Timestamp;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use sqlx::{FromRow, types::Json};
 use uuid::Uuid;
 
@@ -29,6 +31,8 @@ pub(crate) const FUNCTION_RECORD: &str = "FunctionRecord.v1";
 pub(crate) const ACTION_RECORD: &str = "ActionRecord.v1";
 pub(crate) const CREATE_SUBAGENT: &str = "CreateSubAgent.v1";
 pub(crate) const TODO_CHANGE: &str = "TodoChange.v1";
+pub(crate) const PAYMENT: &str = "Payment.v1";
+pub(crate) const SELF_UPDATE: &str = "SelfUpdate.v1";
 pub(crate) const STEP_SUMMARY: &str = "StepSummary.v1";
 
 /// Records that a prompt is made of.
@@ -83,6 +87,8 @@ impl NewRecord {
     pub fn new(kind: &'static str, payload: Value, digest: String) -> Self {
         let (level, domain) = match kind {
             TODO_CHANGE => (ImpactLevel::Internal, "todo"),
+            PAYMENT => (ImpactLevel::External, "wallet"),
+            SELF_UPDATE => (ImpactLevel::Internal, "self"),
             _ => (ImpactLevel::None, ""),
         };
         Self {
@@ -304,7 +310,8 @@ pub async fn worklog_text(
 
 /// Whether records of a type may be shown in prompts.
 fn has_renderer(kind: &str) -> bool {
-    [REPLY_MESSAGE, ACTION_RECORD, CREATE_SUBAGENT, TODO_CHANGE, STEP_SUMMARY].contains(&kind)
+    [REPLY_MESSAGE, ACTION_RECORD, CREATE_SUBAGENT, TODO_CHANGE, PAYMENT, SELF_UPDATE, STEP_SUMMARY]
+        .contains(&kind)
 }
 
 /// Renders records, the newest first: effects, steps, and details of the newest steps.
@@ -368,6 +375,53 @@ fn add_layer(text: &mut String, (title, lines): (&str, &[&str]), budget: usize) 
         text.push('\n');
     }
     left
+}
+
+/// A change of what an agent says of itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SelfUpdate {
+    pub section: String,
+    pub goal: String,
+    pub risk: String,
+    pub benefit: String,
+    /// Version of the agent's files that has the change.
+    pub revision: String,
+    /// Difference, as a unified diff.
+    pub diff: String,
+}
+
+/// Records a change of what an agent says of itself, once for its key.
+pub async fn record_self_update(
+    tx: &mut TenantTx,
+    place: &Place,
+    key: &str,
+    update: &SelfUpdate,
+) -> Result<(), Error> {
+    const IS_RECORDED: &str = "
+        select exists (select from work.worklog
+                       where tenant_id = $1 and list_id = $2 and type = $3 and payload->>'key' = $4)";
+    let tenant = tx.tenant().as_uuid();
+    let query = holdfast_pg::query_scalar(IS_RECORDED).bind(tenant).bind(place.list.as_uuid());
+    let is_recorded: bool = query.bind(SELF_UPDATE).bind(key).fetch_one(tx.conn()).await?;
+    if is_recorded {
+        return Ok(());
+    }
+    let payload = json!({
+        "key": key,
+        "section": update.section,
+        "goal": update.goal,
+        "risk": update.risk,
+        "benefit": update.benefit,
+        "revision": update.revision,
+        "diff": update.diff,
+    });
+    let digest = format!("changed {} of self.md: {}", update.section, update.goal);
+    let record = NewRecord {
+        // The file is changed, whether or not the step is saved.
+        is_saved: true,
+        ..NewRecord::new(SELF_UPDATE, payload, crate::todo::shown(&digest))
+    };
+    append(tx, place, &[record]).await
 }
 
 #[cfg(test)]

@@ -75,8 +75,7 @@ pub use model::{
     Base, ChangeAuthor, ChangeStep, CommitOutcome, ContentRef, Edit, File, FileChange, FileEntry,
 };
 pub use named::{
-    NamedWorkspace, NewWorkspace, WORKSPACES_FOLDER, WorkspaceKind, WorkspaceLock, WorkspaceOwner,
-    WorkspaceStatus,
+    NamedWorkspace, NewWorkspace, WorkspaceKind, WorkspaceLock, WorkspaceOwner, WorkspaceStatus,
 };
 pub use note_index::{LONG_TERM_NOTES_FILE, NOTES_FOLDER, is_note, is_unchanged_template};
 pub use revision::Revision;

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::{Base, ChangeAuthor, Edit, Error, Workspaces, model::parse_stored_path};
 
 /// Folder of named workspaces, in the files of a person.
-pub const WORKSPACES_FOLDER: &str = "workspaces";
+const WORKSPACES_FOLDER: &str = "workspaces";
 
 /// File of a workspace that the prompts of its sessions include.
 const AGENT_NOTES_FILE: &str = "to_agent.md";
@@ -65,6 +65,17 @@ pub struct NamedWorkspace {
     pub owner: WorkspaceOwner,
     pub status: WorkspaceStatus,
     pub lock: WorkspaceLock,
+}
+
+impl NamedWorkspace {
+    /// Whether people name it so: by its id, its folder, or its name in the owner's files.
+    #[must_use]
+    pub fn is_named(&self, name: &str) -> bool {
+        let folder = self.folder.as_str();
+        let in_owners =
+            folder.strip_prefix(WORKSPACES_FOLDER).and_then(|rest| rest.strip_prefix('/'));
+        self.id.to_string() == name || folder == name || in_owners == Some(name)
+    }
 }
 
 /// Workspace to make. The name has 1 to 96 letters, digits, `-`, `_` and `.`.

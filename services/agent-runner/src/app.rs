@@ -17,11 +17,11 @@ use holdfast_session::Sessions;
 use holdfast_skills::{Finder, Registries, SkillLibrary, WithSkillTools as _};
 use holdfast_tools::{
     Browser, Canvas, ChainRun, Cron, DEFAULT_DIRECT_TOOLS, Gateway, Output, Registry, SchedulerAdd,
-    SchedulerCancel, SchedulerList, SessionsMerge, SessionsSend, SessionsSpawn, SubagentsTool,
-    TodoTool, Tool,
+    SchedulerCancel, SchedulerList, SelfTool, SessionsMerge, SessionsSend, SessionsSpawn,
+    SubagentsTool, TodoTool, Tool, WalletTool,
 };
 use holdfast_types::RunnerId;
-use holdfast_work::Work;
+use holdfast_work::{InternalCurrency, Work};
 use holdfast_workspace::Workspaces;
 use secrecy::ExposeSecret as _;
 use tokio::{net::TcpListener, sync::Notify};
@@ -60,8 +60,8 @@ use crate::{
         search_accounts::TenantSearchAccounts,
         session_skills::SessionSkills,
         shell::{self, Shell},
-        todos::TodoLists,
         tool_set::ToolSet,
+        work::{self_records::SelfRecords, todos::TodoLists, wallets::AgentWallets},
     },
     upkeep::UpkeepDuty,
     worker::Worker,
@@ -155,6 +155,18 @@ impl App {
             .with(TodoTool(Arc::new(TodoLists {
                 work: Work::new(pools.clone()),
                 sessions: sessions.clone(),
+            })))
+            .with(SelfTool {
+                files: Arc::clone(&files),
+                log: Arc::new(SelfRecords {
+                    work: Work::new(pools.clone()),
+                    sessions: sessions.clone(),
+                }),
+            })
+            .with(WalletTool(Arc::new(AgentWallets {
+                work: Work::new(pools.clone()),
+                sessions: sessions.clone(),
+                provider: Arc::new(InternalCurrency),
             })))
             .with_files(Arc::clone(&files))
             .with_images(Arc::clone(&files), Arc::clone(&studio))

@@ -13,6 +13,10 @@ pub(crate) enum Error {
     #[error("the session was asked back")]
     ReleaseRequested,
 
+    /// The session was released: its agent recovers hit points first.
+    #[error("the agent rests")]
+    Resting,
+
     #[error("the session store failed")]
     Store(#[source] holdfast_session::Error),
 
@@ -61,7 +65,7 @@ impl From<holdfast_session::Error> for Error {
 impl Fault for Error {
     fn kind(&self) -> Kind {
         match self {
-            Self::Lost | Self::ReleaseRequested => Kind::Conflict,
+            Self::Lost | Self::ReleaseRequested | Self::Resting => Kind::Conflict,
             Self::Store(error) => error.kind(),
             Self::AgentUnavailable(_, kind) => *kind,
             Self::Tool { source, .. } => kind_of(source),

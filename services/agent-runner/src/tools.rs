@@ -11,7 +11,7 @@
 //! | `memory.rs`, `memory_subject.rs` | memory, and whose memory it is |
 //! | `subagents.rs`, `chains.rs` | subagents, and sequences of them |
 //! | `schedules.rs` | jobs and reminders |
-//! | `todos.rs` | todo lists |
+//! | `work.rs` | todo lists, payments, changes of self.md |
 //! | `mcp.rs` | tools of MCP servers |
 //! | `search_accounts.rs` | search providers that the tenant has keys for |
 //! | `session_skills.rs` | skills that agents find and install |
@@ -40,7 +40,7 @@ pub(crate) mod search_accounts;
 pub(crate) mod session_skills;
 pub(crate) mod shell;
 pub(crate) mod subagents;
-pub(crate) mod todos;
 pub(crate) mod tool_context;
 pub(crate) mod tool_set;
 pub(crate) mod tool_usage;
+pub(crate) mod work;

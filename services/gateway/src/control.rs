@@ -41,13 +41,14 @@ use holdfast_proto::gateway::v1::{
     behaviors_server::BehaviorsServer, budgets_server::BudgetsServer, chains_server::ChainsServer,
     channels_server::ChannelsServer, connections_server::ConnectionsServer,
     credentials_server::CredentialsServer, devices_server::DevicesServer,
-    files_server::FilesServer, heartbeats_server::HeartbeatsServer, keys_server::KeysServer,
-    knowledge_server::KnowledgeServer, mcp_servers_server::McpServersServer,
-    memories_server::MemoriesServer, models_server::ModelsServer,
-    operations_server::OperationsServer, packages_server::PackagesServer,
-    people_server::PeopleServer, plans_server::PlansServer, policies_server::PoliciesServer,
-    providers_server::ProvidersServer, routing_server::RoutingServer,
-    sessions_server::SessionsServer, settings_server::SettingsServer, skills_server::SkillsServer,
+    economy_server::EconomyServer, files_server::FilesServer, heartbeats_server::HeartbeatsServer,
+    keys_server::KeysServer, knowledge_server::KnowledgeServer,
+    mcp_servers_server::McpServersServer, memories_server::MemoriesServer,
+    models_server::ModelsServer, operations_server::OperationsServer,
+    packages_server::PackagesServer, people_server::PeopleServer, plans_server::PlansServer,
+    policies_server::PoliciesServer, providers_server::ProvidersServer,
+    routing_server::RoutingServer, sessions_server::SessionsServer,
+    settings_server::SettingsServer, skills_server::SkillsServer,
     subagents_server::SubagentsServer, tenants_server::TenantsServer,
     usage_reports_server::UsageReportsServer, work_server::WorkServer,
     workspaces_server::WorkspacesServer,
@@ -142,6 +143,7 @@ pub fn add_services(routes: Routes, state: &State, body_limit: usize) -> Routes 
         .add_service(service!(AuditServer, people::audit_log::Audit))
         .add_service(service!(WorkServer, work::Work))
         .add_service(service!(WorkspacesServer, files::workspaces::Workspaces))
+        .add_service(service!(EconomyServer, work::economy::Economy))
 }
 
 impl State {

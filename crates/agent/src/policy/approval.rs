@@ -21,7 +21,7 @@ use super::{
 #[serde(rename_all = "lowercase")]
 pub enum ApprovalMode {
     Never,
-    /// Calls that touch something protected: a protected path, a command on a node.
+    /// Calls that touch something protected: a protected path, a command on a node, money.
     Protected,
     Always,
 }
@@ -41,14 +41,26 @@ pub struct Approvals {
 /// Files that define an agent. Changes to them need an approval.
 const PROTECTED_PATHS: [&str; 4] = ["self.md", "role.md", "behaviors", ".git"];
 
+/// Files that say what an agent is and what it may do. A person approves each change of them, whatever
+/// the policy says.
+const DEFINING_FILES: [&str; 2] = ["self.md", "role.md"];
+
+/// Sections of self.md of which the same does not hold: a policy may leave them to the agent.
+const FREE_SECTIONS: [&str; 5] =
+    ["identity", "objectives", "preferences", "capabilities", "commitments"];
+
 /// Default approval modes.
-const DEFAULT_APPROVAL_MODES: [(&str, ApprovalMode); 5] = [
+const DEFAULT_APPROVAL_MODES: [(&str, ApprovalMode); 7] = [
     ("write", ApprovalMode::Protected),
     ("edit", ApprovalMode::Protected),
     ("apply_patch", ApprovalMode::Protected),
     // Commands on a person's own machine.
     ("nodes", ApprovalMode::Protected),
     ("email", ApprovalMode::Always),
+    // Payments.
+    ("wallet", ApprovalMode::Protected),
+    // What the agent says of itself.
+    ("self", ApprovalMode::Protected),
 ];
 
 /// Read-only operations on nodes.
@@ -170,6 +182,8 @@ impl View<'_> {
                 stricter(self.change(tool, input), decision)
             }
             "nodes" => stricter(self.node(input), decision),
+            "wallet" => stricter(self.payment(input), decision),
+            "self" => stricter(self.self_change(input), decision),
             tool if tool == "process" || principal_of(tool) == Some("exec") => {
                 let exec = self.compiled.actions.exec();
                 stricter(permit(exec, Rule::NoExec, Reason::Exec), decision)
@@ -212,7 +226,7 @@ impl View<'_> {
         // A call without a path may write anywhere.
         let touches =
             paths.is_empty() || paths.iter().any(|path| self.compiled.gates.protects(path));
-        if is_asked && touches {
+        if (is_asked && touches) || paths.iter().any(|path| defines(path)) {
             stricter(decision, Decision::NeedApproval { reason: Reason::Protected })
         } else {
             decision
@@ -231,10 +245,34 @@ impl View<'_> {
         Decision::NeedApproval { reason: Reason::Protected }
     }
 
+    fn payment(&self, input: &Value) -> Decision {
+        let shows = input.get("action").and_then(Value::as_str) == Some("show");
+        if self.mode("wallet") < ApprovalMode::Protected || shows {
+            return Decision::Allow;
+        }
+        Decision::NeedApproval { reason: Reason::Payment }
+    }
+
+    fn self_change(&self, input: &Value) -> Decision {
+        let field = |name: &str| input.get(name).and_then(Value::as_str).unwrap_or_default();
+        let is_free = FREE_SECTIONS.contains(&field("section"));
+        if field("action") == "show" || (is_free && self.mode("self") < ApprovalMode::Protected) {
+            return Decision::Allow;
+        }
+        Decision::NeedApproval { reason: Reason::Protected }
+    }
+
     fn mode(&self, tool: &str) -> ApprovalMode {
         let place = self.compiled.catalog.position(tool);
         place.map_or(ApprovalMode::Never, |at| self.compiled.gates.mode(at))
     }
+}
+
+/// Whether a change of a path changes a file that defines the agent.
+fn defines(path: &str) -> bool {
+    let Some(path) = normalised(path) else { return true };
+    let path = path.to_lowercase();
+    DEFINING_FILES.iter().any(|file| *file == path || covers(&path, file))
 }
 
 /// Returns the normalised paths that a call writes or deletes; `None` if the tool writes no files.

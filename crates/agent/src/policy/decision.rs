@@ -118,6 +118,8 @@ pub enum Reason {
     /// The call writes to a protected path, or names no path.
     Protected,
     Exec,
+    /// The call pays money.
+    Payment,
     Command(super::exec::ExecReason),
     /// The call changes what the agent does later, in a conversation with text from outside.
     OutsideText,
@@ -131,6 +133,7 @@ impl fmt::Display for Reason {
             Self::Always => f.write_str("each call needs approval"),
             Self::Protected => f.write_str("writing to a protected path needs approval"),
             Self::Exec => f.write_str("running commands needs approval"),
+            Self::Payment => f.write_str("each payment needs approval"),
             Self::Command(reason) => write!(f, "the command needs approval: {reason}"),
             Self::OutsideText => f.write_str(
                 "it changes what the agent does later, and the agent has read text from outside",

@@ -6,19 +6,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-use holdfast_pg::{Connection, Pools};
-use holdfast_types::{RunnerId, SessionId, Wait};
+use holdfast_pg::{Connection, Pools, TenantTx};
+use holdfast_types::{RunId, RunnerId, SessionId, Wait};
 use tracing::warn;
 use uuid::Uuid;
 
 use super::{
+    append::insert_deliveries,
     complete::{LeaseChanges, end_claim},
     sweep::{MAX_ATTEMPTS, SUSPECT_ATTEMPTS},
 };
 use crate::{
-    Claim, CompletionResult, Error, FreeSlots, RenewalResult, RenewedLease, Sessions, TurnClass,
+    Claim, CompletionResult, Error, FreeSlots, NewDelivery, RenewalResult, RenewedLease, Sessions,
+    TurnClass,
     queues::runner_pools::is_of_pool,
-    sessions::{CHOICES_PER_FAIR_ONE, lock_claimed},
+    sessions::{CHOICES_PER_FAIR_ONE, Lease, lock_claimed},
 };
 
 /// Maximum time for leases that other transactions have locked, per renewal.
@@ -41,6 +43,8 @@ pub struct NextReady {
 enum ReleaseReason {
     StepBoundary,
     TransientFailure,
+    /// The agent rests for this time.
+    Rest(Duration),
 }
 
 /// Renews the leases of a runner's claims, `$1` to `$5`.
@@ -292,7 +296,22 @@ impl Sessions {
     ///
     /// [`Error::Fenced`] if the claim is not current.
     pub async fn release(&self, claim: &Claim) -> Result<(), Error> {
-        end_by_release(&self.pools, claim, ReleaseReason::StepBoundary).await
+        end_by_release(&self.pools, claim, ReleaseReason::StepBoundary, None).await
+    }
+
+    /// Returns a session whose agent rests. No attempt is charged; it is ready again after `rest`, or
+    /// earlier if a message comes. The notice is sent once for its id.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Fenced`] if the claim is not current.
+    pub async fn release_to_rest(
+        &self,
+        claim: &Claim,
+        rest: Duration,
+        notice: Option<(RunId, NewDelivery)>,
+    ) -> Result<(), Error> {
+        end_by_release(&self.pools, claim, ReleaseReason::Rest(rest), notice).await
     }
 
     /// Returns a session whose turn ended with a transient failure. The next turn waits half a
@@ -304,7 +323,7 @@ impl Sessions {
     ///
     /// [`Error::Fenced`] if the claim is not current.
     pub async fn release_after_failure(&self, claim: &Claim) -> Result<(), Error> {
-        end_by_release(&self.pools, claim, ReleaseReason::TransientFailure).await
+        end_by_release(&self.pools, claim, ReleaseReason::TransientFailure, None).await
     }
 
     /// Makes a claimed session idle that has nothing to do; no run is recorded.
@@ -382,7 +401,12 @@ async fn renew_leases(
         .collect())
 }
 
-async fn end_by_release(pools: &Pools, claim: &Claim, reason: ReleaseReason) -> Result<(), Error> {
+async fn end_by_release(
+    pools: &Pools,
+    claim: &Claim,
+    reason: ReleaseReason,
+    notice: Option<(RunId, NewDelivery)>,
+) -> Result<(), Error> {
     // After the last attempt the lease expires at once, and the next sweep gives the message up.
     const EXPIRE_LEASE: &str = "
         update session.session_lease set lease_until = clock_timestamp()
@@ -403,8 +427,9 @@ async fn end_by_release(pools: &Pools, claim: &Claim, reason: ReleaseReason) -> 
                             else greatest(attempts - 1, 0) end,
             retries = case when $4 then least(retries + 1, 1000) else retries end,
             ready_at = clock_timestamp()
-                + case when $4 then least(30, 0.5 * 2 ^ least(retries, 10)) else 0 end
-                * interval '1 second'
+                + case when $4 then least(30, 0.5 * 2 ^ least(retries, 10)) else $7::float8 end
+                * interval '1 second',
+            next_out = next_out + $8
         where tenant_id = $1 and session_id = $2";
 
     let mut tx = pools.tenant(claim.tenant).await?;
@@ -421,6 +446,10 @@ async fn end_by_release(pools: &Pools, claim: &Claim, reason: ReleaseReason) -> 
             return Ok(tx.commit().await?);
         }
     }
+    let sent = match notice {
+        Some(notice) => send_notice(&mut tx, &lease, notice).await?,
+        None => 0,
+    };
     holdfast_pg::query(SQL)
         .bind(claim.tenant.as_uuid())
         .bind(claim.session.as_uuid())
@@ -428,7 +457,34 @@ async fn end_by_release(pools: &Pools, claim: &Claim, reason: ReleaseReason) -> 
         .bind(reason == ReleaseReason::TransientFailure)
         .bind(UNCHARGED_RETRIES)
         .bind(&lease.workspace)
+        .bind(match reason {
+            ReleaseReason::Rest(rest) => rest.as_secs_f64(),
+            ReleaseReason::StepBoundary | ReleaseReason::TransientFailure => 0.0,
+        })
+        .bind(sent)
         .execute(tx.conn())
         .await?;
     Ok(tx.commit().await?)
+}
+
+/// Sends a message that belongs to no turn, once. Returns the number of deliveries.
+async fn send_notice(
+    tx: &mut TenantTx,
+    lease: &Lease,
+    (run, delivery): (RunId, NewDelivery),
+) -> Result<i64, Error> {
+    const IS_SENT: &str = "
+        select exists (select from session.deliveries where tenant_id = $1 and delivery_id = $2)";
+
+    let tenant = tx.tenant();
+    let is_sent: bool = holdfast_pg::query_scalar(IS_SENT)
+        .bind(tenant.as_uuid())
+        .bind(delivery.id.as_uuid())
+        .fetch_one(tx.conn())
+        .await?;
+    if is_sent {
+        return Ok(0);
+    }
+    insert_deliveries(tx, lease.session, run, lease.next_out, &[delivery]).await?;
+    Ok(1)
 }

@@ -48,25 +48,6 @@ impl Sessions {
         Ok(tx.commit().await?)
     }
 
-    /// Returns the session's local workspace.
-    pub async fn workspace_of(
-        &self,
-        tenant: TenantId,
-        session: SessionId,
-    ) -> Result<Option<String>, Error> {
-        const SQL: &str = "
-            select workspace from session.session_lease where tenant_id = $1 and session_id = $2";
-
-        let mut tx = self.pools.tenant(tenant).await?;
-        let found: Option<Option<String>> = holdfast_pg::query_scalar(SQL)
-            .bind(tenant.as_uuid())
-            .bind(session.as_uuid())
-            .fetch_optional(tx.conn())
-            .await?;
-        tx.finish_reading();
-        Ok(found.flatten())
-    }
-
     /// Returns sessions of all tenants that keep a workspace after their turn.
     pub async fn draining(&self) -> Result<Vec<(TenantId, SessionId)>, Error> {
         const SQL: &str = "

@@ -215,8 +215,8 @@ async fn a_session_that_runs_is_bound_by_its_own_steps_only() -> anyhow::Result<
     world.answer(&claim, "done").await?;
     bind().await?;
 
-    let bound = world.sessions.workspace_of(claim.tenant, claim.session).await?;
-    assert_eq!(bound.as_deref(), Some("w"));
+    let view = world.sessions.views().session(claim.tenant, claim.session).await?;
+    assert_eq!(view.workspace.as_deref(), Some("w"));
     Ok(())
 }
 

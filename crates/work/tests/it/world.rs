@@ -51,6 +51,21 @@ impl World {
         Ok(())
     }
 
+    /// Makes the agent, for rows that refer to it.
+    pub async fn add_agent(&self) -> anyhow::Result<()> {
+        let (tenant, agent) = (self.tenant.as_uuid(), self.agent.as_uuid());
+        self.admin(&format!(
+            "insert into control.tenants (tenant_id, name, data_key) values ('{tenant}', 't', '')"
+        ))
+        .await?;
+        self.admin(&format!(
+            "insert into control.agents (tenant_id, agent_id, name)
+             values ('{tenant}', '{agent}', 'main')"
+        ))
+        .await?;
+        Ok(())
+    }
+
     /// Reads one number as the owner, whom row-level security does not bind.
     pub async fn number(&self, sql: &str) -> anyhow::Result<i64> {
         let mut connection = PgConnection::connect(&self.database.admin_url()).await?;

@@ -25,8 +25,9 @@ use holdfast_llm::{
 };
 use holdfast_lock::Locks;
 use holdfast_types::{
-    AccountId, AgentId, AgentKind, AgentName, ContextOptions, DmScope, Fault as _, Kind, ModelId,
-    PromptStrategy, Reactions, SessionKind, Target, TenantId, TreePath,
+    AccountId, AgentId, AgentKind, AgentName, ContextOptions, DmScope, Fault as _,
+    HitPointSettings, Kind, ModelId, PromptStrategy, Reactions, SessionKind, Target, TenantId,
+    TreePath,
 };
 use holdfast_workspace::{Revision, SkillHead, TurnFiles, Workspaces};
 use jiff::{civil::Date, tz::TimeZone};
@@ -110,6 +111,8 @@ pub(crate) struct AgentSnapshot {
     /// Set if the agent works by behaviours.
     pub(crate) behaviors: Option<AgentBehaviors>,
     pub(crate) behavior_settings: Option<BehaviorSettings>,
+    /// Set if work costs the agent hit points.
+    pub(crate) hit_points: Option<HitPointSettings>,
 }
 
 impl AgentSnapshot {
@@ -393,6 +396,7 @@ impl Agents {
             tenant: Arc::new(tenant_facts),
             behaviors,
             behavior_settings: agent.settings.behaviors,
+            hit_points: agent.settings.hit_points,
         })))
     }
 

@@ -33,6 +33,7 @@ mod step;
 mod workspace;
 
 pub(crate) use apply::apply_result;
+pub(crate) use effects::session_error;
 pub(crate) use run::{BehaviorRun, effect_of, is_result, load_behavior};
 pub(crate) use step::run_step;
 pub(crate) use workspace::{LocalWorkspace, load_workspace};

@@ -1,4 +1,6 @@
-//! Budgets of a turn's model requests.
+//! Budgets of a turn's model requests, and its agent's hit points.
+
+pub(crate) mod hit_points;
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,17 +13,20 @@ use crate::{
         snapshots::AgentSnapshot,
     },
     error::Error,
-    turn::state::TurnState,
+    turn::{budget::hit_points::HitPointLevel, state::TurnState},
 };
 
 /// Time by which a reservation outlives the request's timeout.
 const RESERVATION_GRACE: Duration = Duration::from_secs(30);
 
-/// Returns a message for the user if a budget is exhausted.
+/// Returns a message for the user if a budget is exhausted, or the agent is disabled.
 pub(crate) async fn spent_budget(
     turn: &TurnState<'_>,
     snapshot: &AgentSnapshot,
 ) -> Result<Option<String>, Error> {
+    if turn.journal.hit_points() == HitPointLevel::Disabled {
+        return Ok(Some(hit_points::DISABLED.to_owned()));
+    }
     let ledger = &snapshot.ledger;
     if ledger.budgets.is_empty() {
         return Ok(None);

@@ -21,8 +21,15 @@ use holdfast_types::{Entry, Fault as _, MessageId, RunId, Usage};
 use tracing::warn;
 
 use crate::{
-    agents::budget::Ledger, error::Error, failpoints, leases::Lease, tools::tool_usage::ToolUsage,
-    turn::approvals::outside_text,
+    agents::budget::Ledger,
+    error::Error,
+    failpoints,
+    leases::Lease,
+    tools::tool_usage::ToolUsage,
+    turn::{
+        approvals::outside_text,
+        budget::hit_points::{HitPointLevel, HitPointMeter},
+    },
 };
 
 fn count_cost(spent: &WriteCost) {
@@ -56,6 +63,8 @@ pub(crate) struct Journal {
     outside: bool,
     /// What the next write stores besides the journal.
     effects: Option<Arc<dyn StepEffects>>,
+    /// Set if work costs the agent hit points.
+    hit_points: Option<HitPointMeter>,
 }
 
 impl Journal {
@@ -83,6 +92,7 @@ impl Journal {
             outbox: Vec::new(),
             outside: false,
             effects: None,
+            hit_points: None,
         }
     }
 
@@ -110,6 +120,25 @@ impl Journal {
     /// Sets the prices and budgets of the turn.
     pub(crate) fn set_budgets(&mut self, ledger: Arc<Ledger>) {
         self.ledger = Some(ledger);
+    }
+
+    /// Sets what the turn's work costs in hit points.
+    pub(crate) fn set_hit_points(&mut self, meter: Option<HitPointMeter>) {
+        self.hit_points = meter;
+    }
+
+    /// Hit points after the last write.
+    pub(crate) fn hit_points(&self) -> HitPointLevel {
+        self.hit_points.as_ref().map_or(HitPointLevel::Enough, HitPointMeter::level)
+    }
+
+    /// What the next write stores besides the journal, with the hit points that it costs.
+    fn take_effects(&mut self, spent: &WriteCost) -> Option<Arc<dyn StepEffects>> {
+        let effects = self.effects.take();
+        match &self.hit_points {
+            Some(meter) => meter.charge(effects, &self.entries[self.stored..], spent.charge.tokens),
+            None => effects,
+        }
     }
 
     /// Remembers which messages the turn has read: its writes are refused if the database loses them.
@@ -259,6 +288,7 @@ impl Journal {
         entries: Vec<Entry>,
     ) -> Result<StepSignals, Error> {
         self.entries.extend(entries);
+        let spent = self.take_spent();
         let append = StepWrite {
             run: Some(run),
             at: Some(self.next_entry),
@@ -269,9 +299,8 @@ impl Journal {
             // A model may repeat an acting call that kills each runner: a new thought about the
             // lost call must not hide that.
             no_progress: has_lost_call(self.turn()),
-            effects: self.effects.take(),
+            effects: self.take_effects(&spent),
         };
-        let spent = self.take_spent();
         failpoints::point("runner.before_append").await;
         let mut tried = 0;
         let appended = loop {
@@ -319,10 +348,10 @@ impl Journal {
         };
         (completion.steps, completion.usage, completion.model) = turn_cost(self.turn());
         completion.tools = tool_calls(self.turn());
-        completion.effects = self.effects.take();
+        let spent = self.take_spent();
+        completion.effects = self.take_effects(&spent);
         let tools = std::mem::take(&mut self.outbox);
         completion.deliveries.splice(0..0, tools);
-        let spent = self.take_spent();
         failpoints::point("runner.before_complete").await;
         let mut tried = 0;
         let completed = loop {

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | it is done | idle, or ready again |
 //! | paused, or this process stops | released; the attempt does not count |
+//! | its agent has too few hit points | released until it has recovered; the attempt does not count |
 //! | transient failure | released after a delay; the attempt does not count |
 //! | lost to another runner | not touched |
 //! | defect or panic | left until its lease expires, so that the attempt counts |
@@ -30,8 +31,8 @@ use crate::{
     failpoints,
     leases::Lease,
     turn::{
-        after_turn, client_options::client_tools, firings, heartbeats, journal::Journal,
-        reply::replies::Failure, state::TurnState, steps,
+        after_turn, budget::hit_points, client_options::client_tools, firings, heartbeats,
+        journal::Journal, reply::replies::Failure, state::TurnState, steps,
     },
     worker::Worker,
 };
@@ -92,6 +93,7 @@ async fn end_claim(
             RunOutcome::NotReleased
         }
         Error::ReleaseRequested => release_session(worker, claim).await,
+        Error::Resting => released_outcome(worker, Ok(())),
         // A transient failure is not the message's fault.
         passing if passing.kind().is_transient() => {
             warn!(error = &error as &dyn std::error::Error, "a turn stops for now");
@@ -223,6 +225,7 @@ async fn run_session(
     // The policy is needed at the first step; loading both at the same time saves a round trip.
     let policy = worker.policies.find(&worker.tools, lease.claim.tenant, loaded.agent);
     let (found, policy) = tokio::try_join!(found.instrument(span.clone()), policy)?;
+    let meter = hit_points::begin(worker, &lease.claim, (begun.run, &loaded), &found).await?;
     // The task holds the subagent's limits: without it nothing would bound the turn.
     let has_no_task = kind == Ok(SessionKind::Subagent) && task.is_none();
     let unusable_model;
@@ -238,12 +241,13 @@ async fn run_session(
     let first = runs.iter().rev().take_while(|run| begun.open && **run == begun.run).count();
     let is_outside = loaded.outside && kind != Ok(SessionKind::Heartbeat);
     heartbeats::drop_history(kind.ok(), &mut entries, first);
-    let sessions = worker.sessions.clone();
     let at = entries.len() - first;
+    let sessions = worker.sessions.clone();
     let mut journal = Journal::new(sessions, Arc::clone(lease), entries, at, loaded.next_entry);
     if let Ok(snapshot) = &snapshot {
         journal.set_budgets(Arc::clone(&snapshot.ledger));
     }
+    journal.set_hit_points(meter);
     if is_outside {
         journal.set_outside();
     }
@@ -256,7 +260,7 @@ async fn run_session(
     let ended = async {
         match &snapshot {
             Ok(snapshot) => {
-                let completed = steps::run_steps(&mut turn, snapshot).await?;
+                let completed = Box::pin(steps::run_steps(&mut turn, snapshot)).await?;
                 after_turn::after_turn(&turn, snapshot, &completed);
                 Ok(completed)
             }

@@ -59,7 +59,7 @@ pub(crate) async fn run_steps(
         }
         let snapshot = match &answering {
             Some(found) => Arc::clone(found),
-            None => match find_answering_agent(turn, home).await? {
+            None => match Box::pin(find_answering_agent(turn, home)).await? {
                 AnsweringAgent::Found(found) => Arc::clone(answering.insert(found)),
                 AnsweringAgent::Completed(completed) => return Ok(completed),
                 AnsweringAgent::NewInput => continue,

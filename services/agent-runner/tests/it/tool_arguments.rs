@@ -283,7 +283,10 @@ async fn a_runner_with_everything_set_up_registers_the_24_native_tools() -> anyh
     let companions: Vec<&str> = COMPANIONS.iter().map(|(tool, _)| *tool).collect();
     let others = known.iter().filter(|tool| !NATIVE.contains(tool) && !companions.contains(tool));
     let others: Vec<&str> = others.copied().collect();
-    assert_eq!(others, ["calendar", "chain_run", "find_skills", "notion", "subagents", "todo"]);
+    assert_eq!(
+        others,
+        ["calendar", "chain_run", "find_skills", "notion", "self", "subagents", "todo", "wallet"]
+    );
     Ok(())
 }
 

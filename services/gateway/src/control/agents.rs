@@ -17,7 +17,7 @@ use tonic::{Request, Response, Status};
 
 use super::{
     State, actor, heartbeats, invalid, non_empty, parse_word_or_default, policies::list_warnings,
-    required, timestamp, word_of,
+    required, timestamp, word_of, work::economy,
 };
 use crate::{Error, audit};
 
@@ -169,6 +169,7 @@ fn agent_of(agent: Agent) -> pb::Agent {
         reactions: word_of(&settings.reactions),
         channels: channel_options::to_proto(settings.channels),
         behaviors: settings.behaviors.map(behavior_settings_of),
+        hit_points: settings.hit_points.map(economy::settings_to_proto),
         created_at: Some(timestamp(agent.created_at)),
         updated_at: Some(timestamp(agent.updated_at)),
     }
@@ -220,6 +221,7 @@ fn new_agent(agent: pb::Agent) -> Result<NewAgent, Error> {
         )?,
         channels: channel_options::from_proto(agent.channels)?,
         behaviors: agent.behaviors.map(behavior_settings),
+        hit_points: agent.hit_points.map(economy::settings_from_proto),
     };
     Ok(NewAgent {
         name: name(&agent.name)?,

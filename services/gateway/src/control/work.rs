@@ -1,6 +1,7 @@
 //! The service `Work`: todos, worklogs, tasks and the ledger.
 
 mod convert;
+pub mod economy;
 
 use holdfast_proto::gateway::v1::{
     ApplyTodosRequest, ApplyTodosResponse, GetTaskTreeRequest, GetTaskTreeResponse, GetTodoRequest,

@@ -15,6 +15,7 @@ mod behaviors;
 mod chat;
 mod client_tools;
 mod durability;
+mod economy;
 mod events;
 mod files;
 mod following;

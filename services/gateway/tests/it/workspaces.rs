@@ -25,7 +25,7 @@ async fn create(world: &World, name: &str, kind: &str) -> Result<Workspace, toni
 
 async fn bound(world: &World, session: &str) -> Option<String> {
     let session = session.parse().unwrap();
-    world.sessions.workspace_of(world.anna.id, session).await.unwrap()
+    world.sessions.views().session(world.anna.id, session).await.unwrap().workspace
 }
 
 #[tokio::test]
@@ -40,7 +40,7 @@ async fn a_workspace_is_made_bound_and_archived_and_its_files_stay() {
     let listed = listed.await.unwrap().into_inner().workspaces;
 
     assert_eq!(made, again);
-    assert_eq!(listed, [made.clone()]);
+    assert_eq!(listed, std::slice::from_ref(&made));
     assert_eq!(
         (made.folder.as_str(), made.kind.as_str(), made.owner_kind.as_str(), made.status.as_str()),
         ("workspaces/garden", "git", "person", "ready")

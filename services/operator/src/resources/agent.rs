@@ -280,6 +280,8 @@ impl AgentSpec {
             channels: std::collections::HashMap::new(),
             // No field of the resource (decision 0093).
             behaviors: None,
+            // No field of the resource (decision 0096).
+            hit_points: None,
             created_at: None,
             updated_at: None,
         }

@@ -115,7 +115,10 @@ fn writing_to_what_an_agent_is_needs_approval() {
 #[test]
 fn a_tenant_chooses_what_is_asked_about_and_an_agent_can_only_ask_more() {
     let tenant = json!({"approvals": {
-        "tools": {"email": "never", "web_*": "always", "write": "never"},
+        "tools": {
+            "email": "never", "web_*": "always", "write": "never", "self": "never",
+            "wallet": "never",
+        },
         "protected": ["plans", "a/b/c"],
     }});
     let agent = json!({"approvals": {"tools": {"web_fetch": "never", "read": "always"}}});
@@ -127,7 +130,17 @@ fn a_tenant_chooses_what_is_asked_about_and_an_agent_can_only_ask_more() {
         ("email", json!({}), Decision::Allow),
         ("web_fetch", json!({}), always.clone()),
         ("read", json!({"path": "a"}), always.clone()),
-        ("write", json!({"path": "self.md"}), Decision::Allow),
+        ("write", json!({"path": "notes.md"}), Decision::Allow),
+        // What an agent is and may do is never left to it.
+        ("write", json!({"path": "self.md"}), PROTECTED),
+        ("write", json!({"path": "./ROLE.md"}), PROTECTED),
+        ("self", json!({"action": "change", "section": "objectives"}), Decision::Allow),
+        ("self", json!({"action": "change", "section": "constraints"}), PROTECTED),
+        ("self", json!({"action": "change", "section": "budget_strategy"}), PROTECTED),
+        ("self", json!({"action": "change", "section": "Constraints "}), PROTECTED),
+        ("self", json!({"action": "change"}), PROTECTED),
+        ("self", json!({"action": "show"}), Decision::Allow),
+        ("wallet", json!({"action": "pay"}), Decision::Allow),
         ("edit", json!({"path": "plans/a.md"}), PROTECTED),
         ("apply_patch", json!({"patch": "rename from a/b\nrename to x\n"}), PROTECTED),
         ("edit", json!({"path": "a/b/d"}), Decision::Allow),
@@ -136,6 +149,13 @@ fn a_tenant_chooses_what_is_asked_about_and_an_agent_can_only_ask_more() {
         assert_eq!(view.decide_call(tool, &input), decision, "{tool}");
     }
     let shipped = policy(json!({}));
+    let payment = Decision::NeedApproval { reason: Reason::Payment };
+    let pays = json!({"action": "pay"});
+    assert_eq!(shipped.view(&main()).decide_call("wallet", &pays), payment);
+    let shows = json!({"action": "show"});
+    assert_eq!(shipped.view(&main()).decide_call("wallet", &shows), Decision::Allow);
+    let objectives = json!({"action": "change", "section": "objectives"});
+    assert_eq!(shipped.view(&main()).decide_call("self", &objectives), PROTECTED);
     assert_eq!(shipped.view(&main()).decide("email"), always);
     assert_eq!(shipped.view(&main()).explain("email").decision, "approval");
 }

@@ -132,6 +132,10 @@ async fn required_approval(
         Decision::Allow if is_new_instruction(turn, snapshot, known, &input) => {
             ask_about(known, &input, Reason::OutsideText, None)
         }
+        // A text must not make the agent pay, even if nobody is usually asked.
+        Decision::Allow if is_payment(known, &input) && turn.has_read_outside_text() => {
+            ask_about(known, &input, Reason::Payment, None)
+        }
         Decision::Allow => match new_destination(turn, known, &input) {
             Some(to) => ask_about(known, &input, Reason::SentAfterOutsideText, Some(to)),
             None => Approval::Never,
@@ -143,6 +147,10 @@ async fn required_approval(
         Decision::Deny { .. } => Approval::Never,
         Decision::NeedApproval { reason } => ask_about(known, &input, reason, None),
     })
+}
+
+fn is_payment(tool: &str, input: &Value) -> bool {
+    tool == "wallet" && input["action"] == "pay"
 }
 
 fn ask_about(tool: &str, input: &Value, reason: Reason, pattern: Option<String>) -> Approval {

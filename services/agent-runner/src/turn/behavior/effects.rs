@@ -113,7 +113,7 @@ async fn store_state(
     store_behavior(tx, session, &serde_json::to_value(state).map_err(corrupt)?).await
 }
 
-pub(super) fn session_error(error: holdfast_work::Error) -> holdfast_session::Error {
+pub(crate) fn session_error(error: holdfast_work::Error) -> holdfast_session::Error {
     match error {
         holdfast_work::Error::Store(error) => error.into(),
         other => holdfast_session::Error::Conflict(other.to_string()),

@@ -29,7 +29,7 @@ use crate::{
     error::Error,
     tools::mesh,
     turn::{
-        budget,
+        budget::{self, hit_points::HitPointLevel},
         reply::{completion, replies::Failure},
         state::{TurnState, count_thoughts},
     },
@@ -114,6 +114,10 @@ async fn think(
 /// Ends the claim or the turn if it has reached a limit.
 async fn check_period(turn: &mut TurnState<'_>) -> Result<Option<CompletionResult>, Error> {
     let deadline = turn.worker.config.turn_deadline;
+    // The turn goes on when the agent has recovered.
+    if turn.journal.hit_points() == HitPointLevel::BelowFloor {
+        return Err(Error::ReleaseRequested);
+    }
     match turn.behavior.as_ref().map(|run| run.check_period(run.state.run, deadline)) {
         Some(PeriodCheck::Continue) | None => Ok(None),
         Some(PeriodCheck::Yield) => {

@@ -8,7 +8,7 @@ use holdfast_proto::gateway::v1::{
 use holdfast_session::WorkspaceBinding;
 use holdfast_types::{AgentId, SessionId, SessionKey, TenantId};
 use holdfast_workspace::{
-    NamedWorkspace, NewWorkspace, WORKSPACES_FOLDER, WorkspaceKind, WorkspaceLock, WorkspaceOwner,
+    NamedWorkspace, NewWorkspace, WorkspaceKind, WorkspaceLock, WorkspaceOwner,
 };
 use tonic::{Request, Response, Status};
 
@@ -130,12 +130,8 @@ impl Workspaces {
         agent: AgentId,
         named: &str,
     ) -> Result<NamedWorkspace, Error> {
-        let owners = format!("{WORKSPACES_FOLDER}/{named}");
         let all = self.0.workspaces.list_named(tenant, agent).await?;
-        let found = all.into_iter().find(|one| {
-            let folder = one.folder.as_str();
-            one.id.to_string() == named || folder == named || folder == owners
-        });
+        let found = all.into_iter().find(|one| one.is_named(named));
         found.ok_or_else(|| {
             let name = named.to_owned();
             holdfast_workspace::Error::NotFound { what: "workspace", name }.into()

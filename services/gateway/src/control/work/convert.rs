@@ -124,7 +124,7 @@ pub(super) fn entry(entry: LedgerEntry, names: &AgentNames) -> pb::LedgerEntry {
         at: Some(timestamp(entry.at)),
         kind: entry.kind,
         agent: names.of(entry.agent),
-        session_id: entry.session.to_string(),
+        session_id: entry.session.map(|session| session.to_string()).unwrap_or_default(),
         run_id: run_id(entry.run),
         name: entry.name,
         outcome: entry.outcome,
@@ -137,5 +137,6 @@ pub(super) fn entry(entry: LedgerEntry, names: &AgentNames) -> pb::LedgerEntry {
         trace: entry.trace.unwrap_or_default(),
         position: entry.position.unwrap_or_default(),
         hash: entry.hash,
+        amount: entry.amount.unwrap_or_default(),
     }
 }

@@ -36,7 +36,8 @@ pub fn table() -> Vec<Row> {
     let doors =
         [talking(), sessions(), agents(), models(), files(), channels(), routing(), operations()];
     let doors = doors.into_iter().chain([approvals(), policies(), others(), schedules(), skills()]);
-    let doors = doors.chain([memories(), event_webhooks(), behaviors(), work(), workspaces()]);
+    let doors =
+        doors.chain([memories(), event_webhooks(), behaviors(), work(), workspaces(), economy()]);
     doors.into_iter().flatten().map(|(method, is, ask)| Row { method, is, ask }).collect()
 }
 
@@ -363,6 +364,31 @@ fn others() -> Vec<Try> {
             bytes(pb::DeleteChainRequest { name: of.chain.clone() })
         }),
         ("Chains/PutChain", Is::Made, |of| bytes(put_chain(&of.chain))),
+    ]
+}
+
+/// Hit points and wallets.
+fn economy() -> Vec<Try> {
+    vec![
+        ("Economy/GetHitPoints", Is::Found, |of| {
+            bytes(pb::GetHitPointsRequest { agent: of.agent_name.clone() })
+        }),
+        ("Economy/EnableAgent", Is::Found, |of| {
+            bytes(pb::EnableAgentRequest { agent: of.agent_name.clone() })
+        }),
+        ("Economy/GetWallet", Is::Found, |of| {
+            bytes(pb::GetWalletRequest { agent: of.agent_name.clone() })
+        }),
+        ("Economy/SetWalletLimits", Is::Found, |of| {
+            bytes(pb::SetWalletLimitsRequest { agent: of.agent_name.clone(), limits: None })
+        }),
+        ("Economy/FundWallet", Is::Found, |of| {
+            let (agent, amount) = (of.agent_name.clone(), "1".into());
+            bytes(pb::FundWalletRequest { agent, amount, ..Default::default() })
+        }),
+        ("Economy/ListPayments", Is::Found, |of| {
+            bytes(pb::ListPaymentsRequest { agent: of.agent_name.clone(), limit: 0 })
+        }),
     ]
 }
 

@@ -349,9 +349,12 @@ impl Things {
         let applied: pb::ApplyTodosResponse =
             ask(world, &world.anna, "Work/ApplyTodos", apply).await?;
         anyhow::ensure!(applied.results.iter().all(|result| result.applied), "{applied:?}");
-        let create = create_workspace(&self.agent_name, "annas-workspace");
-        let _: pb::CreateWorkspaceResponse =
-            ask(world, &world.anna, "Workspaces/CreateWorkspace", create).await?;
+        // The default agent's, and that of an agent of her own.
+        for agent in ["", &self.agent_name] {
+            let create = create_workspace(agent, "annas-workspace");
+            let _: pb::CreateWorkspaceResponse =
+                ask(world, &world.anna, "Workspaces/CreateWorkspace", create).await?;
+        }
         let place = Place {
             behavior: format!("{}-behavior", self.owner),
             ..Place::outside(self.session.parse()?, self.agent.parse()?)

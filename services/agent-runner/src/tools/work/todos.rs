@@ -77,7 +77,8 @@ impl TodoLists {
     }
 }
 
-fn place(call: &Call, list: holdfast_types::SessionId) -> anyhow::Result<Place> {
+/// Place of a call in the worklog.
+pub(crate) fn place(call: &Call, list: holdfast_types::SessionId) -> anyhow::Result<Place> {
     let step = ToolContext::of(call)?.step.clone();
     let outside = Place {
         session: call.session,
