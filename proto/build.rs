@@ -4,7 +4,7 @@ use std::{env, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 26] = [
+const FILES: [&str; 27] = [
     "messages",
     "schedules",
     "sessions",
@@ -26,6 +26,7 @@ const FILES: [&str; 26] = [
     "people",
     "plans",
     "policies",
+    "proposals",
     "settings",
     "skills",
     "subagents",

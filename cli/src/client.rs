@@ -15,9 +15,9 @@ use holdfast_proto::gateway::v1::{
     messages_client::MessagesClient, models_client::ModelsClient, nodes_client::NodesClient,
     operations_client::OperationsClient, packages_client::PackagesClient,
     people_client::PeopleClient, plans_client::PlansClient, policies_client::PoliciesClient,
-    providers_client::ProvidersClient, routing_client::RoutingClient,
-    schedules_client::SchedulesClient, sessions_client::SessionsClient,
-    settings_client::SettingsClient, skills_client::SkillsClient,
+    proposals_client::ProposalsClient, providers_client::ProvidersClient,
+    routing_client::RoutingClient, schedules_client::SchedulesClient,
+    sessions_client::SessionsClient, settings_client::SettingsClient, skills_client::SkillsClient,
     subagents_client::SubagentsClient, tenants_client::TenantsClient,
     usage_reports_client::UsageReportsClient, work_client::WorkClient,
     workspaces_client::WorkspacesClient,
@@ -39,6 +39,8 @@ use crate::{
 const DEFAULT_URL: &str = "http://127.0.0.1:18790";
 /// Maximum time until a call's answer begins.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Maximum time until the answer of a call begins for which a model is asked.
+const MODEL_TIMEOUT: Duration = Duration::from_mins(3);
 /// Maximum size of an answer, in bytes. A long history exceeds tonic's default of 4 MiB.
 const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
 
@@ -54,6 +56,8 @@ pub struct Client {
     url: String,
     credential: Credential,
     channel: Channel,
+    /// For calls that wait for a model.
+    model_channel: Channel,
 }
 
 /// Value of `authorization`.
@@ -88,7 +92,8 @@ impl Client {
 
     fn connect(global: &Global, url: String, credential: Credential) -> Result<Self, Error> {
         let channel = channel(global, &url, ANSWER_TIMEOUT)?;
-        Ok(Self { url, credential, channel })
+        let model_channel = self::channel(global, &url, MODEL_TIMEOUT)?;
+        Ok(Self { url, credential, channel, model_channel })
     }
 
     /// Returns a client of the same gateway with another key.
@@ -168,6 +173,14 @@ impl Client {
 
     pub fn behaviors(&self) -> BehaviorsClient<Channel> {
         BehaviorsClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
+    }
+
+    pub fn behavior_trials(&self) -> BehaviorsClient<Channel> {
+        BehaviorsClient::new(self.model_channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
+    }
+
+    pub fn proposals(&self) -> ProposalsClient<Channel> {
+        ProposalsClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
     }
 
     pub fn economy(&self) -> EconomyClient<Channel> {

@@ -89,6 +89,9 @@ pub enum Caller {
     /// Define behaviours: what agents do in a step, with which tools
     #[command(subcommand)]
     Behaviors(agents::behaviors::Behaviors),
+    /// List, approve and take back changes of themselves that agents propose
+    #[command(subcommand)]
+    Proposals(agents::proposals::Proposals),
     /// Show the hit points of agents, and enable those that have none left
     #[command(subcommand)]
     Hp(agents::economy::Hp),
@@ -207,6 +210,7 @@ impl Caller {
             Self::Memory(command) => command.run(client, screen).await,
             Self::Kb(command) => command.run(client, screen).await,
             Self::Behaviors(command) => command.run(client, screen).await,
+            Self::Proposals(command) => command.run(client, screen).await,
             Self::Hp(command) => command.run(client, screen).await,
             Self::Wallet(command) => command.run(client, screen).await,
             Self::Chains(command) => command.run(client, screen).await,

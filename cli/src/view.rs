@@ -1,6 +1,6 @@
-//! JSON forms of values that several commands show.
+//! JSON forms and texts of values that several commands show.
 
-use holdfast_proto::gateway::v1::{Entry, Outcome, Run, ToolCall, Usage};
+use holdfast_proto::gateway::v1::{Entry, Outcome, Run, StepProgress, ToolCall, Usage};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -12,6 +12,26 @@ pub fn time(at: Option<&prost_types::Timestamp>) -> Value {
 
 pub fn timestamp(at: Timestamp) -> prost_types::Timestamp {
     prost_types::Timestamp { seconds: at.as_second(), nanos: at.subsec_nanosecond() }
+}
+
+/// Returns an amount in millionths of a US dollar as text, rounded down to four decimals.
+pub fn dollars(micros: u64) -> String {
+    format!("${}.{:04}", micros / 1_000_000, micros % 1_000_000 / 100)
+}
+
+/// Returns how far a turn has come, in one line.
+pub fn step_progress(progress: &StepProgress) -> String {
+    let mut line = format!("{} step {}", progress.behavior, progress.step);
+    if !progress.todo.is_empty() {
+        line += &format!(", {}", progress.todo);
+    }
+    if progress.todos > 0 {
+        line += &format!(", {} of {} done", progress.todos_done, progress.todos);
+    }
+    if progress.cost_micros > 0 {
+        line += &format!(", {}", dollars(progress.cost_micros));
+    }
+    line
 }
 
 /// Returns the name of a turn's outcome.
@@ -96,6 +116,21 @@ mod tests {
         let never = prost_types::Timestamp { seconds: i64::MAX, nanos: 0 };
         assert_eq!(time(Some(&never)), Value::Null);
         assert_eq!(time(None), Value::Null);
+    }
+
+    #[test]
+    fn progress_has_what_is_known() {
+        let bare = StepProgress { behavior: "plan".into(), ..StepProgress::default() };
+        assert_eq!(step_progress(&bare), "plan step 0");
+        let all = StepProgress {
+            behavior: "DO".into(),
+            step: 2,
+            todo: "T001".into(),
+            todos_done: 1,
+            todos: 3,
+            cost_micros: 20_150,
+        };
+        assert_eq!(step_progress(&all), "DO step 2, T001, 1 of 3 done, $0.0201");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use super::approval_texts;
 use crate::{
     error::Error,
     screen::{Screen, plain, progress},
+    view,
 };
 
 /// State of an answer while it is streamed.
@@ -133,6 +134,11 @@ impl Answer {
             Some(Event::CanvasChanged(changed)) => {
                 let surfaces = plain(&changed.surfaces.join(", "));
                 self.aside(&format!("[shown: {surfaces}; see `holdfast sessions canvas`]"))?;
+            }
+            Some(Event::StepProgress(progress)) => {
+                let line = plain(&view::step_progress(&progress));
+                self.aside(&format!("· {line}"))?;
+                progress::begin("the model thinks");
             }
             Some(Event::ToolEnded(tool)) if tool.failed => self.aside("[the tool failed]")?,
             Some(Event::Done(done)) => {

@@ -5,19 +5,27 @@ mod channel_options;
 pub mod config;
 pub mod economy;
 mod heartbeat;
+mod moving;
+pub mod proposals;
+mod self_improve;
 mod template;
+mod tree;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use holdfast_proto::gateway::v1::{
     Agent, Bundle, CreateAgentRequest, DeleteAgentRequest, ExportAgentRequest, GetAgentRequest,
-    ListAgentsRequest, UpdateAgentRequest,
+    ListAgentsRequest, SetAgentStateRequest, UpdateAgentRequest,
 };
 use serde_json::{Value, json};
 
-use super::{option_values, packages, subagents::Subagents};
+use super::{files, option_values, packages, subagents::Subagents};
 use crate::{client::Client, error::Error, screen::Screen, view::time};
 
-const COLUMNS: [&str; 6] = ["name", "is_default", "model", "queue_mode", "description", "id"];
+const COLUMNS: [&str; 7] =
+    ["name", "state", "is_default", "model", "queue_mode", "description", "id"];
+
+/// First bytes of a `.tar.gz`.
+const GZIP: &[u8] = &[0x1f, 0x8b];
 
 #[derive(Debug, Subcommand)]
 pub enum Agents {
@@ -60,8 +68,13 @@ pub enum Agents {
         /// Author that is written into the package
         #[arg(long, default_value = "", hide_default_value = true)]
         author: String,
+        /// What to write: a package, or a `.tar.gz` with all files, behaviours, memories and subagents
+        /// in the folders of OpenDAN
+        #[arg(long, value_enum, default_value = "package")]
+        layout: Layout,
     },
-    /// Import an agent from a `.skill.yaml`; its routing rule is off until you approve it
+    /// Import an agent from a `.skill.yaml`, whose routing rule is off until you approve it, or from a
+    /// `.tar.gz` in the layout of OpenDAN
     Import {
         /// The file to read; `-` is stdin
         from: String,
@@ -71,11 +84,32 @@ pub enum Agents {
         /// Name or id of the agent
         agent: String,
     },
+    /// Disable an agent: it takes no turns, and its messages wait
+    Disable {
+        /// Name or id of the agent
+        agent: String,
+    },
+    /// Enable an agent again; messages that waited are answered
+    Enable {
+        /// Name or id of the agent
+        agent: String,
+    },
+    /// Archive an agent: disable it for good, and keep its files and conversations
+    Archive {
+        /// Name or id of the agent
+        agent: String,
+    },
     /// Delete an agent by its name or id
     Delete {
         /// Name or id of the agent
         agent: String,
     },
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum Layout {
+    Package,
+    Opendan,
 }
 
 /// Settings of an agent that `create` and `update` accept
@@ -170,6 +204,10 @@ pub struct Changes {
     /// Whether work costs it hit points: on, off, or settings as JSON (docs/economy.md)
     #[arg(long, value_name = "on|off|JSON")]
     hit_points: Option<String>,
+    /// Whether it looks after itself while nobody needs it: on, off, or settings as JSON
+    /// (docs/self.md); it needs behaviours
+    #[arg(long, value_name = "on|off|JSON")]
+    self_improve: Option<String>,
     /// Steps of a turn before other sessions get theirs
     #[arg(long)]
     max_steps: Option<u32>,
@@ -220,13 +258,28 @@ impl Agents {
                 screen.one(&COLUMNS, &view(&changed.agent.unwrap_or_default()))
             }
             Self::Runs(command) => command.run(client, screen).await,
-            Self::Export { agent, to, package_version, author } => {
+            Self::Export { agent, to, layout: Layout::Opendan, .. } => {
+                moving::export(client, screen, &agent, to).await
+            }
+            Self::Export { agent, to, package_version, author, layout: Layout::Package } => {
                 let version = package_version;
                 let request = ExportAgentRequest { agent, version, author };
                 packages::export(client, screen, request, to).await
             }
-            Self::Import { from } => packages::import(client, screen, &from).await,
+            Self::Import { from } => {
+                let content = files::read_local(&from)?;
+                if content.starts_with(GZIP) {
+                    return moving::import(client, screen, &from, &content).await;
+                }
+                let text = String::from_utf8(content).map_err(|_| {
+                    Error::Usage(format!("`{from}` is neither a package nor a `.tar.gz`"))
+                })?;
+                packages::import(client, screen, text).await
+            }
             Self::Approve { agent } => packages::approve(client, screen, agent).await,
+            Self::Disable { agent } => set_state(client, screen, agent, "disabled").await,
+            Self::Enable { agent } => set_state(client, screen, agent, "enabled").await,
+            Self::Archive { agent } => set_state(client, screen, agent, "archived").await,
             Self::Delete { agent } => {
                 let request = client.request(DeleteAgentRequest { agent: agent.clone() });
                 client.answer(client.agents().delete_agent(request).await)?;
@@ -234,6 +287,17 @@ impl Agents {
             }
         }
     }
+}
+
+async fn set_state(
+    client: &Client,
+    screen: &Screen,
+    agent: String,
+    state: &str,
+) -> Result<(), Error> {
+    let request = client.request(SetAgentStateRequest { agent, state: state.to_owned() });
+    let changed = client.answer(client.agents().set_agent_state(request).await)?.agent;
+    screen.one(&COLUMNS, &view(&changed.unwrap_or_default()))
 }
 
 async fn get(client: &Client, agent: String) -> Result<Agent, Error> {
@@ -288,6 +352,7 @@ impl Changes {
         let limits = (self.max_steps, self.max_hops, self.max_seconds);
         behaviors::apply(&mut agent, self.behavior, limits)?;
         economy::apply(&mut agent, self.hit_points.as_deref())?;
+        self_improve::apply(&mut agent, self.self_improve.as_deref())?;
         agent.is_default |= self.default;
         for bundle in self.bundles {
             let (name, tools) = bundle.split_once('=').ok_or_else(|| {
@@ -406,6 +471,10 @@ fn view(agent: &Agent) -> Value {
         "heartbeat": heartbeat_view(agent),
         "behaviors": behaviors::settings_view(agent),
         "hit_points": economy::settings_view(agent),
+        "self_improve": self_improve::view(agent),
+        "state": agent.state,
+        "did": agent.did,
+        "version": agent.version,
         "created_at": time(agent.created_at.as_ref()),
         "updated_at": time(agent.updated_at.as_ref()),
     })

@@ -42,7 +42,7 @@ pub enum Events {
 
 /// Which events
 #[derive(Debug, Clone, Args)]
-pub struct Filter {
+pub struct Selection {
     /// Only types that begin so, as in `run.`; may be given several times
     #[arg(long = "type")]
     types: Vec<String>,
@@ -55,6 +55,13 @@ pub struct Filter {
     /// Only messages and deliveries of this kind of channel
     #[arg(long, default_value = "", hide_default_value = true)]
     channel: String,
+}
+
+/// Which events are shown
+#[derive(Debug, Clone, Args)]
+pub struct Filter {
+    #[command(flatten)]
+    selection: Selection,
     /// Only events after this one (its id)
     #[arg(long, default_value = "", hide_default_value = true)]
     after: String,
@@ -63,17 +70,19 @@ pub struct Filter {
     content: bool,
 }
 
+impl Selection {
+    fn filter(self) -> EventFilter {
+        let Self { types, agent, session, channel } = self;
+        EventFilter { types, agent, session, channel }
+    }
+}
+
 impl Filter {
-    fn request(&self, start: EventStart) -> SubscribeRequest {
+    fn request(self, start: EventStart) -> SubscribeRequest {
         SubscribeRequest {
-            cursor: self.after.clone(),
+            cursor: self.after,
             start: start.into(),
-            filter: Some(EventFilter {
-                types: self.types.clone(),
-                agent: self.agent.clone(),
-                session: self.session.clone(),
-                channel: self.channel.clone(),
-            }),
+            filter: Some(self.selection.filter()),
             include_content: self.content,
             end_at_newest: false,
         }

@@ -1,5 +1,7 @@
 //! `holdfast files`.
 
+pub mod archive;
+mod repository;
 pub mod workspaces;
 
 use std::{
@@ -235,7 +237,7 @@ impl Files {
 }
 
 /// Reads a local file, or stdin for `-`.
-fn read_local(from: &str) -> Result<Vec<u8>, Error> {
+pub fn read_local(from: &str) -> Result<Vec<u8>, Error> {
     if from == "-" {
         let mut content = Vec::new();
         io::stdin().read_to_end(&mut content)?;

@@ -5,7 +5,6 @@ use std::fs;
 use holdfast_proto::gateway::v1::{ApproveAgentRequest, ExportAgentRequest, ImportAgentRequest};
 use serde_json::json;
 
-use super::option_values;
 use crate::{client::Client, error::Error, screen::Screen};
 
 /// Exports an agent to a file or to stdout.
@@ -28,12 +27,8 @@ pub async fn export(
     }
 }
 
-/// Imports the agent of a file.
-pub async fn import(client: &Client, screen: &Screen, from: &str) -> Result<(), Error> {
-    let text = match from {
-        "-" => option_values::text(from)?,
-        file => option_values::text(&format!("@{file}"))?,
-    };
+/// Imports the agent of a package.
+pub async fn import(client: &Client, screen: &Screen, text: String) -> Result<(), Error> {
     let request = client.request(ImportAgentRequest { text });
     let made = client.answer(client.packages().import_agent(request).await)?;
     let mut told = format!("made the agent {}", made.agent);

@@ -1,5 +1,6 @@
 //! `holdfast sessions`.
 
+mod rollback;
 mod transfer;
 
 use std::path::PathBuf;
@@ -8,8 +9,8 @@ use clap::Subcommand;
 use holdfast_proto::gateway::v1::{
     CancelRequest, DeleteSessionRequest, Done, GetCanvasRequest, GetHistoryRequest,
     GetSessionRequest, ListSessionsRequest, Outcome, PauseSessionRequest, ResumeSessionRequest,
-    SendRequest, Session, Surface, UpdateSessionRequest, export_session_response::Part,
-    run_event::Event,
+    RollBackStepRequest, SendRequest, Session, Surface, UpdateSessionRequest,
+    export_session_response::Part, run_event::Event,
 };
 use serde_json::{Value, json};
 
@@ -114,6 +115,21 @@ pub enum Sessions {
         /// Id or key of the session
         session: String,
     },
+    /// Take back the last step of a session that works by behaviours: files, todos, memory
+    Rollback {
+        /// Id or key of the session
+        session: String,
+        /// Do it; without this, only show what would be restored
+        #[arg(long)]
+        yes: bool,
+        /// Let the step run again after that, with the same messages
+        #[arg(long, requires = "yes")]
+        again: bool,
+        /// Id of the step, as shown without `--yes`: refused if it is not the last one, and made
+        /// once [default: the last step]
+        #[arg(long, default_value = "", hide_default_value = true)]
+        step: String,
+    },
     /// Begin a new conversation in a session; its memories and files are kept
     Reset {
         /// Id or key of the session
@@ -190,6 +206,10 @@ impl Sessions {
                     (false, false) => "nothing runs there",
                 };
                 screen.done(sentence, &json!({"running": ended.running, "queued": ended.queued}))
+            }
+            Self::Rollback { session, yes, again, step } => {
+                let request = RollBackStepRequest { session, step_id: step, again, dry_run: !yes };
+                rollback::roll_back(client, screen, request).await
             }
             Self::Reset { session } => {
                 let done = reset(client, &session).await?;

@@ -52,7 +52,14 @@ stringData: {secret: "${SHOP_SECRET}", bot: xoxb-1, app: xapp-1}
 apiVersion: holdfast.dev/v1alpha1
 kind: Agent
 metadata: {name: coach}
-spec: {instructions: Ask before you give a solution., model: "fake:one", default: true}
+spec:
+  instructions: Ask before you give a solution.
+  model: "fake:one"
+  default: true
+  behaviors: {default: plan}
+  behaviorDocuments:
+    plan: |
+      process_rule: Plan.
 ---
 apiVersion: holdfast.dev/v1alpha1
 kind: Channel
@@ -106,6 +113,10 @@ spec:
 
     let channels = installation.json(&["channels", "list", "--channel", "slack"]);
     assert_eq!(channels[0]["settings"]["allow"][0], "U012AB3CD");
+    let own = installation.json(&["behaviors", "show", "plan", "--agent", "coach"]);
+    assert_eq!((&own["layer"], &own["source"]), (&"agent".into(), &"process_rule: Plan.\n".into()));
+    let exported = installation.run(&["export", "dev"]).ok().out;
+    assert!(exported.contains("behaviorDocuments:"), "{exported}");
     let text = fs::read_to_string(&file)?;
     let broken = installation.dir.join("broken.yaml");
     for (from, to, told) in [

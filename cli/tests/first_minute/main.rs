@@ -15,6 +15,7 @@ mod identities;
 mod installation;
 mod keys;
 mod logs;
+mod moving;
 mod openai;
 mod people;
 mod reference;

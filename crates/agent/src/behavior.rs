@@ -17,10 +17,12 @@
 //! | `compose` | the request to the model |
 //! | `protocol` | the form of a result, as the model is told |
 //! | `result` | the parser of results |
+//! | `answer` | checks of a model's answer as a result of its behaviour |
 //! | `steps` | the steps of a turn in the journal |
 //! | `state` | which behaviour and step come next |
 //! | `summary` | the text that a step leaves to the next one |
 
+mod answer;
 mod builtin;
 mod compose;
 mod definition;
@@ -37,6 +39,7 @@ mod summary;
 mod template;
 mod toolbox;
 
+pub use answer::{hands_over, next_behavior, read_result};
 pub use builtin::{BUILT_IN, DEFAULT_BEHAVIOR};
 pub use compose::{BehaviorSkill, Composed, IncludedFile, RoleTexts, compose};
 pub use definition::{Behavior, FileAccessMode, ModelPolicy, StepLimits};
@@ -48,6 +51,7 @@ pub use result::{ResultError, parse_result};
 pub use set::BehaviorSet;
 pub use steps::{
     CallOutcome, FinishedEntries, RESULT_TOOL, StepEntries, is_result_call, last_reply,
+    makes_result,
 };
 pub use summary::{ActionOutcome, FinishedStep, step_summary};
 pub use toolbox::{META_TOOLS, ToolFilter, Toolbox};

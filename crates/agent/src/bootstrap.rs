@@ -2,8 +2,8 @@
 //!
 //! | file | loaded in | in the prompt |
 //! |---|---|---|
-//! | `AGENTS.md`, `TOOLS.md` | every session | every session |
-//! | `SOUL.md`, `IDENTITY.md`, `USER.md` | all but subagents and jobs | the same |
+//! | `role.md`, `AGENTS.md`, `TOOLS.md` | every session | every session |
+//! | `self.md`, `SOUL.md`, `IDENTITY.md`, `USER.md` | all but subagents and jobs | the same |
 //! | `MEMORY.md` | the owner's own sessions | the same, as memory |
 //! | `HEARTBEAT.md` | main, heartbeat | heartbeat |
 //! | `BOOTSTRAP.md` | the owner's own sessions | main, while it exists |
@@ -14,6 +14,7 @@
 //! session is the owner's only if no messages of other people are routed to it.
 
 use holdfast_types::SessionKind;
+use serde::{Deserialize, Serialize};
 
 mod trim;
 
@@ -22,6 +23,10 @@ pub use trim::{HEAD_PERCENT, MAX_FILE_CHARS, TAIL_PERCENT, trimmed};
 /// Name of a bootstrap file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BootstrapName {
+    /// What the agent is for and what it must not do, by its owner.
+    Role,
+    /// What the agent says of itself.
+    SelfFile,
     Soul,
     /// Name and appearance of the agent.
     Identity,
@@ -38,7 +43,9 @@ pub enum BootstrapName {
 
 impl BootstrapName {
     /// In the order of the prompt.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
+        Self::Role,
+        Self::SelfFile,
         Self::Soul,
         Self::Identity,
         Self::User,
@@ -53,6 +60,8 @@ impl BootstrapName {
     #[must_use]
     pub const fn path(self) -> &'static str {
         match self {
+            Self::Role => "role.md",
+            Self::SelfFile => "self.md",
             Self::Soul => "SOUL.md",
             Self::Identity => "IDENTITY.md",
             Self::User => "USER.md",
@@ -87,7 +96,8 @@ impl BootstrapFile {
 }
 
 /// People who can read a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Audience {
     /// The agent's verified owner and nobody else.
     Owner,
@@ -111,10 +121,11 @@ pub const fn may_load(kind: SessionKind, audience: Audience, name: BootstrapName
         | SessionKind::Cron => false,
     };
     match name {
-        BootstrapName::Agents | BootstrapName::Tools => true,
-        BootstrapName::Soul | BootstrapName::Identity | BootstrapName::User => {
-            !matches!(kind, SessionKind::Subagent | SessionKind::Cron)
-        }
+        BootstrapName::Role | BootstrapName::Agents | BootstrapName::Tools => true,
+        BootstrapName::SelfFile
+        | BootstrapName::Soul
+        | BootstrapName::Identity
+        | BootstrapName::User => !matches!(kind, SessionKind::Subagent | SessionKind::Cron),
         BootstrapName::Memory | BootstrapName::Bootstrap => is_private,
         BootstrapName::Heartbeat => matches!(kind, SessionKind::Main | SessionKind::Heartbeat),
     }
@@ -126,7 +137,9 @@ pub const fn is_shown(kind: SessionKind, audience: Audience, name: BootstrapName
     let has_its_place = match name {
         BootstrapName::Heartbeat => matches!(kind, SessionKind::Heartbeat),
         BootstrapName::Bootstrap => matches!(kind, SessionKind::Main),
-        BootstrapName::Soul
+        BootstrapName::Role
+        | BootstrapName::SelfFile
+        | BootstrapName::Soul
         | BootstrapName::Identity
         | BootstrapName::User
         | BootstrapName::Agents
@@ -150,12 +163,14 @@ mod tests {
         BootstrapName::ALL.into_iter().filter(is_shown).map(BootstrapName::path).collect()
     }
 
-    const FIVE: [&str; 5] = ["SOUL.md", "IDENTITY.md", "USER.md", "AGENTS.md", "TOOLS.md"];
+    /// Files that every conversation but those of subagents and jobs loads.
+    const COMMON: [&str; 7] =
+        ["role.md", "self.md", "SOUL.md", "IDENTITY.md", "USER.md", "AGENTS.md", "TOOLS.md"];
 
     #[test]
-    fn the_owner_s_main_session_and_its_heartbeat_load_all_eight() {
+    fn the_owner_s_main_session_and_its_heartbeat_load_all_files() {
         for kind in [SessionKind::Main, SessionKind::Heartbeat] {
-            assert_eq!(loaded(kind, Audience::Owner).len(), 8, "{kind:?}");
+            assert_eq!(loaded(kind, Audience::Owner).len(), BootstrapName::ALL.len(), "{kind:?}");
         }
     }
 
@@ -163,8 +178,8 @@ mod tests {
     fn groups_topics_and_the_shared_session_never_load_memory_heartbeat_or_bootstrap() {
         for kind in [SessionKind::Group, SessionKind::Topic, SessionKind::Global] {
             for audience in [Audience::Owner, Audience::Others] {
-                assert_eq!(loaded(kind, audience), FIVE, "{kind:?}");
-                assert_eq!(shown(kind, audience), FIVE, "{kind:?}");
+                assert_eq!(loaded(kind, audience), COMMON, "{kind:?}");
+                assert_eq!(shown(kind, audience), COMMON, "{kind:?}");
             }
         }
     }
@@ -172,33 +187,34 @@ mod tests {
     #[test]
     fn a_direct_conversation_loads_memory_only_for_the_owner() {
         for kind in [SessionKind::Dm, SessionKind::Api, SessionKind::Work] {
-            let owner = [&FIVE[..], &["MEMORY.md", "BOOTSTRAP.md"]].concat();
+            let owner = [&COMMON[..], &["MEMORY.md", "BOOTSTRAP.md"]].concat();
             assert_eq!(loaded(kind, Audience::Owner), owner, "{kind:?}");
-            assert_eq!(loaded(kind, Audience::Others), FIVE, "{kind:?}");
+            assert_eq!(loaded(kind, Audience::Others), COMMON, "{kind:?}");
         }
     }
 
     #[test]
     fn a_main_session_that_others_are_led_into_tells_them_nothing_private() {
-        let six = [&FIVE[..], &["HEARTBEAT.md"]].concat();
-        assert_eq!(loaded(SessionKind::Main, Audience::Others), six);
-        assert_eq!(shown(SessionKind::Main, Audience::Others), FIVE);
+        let more = [&COMMON[..], &["HEARTBEAT.md"]].concat();
+        assert_eq!(loaded(SessionKind::Main, Audience::Others), more);
+        assert_eq!(shown(SessionKind::Main, Audience::Others), COMMON);
     }
 
     #[test]
-    fn subagents_and_jobs_load_only_agents_and_tools() {
+    fn subagents_and_jobs_load_only_role_agents_and_tools() {
         for kind in [SessionKind::Subagent, SessionKind::Cron] {
-            assert_eq!(loaded(kind, Audience::Owner), ["AGENTS.md", "TOOLS.md"], "{kind:?}");
+            let few = ["role.md", "AGENTS.md", "TOOLS.md"];
+            assert_eq!(loaded(kind, Audience::Owner), few, "{kind:?}");
         }
     }
 
     #[test]
     fn the_ritual_is_shown_in_the_main_session_and_the_heartbeat_s_list_in_the_heartbeat() {
-        let main = [&FIVE[..], &["MEMORY.md", "BOOTSTRAP.md"]].concat();
+        let main = [&COMMON[..], &["MEMORY.md", "BOOTSTRAP.md"]].concat();
         assert_eq!(shown(SessionKind::Main, Audience::Owner), main);
-        let heartbeat = [&FIVE[..], &["HEARTBEAT.md", "MEMORY.md"]].concat();
+        let heartbeat = [&COMMON[..], &["HEARTBEAT.md", "MEMORY.md"]].concat();
         assert_eq!(shown(SessionKind::Heartbeat, Audience::Owner), heartbeat);
-        let dm = [&FIVE[..], &["MEMORY.md"]].concat();
+        let dm = [&COMMON[..], &["MEMORY.md"]].concat();
         assert_eq!(shown(SessionKind::Dm, Audience::Owner), dm);
     }
 

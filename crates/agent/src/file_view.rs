@@ -14,6 +14,7 @@
 use std::fmt;
 
 use holdfast_types::{InvalidPath, SessionKind, TreePath};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
@@ -41,7 +42,8 @@ const MAX_FOLDER_NAME_BYTES: usize = 100;
 const KEPT_NAME_BYTES: usize = 60;
 
 /// Part of an agent's tree in which a conversation works.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum FileSpace {
     /// The whole tree: the agent's owner, and the agent itself.
     Whole,
@@ -148,7 +150,7 @@ fn escaped(name: &str) -> String {
 }
 
 /// The files that a conversation sees and changes, and their paths there.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileView {
     kind: SessionKind,
     audience: Audience,

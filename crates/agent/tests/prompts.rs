@@ -55,7 +55,7 @@ fn files() -> Vec<BootstrapFile> {
     let content = |name| match name {
         BootstrapName::Soul => Some("Calm and curious.\n\n## Never\nNever flatter.\n"),
         BootstrapName::Identity => Some("Ada, an owl.\n"),
-        BootstrapName::User => None,
+        BootstrapName::Role | BootstrapName::SelfFile | BootstrapName::User => None,
         BootstrapName::Agents => Some("Write down what matters.\n"),
         BootstrapName::Tools => Some("The printer is called Otto.\n"),
         BootstrapName::Heartbeat => Some("- Is there mail from the bank?\n"),

@@ -3,6 +3,8 @@
 //! A listener follows only the highest epoch and uses `n` to detect gaps. Lost deltas can be read
 //! from the journal.
 
+use std::fmt;
+
 use holdfast_types::{ApprovalId, ClientCall, RunId, SessionId, TenantId, Usage};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -17,7 +19,8 @@ pub struct Delta {
     pub epoch: i64,
     /// Step of the run, from 0.
     pub step: u32,
-    /// Number of the delta within its epoch, from 0.
+    /// Number of the delta within its epoch, from 0. [`DeltaBody::StepProgress`] has that of the next
+    /// delta, so its loss is no gap.
     pub n: u32,
     pub body: DeltaBody,
 }
@@ -64,6 +67,8 @@ pub enum DeltaBody {
         /// Names of the changed surfaces.
         surfaces: Vec<String>,
     },
+    /// An agent that works by behaviours begins a step.
+    StepProgress(StepProgress),
     Done {
         /// Seqs of the inbox messages that the run answers.
         seqs: Vec<i64>,
@@ -82,6 +87,23 @@ pub enum DeltaBody {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         calls: Vec<ClientCall>,
     },
+}
+
+/// How far a turn has come that works by behaviours.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StepProgress {
+    /// Behaviour of the step, without its parameters.
+    pub behavior: String,
+    /// Number of the step in its behaviour, from 0.
+    pub step: u32,
+    /// Code of the todo that the step works on; empty if there is none.
+    pub todo: String,
+    /// Todos that are done and checked.
+    pub todos_done: u32,
+    pub todos: u32,
+    /// Cost of the turn so far, in millionths of a US dollar.
+    pub cost_micros: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,6 +131,19 @@ impl Outcome {
             Self::Cancelled => "cancelled",
             Self::Interrupted => "interrupted",
             Self::Dead => "dead",
+        }
+    }
+}
+
+impl fmt::Display for StepProgress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "step {} of {}", self.step, self.behavior)?;
+        if !self.todo.is_empty() {
+            write!(f, ", {}", self.todo)?;
+        }
+        match self.todos {
+            0 => Ok(()),
+            todos => write!(f, ", {} of {todos} done", self.todos_done),
         }
     }
 }

@@ -6,6 +6,7 @@
 //! | [`Delta`]s: a reply while it is written | core, all listeners | the listener reads the journal |
 //! | [`Control`]: stop early, read new input | core, one runner | the runner sees it at its next renewal |
 //! | [`McpProbe`]: tools of an MCP server | core, request and reply | the caller gets an error |
+//! | [`ModelQuestion`]: a request to a model outside of sessions | core, request and reply | the caller gets an error |
 //! | questions about state that one process holds | core, processes that know | the caller asks again or goes on without |
 //! | requests to a node | core, the gateway that holds its connection | the caller gets an error |
 //! | events: history for other components | JetStream, kept for days | history has a gap |
@@ -21,6 +22,7 @@ mod delta;
 mod error;
 mod event;
 mod login;
+mod model_question;
 mod node;
 mod probe;
 mod question;
@@ -33,8 +35,9 @@ mod wake;
 pub use bus::Bus;
 pub use config::Config;
 pub use control::{Control, ControlKind, Controls};
-pub use delta::{Delta, DeltaBody, Deltas, Outcome, TenantDeltas};
+pub use delta::{Delta, DeltaBody, Deltas, Outcome, StepProgress, TenantDeltas};
 pub use error::Error;
+pub use model_question::{ModelAnswer, ModelQuestion};
 pub use probe::{McpProbe, McpProbeResult, McpProbeTool};
 pub use question::{Questions, Responder};
 pub use runner_report::RunnerReport;

@@ -7,10 +7,7 @@ use std::time::Duration;
 use holdfast_types::TenantId;
 use serde::{Deserialize, Serialize};
 
-use crate::{Bus, Error, Questions, Subject};
-
-/// Queue group of the runners: each probe goes to one of them.
-const RUNNERS_GROUP: &str = "runners";
+use crate::{Bus, Error, Questions, Subject, question::RUNNERS_GROUP};
 
 /// Request to connect to an MCP server and list its tools.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

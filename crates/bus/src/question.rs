@@ -14,6 +14,9 @@ use tracing::debug;
 
 use crate::{Bus, Error, Subject, bus::with_timeout};
 
+/// Queue group of the runners: each question goes to one of them.
+pub(crate) const RUNNERS_GROUP: &str = "runners";
+
 /// Questions on one subject, as they arrive.
 pub struct Questions {
     subscriber: Subscriber,

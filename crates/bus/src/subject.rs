@@ -83,9 +83,20 @@ impl Subject {
     /// those of another.
     #[must_use]
     pub fn probe_mcp(pool: &str) -> Self {
+        Self::of_pool("ask.mcp", pool)
+    }
+
+    /// `ask.model`: questions to models, for any runner of the default pool; `ask.model.<pool>` for
+    /// those of another.
+    #[must_use]
+    pub fn model(pool: &str) -> Self {
+        Self::of_pool("ask.model", pool)
+    }
+
+    fn of_pool(subject: &str, pool: &str) -> Self {
         Self(match pool {
-            "" => "ask.mcp".to_owned(),
-            pool => format!("ask.mcp.{}", token(pool)),
+            "" => subject.to_owned(),
+            pool => format!("{subject}.{}", token(pool)),
         })
     }
 

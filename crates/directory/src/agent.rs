@@ -1,19 +1,20 @@
 //! Agents of a tenant: assistants, stored as data.
 
 pub(crate) mod behavior;
+pub(crate) mod state;
 
 use std::{collections::BTreeMap, time::Duration};
 
 use holdfast_schedule::heartbeat::HeartbeatConfig;
 use holdfast_types::{
     AgentId, AgentKind, AgentName, BehaviorName, ChannelOptions, ContextOptions, DmScope,
-    GroupScope, HitPointSettings, ModelId, QueueMode, Reactions, RecommendSkills, SessionKey,
-    known_or_default,
+    GroupScope, HitPointSettings, ModelId, QueueMode, Reactions, RecommendSkills,
+    SelfImproveSettings, SessionKey, known_or_default,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::Error;
+use crate::{AgentState, Error};
 
 /// Time for which runners use what they have read of an agent, its models and its budgets: a change
 /// takes effect after at most this long.
@@ -89,6 +90,9 @@ pub struct AgentSettings {
     /// Set if work costs the agent hit points.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hit_points: Option<HitPointSettings>,
+    /// Set if the agent looks after itself while nobody needs it. It has behaviours then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub self_improve: Option<SelfImproveSettings>,
 }
 
 /// How an agent works by behaviours. A turn that reaches a limit yields: it goes on after other
@@ -156,6 +160,7 @@ impl Default for AgentSettings {
             heartbeat: HeartbeatConfig::default(),
             behaviors: None,
             hit_points: None,
+            self_improve: None,
         }
     }
 }
@@ -174,7 +179,10 @@ pub struct Agent {
     /// Whether the agent answers messages that no binding and no rule assigns.
     pub is_default: bool,
     pub settings: AgentSettings,
-    /// Version, increased by each change.
+    pub state: AgentState,
+    /// Grows with each change of settings, behaviours, role.md and self.md.
+    pub definition_version: i64,
+    /// Version of the settings, increased by each change.
     pub version: i64,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -188,6 +196,7 @@ pub struct RoutedAgent {
     /// Whether the agent answers messages that no binding and no rule assigns.
     pub is_default: bool,
     pub settings: AgentSettings,
+    pub state: AgentState,
 }
 
 /// An agent to create, or the new values of one; an update replaces every field.
@@ -251,6 +260,16 @@ impl AgentSettings {
         of(&format!("{channel}/{account}")).or(of(channel)).or(of("*"))
     }
 
+    fn check_self_improve(&self) -> Result<(), Error> {
+        let Some(settings) = &self.self_improve else { return Ok(()) };
+        if self.behaviors.is_none() {
+            return Err(Error::Invalid(
+                "`self_improve` needs behaviours: set `behaviors` too".to_owned(),
+            ));
+        }
+        settings.check().map_err(|why| Error::Invalid(format!("`self_improve`: {why}")))
+    }
+
     fn check(&self) -> Result<(), Error> {
         check_channel_options(&self.channels)?;
         if self.debounce_ms > MAX_DEBOUNCE_MS {
@@ -277,6 +296,7 @@ impl AgentSettings {
         self.hit_points
             .map_or(Ok(()), |settings| settings.check())
             .map_err(|why| Error::Invalid(format!("`hit_points`: {why}")))?;
+        self.check_self_improve()?;
         check_tools(Some(&self.spawns))?;
         if self.fallbacks.len() > MAX_FALLBACKS {
             return Err(Error::Invalid(format!(

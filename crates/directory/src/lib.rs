@@ -53,6 +53,7 @@ pub use account::{
 };
 pub use actor::Actor;
 pub use agent::behavior::{BehaviorLayer, StoredBehavior};
+pub use agent::state::AgentState;
 pub use agent::{AGENT_CACHE_TTL, Agent, AgentSettings, BehaviorSettings, NewAgent, RoutedAgent};
 pub use audit_event::{AuditEvent, AuditFilter, CallOutcome};
 pub use budget::Budget;
@@ -92,6 +93,6 @@ pub use tenant::plan::{LimitLevel, LimitName, NewPlan, Plan, PlanLimits};
 pub use tenant::{Tenant, TenantChanges, TenantState};
 pub use verbs::{
     Accounts, Agents, Audit, Behaviors, Budgets, Chains, Connections, Credentials, Devices,
-    EventWebhooks, Keys, McpServers, Models, NodeConnectionState, Nodes, People, Plans,
-    PolicyDocuments, Providers, Routes, SkillEnv, TenantEvents, Tenants,
+    EventWebhooks, ImportedAgent, Keys, McpServers, Models, NodeConnectionState, Nodes, People,
+    Plans, PolicyDocuments, Providers, Routes, SkillEnv, TenantEvents, Tenants,
 };

@@ -358,7 +358,7 @@ pub(crate) fn normalise_id(what: &str, text: &str) -> Result<String, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::AgentSettings;
+    use crate::{AgentSettings, AgentState};
 
     fn card(name: &str, is_default: bool) -> RoutedAgent {
         let name = holdfast_types::AgentName::new(name);
@@ -367,6 +367,7 @@ mod tests {
             name,
             is_default,
             settings: AgentSettings::default(),
+            state: AgentState::Enabled,
         }
     }
 

@@ -22,6 +22,7 @@ mod event;
 mod file;
 mod hours;
 mod recent;
+mod sleep;
 mod steps;
 
 pub use answer::{AnswerKind, HEARTBEAT_OK, HeartbeatAnswer, NO_REPLY, classify_answer};
@@ -32,6 +33,7 @@ pub use hours::{ActiveHours, HoursZone, Zones};
 pub use recent::{
     MAX_RECENT_ANSWERS as MOST_RECENT, RECENT_WINDOW as RECENT, RecentAnswers, digest,
 };
+pub use sleep::{SLEEP_AFTER, sleep_interval};
 pub use steps::{
     AgentFacts, AskDecision, BUSY_RETRY_DELAY, DeliveryDecision, ModelReply, decide_ask,
     decide_delivery, delivered_event,

@@ -110,6 +110,7 @@ pub(crate) async fn delete_rows(tx: &mut TenantTx, session: SessionId) -> Result
         chains as (delete from session.chain_runs where tenant_id = $1 and session_id = $2),
         surfaces as (delete from session.surfaces where tenant_id = $1 and session_id = $2),
         behaviors as (delete from session.behaviors where tenant_id = $1 and session_id = $2),
+        steps as (delete from session.behavior_steps where tenant_id = $1 and session_id = $2),
         -- Who asked for it is told that nobody knows how it ended.
         asked as (
             update session.subagents

@@ -2,6 +2,7 @@
 
 use holdfast_pg::TenantTx;
 use holdfast_types::{AgentId, Author, Heartbeat, MessageId, SessionKey, Target, TenantId};
+use jiff::Timestamp;
 use sqlx::types::{Json, Uuid};
 
 use crate::{Error, Views};
@@ -56,6 +57,27 @@ impl Views<'_> {
             .await?;
         tx.finish_reading();
         Ok(busy)
+    }
+
+    /// Returns when a turn of the agent last ended that was neither a heartbeat nor a job; `None` if
+    /// there was none.
+    pub async fn last_activity(
+        self,
+        tenant: TenantId,
+        agent: AgentId,
+    ) -> Result<Option<Timestamp>, Error> {
+        const SQL: &str = "
+            select max(updated_at) from session.sessions
+            where agent_id = $2 and tenant_id = $1 and kind not in ('heartbeat', 'cron')";
+
+        let mut tx = self.pools.tenant(tenant).await?;
+        let at: Option<jiff_sqlx::Timestamp> = holdfast_pg::query_scalar(SQL)
+            .bind(tenant.as_uuid())
+            .bind(agent.as_uuid())
+            .fetch_one(tx.conn())
+            .await?;
+        tx.finish_reading();
+        Ok(at.map(jiff_sqlx::Timestamp::to_jiff))
     }
 
     /// Returns the place where an agent can contact its user (C-48): the main session's latest

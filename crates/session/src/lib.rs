@@ -25,6 +25,7 @@
 //! | spending, usage | agent-runner, gateway | `usage.rs` |
 //! | ask, resolve, settle | agent-runner, gateway | `approvals.rs` |
 //! | state of behaviours | agent-runner | `protocol/behaviors.rs` |
+//! | steps of behaviours, and their rollback | agent-runner, gateway | `protocol/rollback.rs` |
 //! | dead letters, tenant shares, deletion | gateway | `dead_letters.rs`, `queues.rs`, `delete.rs` |
 //!
 //! ## What can go wrong
@@ -93,9 +94,14 @@ pub use protocol::held_state::{HeldItem, HeldKind, LossReason, LostItem};
 pub use protocol::import::ImportedEntry;
 pub use protocol::overdue::OverdueResult;
 pub use protocol::pause::{CancelResult, PauseResult, ResumeResult};
+pub use protocol::rollback::{
+    LockedStep, NewStep, StepId, StepRestoration, lock_last_step, restore_step, run_message,
+    step_entries, step_input, store_step,
+};
 pub use protocol::sweep::{MAX_ATTEMPTS, SUSPECT_ATTEMPTS};
 pub use protocol::workspaces::{WorkspaceBinding, bind_workspace};
 pub use queues::runner_pools::{PoolGauges, RunnerPools, TenantPool};
+pub use queues::self_improvements::{DueSelfImprovement, SelfImprovementCandidate};
 pub use queues::{Gauges, Queues, ShareChanges, TenantShare};
 pub use sessions::{CLAIM_LEASE, HOLDER_WAIT, Sessions};
 pub use settings::{KeyChanges, SessionChanges, Settings};

@@ -12,5 +12,6 @@ mod load;
 pub mod outside_text;
 pub mod overdue;
 pub mod pause;
+pub mod rollback;
 pub mod sweep;
 pub mod workspaces;

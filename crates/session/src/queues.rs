@@ -1,6 +1,9 @@
 //! Queues of tenants: their shares of the runners, and their backlog.
 
+mod agents;
 pub(crate) mod runner_pools;
+pub(crate) mod self_improvements;
+mod urgent;
 
 use std::time::Duration;
 

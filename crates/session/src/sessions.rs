@@ -94,6 +94,7 @@ pub(crate) const fn priority(kind: SessionKind) -> i16 {
 }
 
 /// A session's lease row, locked by the current transaction.
+#[derive(Debug)]
 pub(crate) struct Lease {
     pub session: SessionId,
     pub state: SessionState,

@@ -202,6 +202,13 @@ impl UsageRecords<'_> {
         Ok(tx.commit().await?)
     }
 
+    /// Charges budgets with usage that belongs to no run.
+    pub async fn charge_budgets(self, tenant: TenantId, spent: &WriteCost) -> Result<(), Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        spent.charge_budgets(&mut tx).await?;
+        Ok(tx.commit().await?)
+    }
+
     /// Returns the amounts used today by each agent; `None` is the whole tenant.
     pub async fn today(self, tenant: TenantId, of: &[Option<AgentId>]) -> Result<Spending, Error> {
         const SQL: &str = "

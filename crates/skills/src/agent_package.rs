@@ -10,12 +10,21 @@
 //! tools: [web_search, web_fetch]
 //! routing:
 //!   pattern: "(?i)trip|journey"
+//! behaviors:
+//!   default: plan
+//!   documents:
+//!     plan: |
+//!       process_rule: Plan.
+//! hit_points:
+//!   max: 5000
 //! ```
 //!
 //! Importing makes an agent and a routing rule, which is off until it is approved; exporting is the
 //! inverse. An empty list of tools allows none (C-47); without the list, the policy decides.
 
-use holdfast_types::AgentName;
+mod behaviors;
+
+use holdfast_types::{AgentName, HitPointSettings};
 use serde::Serialize;
 
 use crate::{
@@ -23,6 +32,8 @@ use crate::{
     document::{parse_json5, parse_yaml},
     fields::Fields,
 };
+
+pub use self::behaviors::PackagedBehaviors;
 
 /// Maximum length of a prompt, in characters.
 const MAX_PROMPT_CHARS: usize = 100_000;
@@ -43,6 +54,12 @@ pub struct AgentPackage {
     pub tools: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub routing: Option<PackagedRoute>,
+    /// `None` if the agent works without behaviours.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub behaviors: Option<PackagedBehaviors>,
+    /// `None` if work costs the agent nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hit_points: Option<HitPointSettings>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -104,11 +121,14 @@ impl AgentPackage {
 }
 
 fn read(text: &[u8]) -> Result<AgentPackage, Flaw> {
+    const KNOWN: [&str; 8] =
+        ["name", "version", "author", "agent", "tools", "routing", "behaviors", "hit_points"];
+
     let text = std::str::from_utf8(text).map_err(|_| Flaw::of("is not UTF-8: save it as UTF-8"))?;
     let document =
         if text.trim_start().starts_with('{') { parse_json5(text) } else { parse_yaml(text) }?;
     let fields = Fields::of(&document)?;
-    check_known_fields(&fields, &["name", "version", "author", "agent", "tools", "routing"])?;
+    check_known_fields(&fields, &KNOWN)?;
     let name = fields.required_text("name", "travel-agent")?;
     let name = name.trim().parse().map_err(|error: crate::InvalidName| {
         fields.flaw("name", format!("cannot be taken: {error}"))
@@ -127,6 +147,8 @@ fn read(text: &[u8]) -> Result<AgentPackage, Flaw> {
         agent: agent(&fields)?,
         tools,
         routing: routing(&fields)?,
+        behaviors: behaviors::behaviors(&fields)?,
+        hit_points: behaviors::hit_points(&fields)?,
     })
 }
 

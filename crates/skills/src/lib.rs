@@ -55,7 +55,7 @@ mod requirements;
 mod skill_set;
 mod tools;
 
-pub use agent_package::{AgentPackage, PackagedAgent, PackagedRoute};
+pub use agent_package::{AgentPackage, PackagedAgent, PackagedBehaviors, PackagedRoute};
 pub use archive::{Download, Limits};
 pub use builtin::{BUILTIN, builtin};
 pub use error::{Error, Flaw};

@@ -128,5 +128,6 @@ pub use web::{
     Searxng, Web, WebFetch, WebSearch,
 };
 pub use work::{
-    SelfChange, SelfLog, SelfTool, TodoRequest, TodoTool, Todos, WalletPayment, WalletTool, Wallets,
+    NewSelfProposal, SelfChange, SelfLog, SelfProposals, SelfTool, TodoRequest, TodoTool, Todos,
+    WalletPayment, WalletTool, Wallets,
 };

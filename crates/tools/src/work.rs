@@ -4,6 +4,9 @@ mod self_file;
 mod todo;
 mod wallet;
 
-pub use self_file::{SelfChange, SelfLog, SelfTool};
+pub use self_file::{
+    SelfChange, SelfLog, SelfTool,
+    proposals::{NewSelfProposal, SelfProposals},
+};
 pub use todo::{TodoRequest, TodoTool, Todos};
 pub use wallet::{WalletPayment, WalletTool, Wallets};

@@ -89,12 +89,22 @@ id!(/// Tenant: an isolated customer of the installation.
     TenantId, "ten", "a tenant's id");
 id!(/// An assistant of a tenant.
     AgentId, "agt", "an agent's id");
+impl AgentId {
+    /// Decentralised identifier of the agent, unique in its tenant (spec SLF-012).
+    #[must_use]
+    pub fn did(self) -> String {
+        format!("urn:holdfast:agent:{}", self.as_uuid())
+    }
+}
+
 id!(/// A conversation.
     SessionId, "ses", "a session's id");
 id!(/// Accepted message.
     MessageId, "msg", "a message's id");
 id!(/// Run of one turn; has the UUID of the message that began it.
     RunId, "run", "a run's id");
+id!(/// A change of itself that an agent asks for.
+    ProposalId, "prp", "a proposal's id");
 id!(/// API key (its public part).
     KeyId, "key", "a key's id");
 id!(/// A person who signs in at an identity provider.

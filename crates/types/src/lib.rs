@@ -28,7 +28,9 @@ mod money;
 mod name;
 mod newer;
 mod node;
+mod proposal;
 mod queue;
+mod self_improve;
 mod session_key;
 mod session_settings;
 mod tenant_role;
@@ -68,7 +70,7 @@ pub use handover::Handover;
 pub use hit_points::{HitPointSettings, WorkAmounts};
 pub use id::{
     AccountId, AgentId, ApprovalId, DeliveryId, InvalidId, JobId, KeyId, MessageId, NodeId,
-    PersonId, RunId, RunnerId, SessionId, TenantId,
+    PersonId, ProposalId, RunId, RunnerId, SessionId, TenantId,
 };
 pub use media::{Media, StoredFile, extension, media_type};
 pub use message::{
@@ -83,10 +85,12 @@ pub use node::{
     MAX_NODE_COMMAND_BYTES, MAX_NODE_OUTPUT_BYTES, NodeCommand, NodeCommandState, NodeReply,
     NodeRequest, NodeRequestOutcome, SignedCommand,
 };
+pub use proposal::{ProposalKind, UnknownProposalKind};
 pub use queue::{DropPolicy, QueueMode, QueueSettings};
+pub use self_improve::SelfImproveSettings;
 pub use session_key::{
     DmScope, GroupScope, InvalidSessionKey, MAX_LINKED_PERSON_BYTES, SessionKey, SessionKind,
-    has_platform_wide_ids, is_reserved_peer, linked_peer, linked_person,
+    has_platform_wide_ids, is_reserved_peer, is_self_improvement, linked_peer, linked_person,
 };
 pub use session_settings::SessionSettings;
 pub use tenant_role::{InvalidTenantRole, TenantRole};

@@ -32,6 +32,15 @@ use crate::AgentName;
 /// Maximum length of a key, in bytes.
 const MAX_KEY_BYTES: usize = 512;
 
+/// End of the key of the session in which an agent looks after itself.
+const SELF_IMPROVEMENT: &str = ":work:self-improve";
+
+/// Whether a key is that of a session in which an agent looks after itself.
+#[must_use]
+pub fn is_self_improvement(key: &str) -> bool {
+    key.ends_with(SELF_IMPROVEMENT)
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionKind {
@@ -208,6 +217,13 @@ impl SessionKey {
     /// If the id is empty or too long.
     pub fn subagent(agent: &AgentName, id: &str) -> Result<Self, InvalidSessionKey> {
         Self::build(agent, SessionKind::Subagent, &[id])
+    }
+
+    /// Session in which an agent looks after itself.
+    #[must_use]
+    pub fn self_improvement(agent: &AgentName) -> Self {
+        let text = format!("agent:{agent}{SELF_IMPROVEMENT}");
+        Self { kind: SessionKind::Work, agent: Some(agent.clone()), text }
     }
 
     /// Session of one run of a job.

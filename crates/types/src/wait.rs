@@ -177,6 +177,12 @@ fn command_ends_wait(wait: &Wait, command: Option<&Command>) -> bool {
 }
 
 impl MessageFilter {
+    /// Whether it may match an event of this name.
+    #[must_use]
+    pub fn is_for_event(&self, name: &str) -> bool {
+        self.event.as_deref().is_none_or(|wanted| matches_event_name(wanted, name))
+    }
+
     fn matches(&self, message: &Body) -> bool {
         let sender = message.sender.as_ref().map(|sender| sender.id.as_str());
         let answered = message.reply_to.as_ref().map(|reply| reply.message_id.as_str());

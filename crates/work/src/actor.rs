@@ -41,7 +41,7 @@ pub struct Actor {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     pub session: SessionId,
-    /// Root session, whose list and worklog it is.
+    /// Root session; its list and worklog are its own, or those of its workspace.
     pub list: SessionId,
     pub agent: AgentId,
     pub run: Option<RunId>,

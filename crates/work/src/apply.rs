@@ -1,18 +1,20 @@
 //! Changes of stored todo lists.
 
 use holdfast_pg::TenantTx;
-use holdfast_types::{SessionId, TodoOperation};
+use holdfast_types::TodoOperation;
 use jiff::Timestamp;
+use serde::Serialize;
 use serde_json::{Value, json};
 use sqlx::{FromRow, types::Json};
 
 use crate::{
     Actor, Change, Error, Place, Todo, TodoCounts, TodoError, TodoList, code_number,
+    members::{ListId, list_of},
     worklog::{self, NewRecord},
 };
 
 /// Results of the operations of one call, in their order.
-type Results = Vec<Result<(), TodoError>>;
+pub(crate) type Results = Vec<Result<(), TodoError>>;
 
 /// Codes that an event names.
 const MAX_CODES_PER_EVENT: usize = 32;
@@ -21,14 +23,14 @@ const MAX_CODES_PER_EVENT: usize = 32;
 const BLOCKING_TASKS: i64 = 5;
 
 #[derive(FromRow)]
-struct Head {
+pub(crate) struct Head {
     last_number: i32,
     last_task: i32,
     counts: Json<TodoCounts>,
-    at: jiff_sqlx::Timestamp,
+    pub at: jiff_sqlx::Timestamp,
 }
 
-/// Applies operations to a list in their order; each is applied or refused as a whole.
+/// Applies operations to the list of a place in their order; each is applied or refused as a whole.
 ///
 /// The list is changed once for each `op_id`: a repeated call returns the results of the first.
 ///
@@ -48,12 +50,13 @@ pub async fn apply_todos(
     if ops.is_empty() {
         return Ok(Vec::new());
     }
-    let head = lock_list(tx, place).await?;
-    if let Some(results) = first_results(tx, place.list, op_id).await? {
+    let list_id = list_of(tx, place.list).await?;
+    let head = lock_list(tx, place, list_id).await?;
+    if let Some(results) = first_results(tx, list_id, op_id).await? {
         return Ok(results);
     }
     let at = head.at.to_jiff();
-    let mut list = load(tx, place.list, &head, ops).await?;
+    let mut list = load(tx, list_id, &head, ops).await?;
     let (mut results, mut changes) = (Results::new(), Vec::new());
     for op in ops {
         match list.apply(actor, op, at) {
@@ -64,31 +67,36 @@ pub async fn apply_todos(
             Err(error) => results.push(Err(error)),
         }
     }
-    save(tx, place.list, &list).await?;
-    log_operations(tx, place, (actor, at), op_id, (ops, &results)).await?;
+    save(tx, list_id, &list).await?;
+    log_operations(tx, (place, list_id), (actor, at), op_id, (ops, &results)).await?;
     if !changes.is_empty() {
         let records: Vec<NewRecord> =
             changes.iter().map(|(op, change)| todo_record(actor, op, change)).collect();
         worklog::append(tx, place, &records).await?;
-        announce(tx, place, actor, &changes).await?;
+        let changes: Vec<&Change> = changes.iter().map(|(_, change)| change).collect();
+        announce(tx, (place, list_id), actor, &changes).await?;
     }
     Ok(results)
 }
 
 /// Locks the list, which is made by its first change.
-async fn lock_list(tx: &mut TenantTx, place: &Place) -> Result<Head, Error> {
+pub(crate) async fn lock_list(
+    tx: &mut TenantTx,
+    place: &Place,
+    list: ListId,
+) -> Result<Head, Error> {
     const SQL: &str = "
         insert into work.lists as l (tenant_id, list_id, agent_id) values ($1, $2, $3)
         on conflict (tenant_id, list_id) do update set list_id = l.list_id
         returning last_number, last_task, counts, clock_timestamp() as at";
     let tenant = tx.tenant().as_uuid();
-    let query = holdfast_pg::query_as(SQL).bind(tenant).bind(place.list.as_uuid());
+    let query = holdfast_pg::query_as(SQL).bind(tenant).bind(list.as_uuid());
     Ok(query.bind(place.agent.as_uuid()).fetch_one(tx.conn()).await?)
 }
 
 async fn first_results(
     tx: &mut TenantTx,
-    list: SessionId,
+    list: ListId,
     op_id: &str,
 ) -> Result<Option<Results>, Error> {
     const SQL: &str = "
@@ -102,7 +110,7 @@ async fn first_results(
 /// Loads the todos that operations name, and those that these wait for.
 async fn load(
     tx: &mut TenantTx,
-    list: SessionId,
+    list: ListId,
     head: &Head,
     ops: &[TodoOperation],
 ) -> Result<TodoList, Error> {
@@ -142,7 +150,7 @@ async fn load(
     Ok(TodoList::partial(last, head.counts.0, todos))
 }
 
-async fn save(tx: &mut TenantTx, list: SessionId, changed: &TodoList) -> Result<(), Error> {
+pub(crate) async fn save(tx: &mut TenantTx, list: ListId, changed: &TodoList) -> Result<(), Error> {
     const DELETE: &str = "delete from work.todos where tenant_id = $1 and list_id = $2";
     const TODOS: &str = "
         insert into work.todos as t
@@ -176,12 +184,12 @@ async fn save(tx: &mut TenantTx, list: SessionId, changed: &TodoList) -> Result<
     Ok(())
 }
 
-async fn log_operations(
+pub(crate) async fn log_operations<T: Serialize + Sync>(
     tx: &mut TenantTx,
-    place: &Place,
+    (place, list): (&Place, ListId),
     (actor, at): (&Actor, Timestamp),
     op_id: &str,
-    (ops, results): (&[TodoOperation], &Results),
+    (ops, results): (&[T], &Results),
 ) -> Result<(), Error> {
     const SQL: &str = "
         with next as (
@@ -193,7 +201,7 @@ async fn log_operations(
     let tenant = tx.tenant().as_uuid();
     holdfast_pg::query(SQL)
         .bind(tenant)
-        .bind(place.list.as_uuid())
+        .bind(list.as_uuid())
         .bind(op_id)
         .bind(place.session.as_uuid())
         .bind(Json(actor))
@@ -220,11 +228,11 @@ fn todo_record(actor: &Actor, op: &TodoOperation, change: &Change) -> NewRecord 
 }
 
 /// Writes the event `todo.changed` to the outbox of events, and what waiting sessions are told.
-async fn announce(
+pub(crate) async fn announce(
     tx: &mut TenantTx,
-    place: &Place,
+    (place, list): (&Place, ListId),
     actor: &Actor,
-    changes: &[(&TodoOperation, Change)],
+    changes: &[&Change],
 ) -> Result<(), Error> {
     const EVENT: &str = "
         insert into session.events (tenant_id, family, session_id, name, payload)
@@ -232,20 +240,19 @@ async fn announce(
     const WAKEUP: &str = "
         insert into work.wakeups (tenant_id, list_id, changed_by, text) values ($1, $2, $3, $4)";
 
-    let (tenant, list) = (tx.tenant().as_uuid(), place.list.as_uuid());
+    let (tenant, root) = (tx.tenant().as_uuid(), place.list.as_uuid());
     let mut codes: Vec<&str> =
-        changes.iter().flat_map(|(_, change)| &change.codes).map(String::as_str).collect();
+        changes.iter().flat_map(|change| &change.codes).map(String::as_str).collect();
     codes.dedup();
     codes.truncate(MAX_CODES_PER_EVENT);
     let event: Value =
         json!({"todos": codes.join(","), "changes": changes.len(), "by": actor.kind.as_str()});
-    holdfast_pg::query(EVENT).bind(tenant).bind(list).bind(Json(event)).execute(tx.conn()).await?;
-    let lines: Vec<&str> =
-        changes.iter().take(10).map(|(_, change)| change.text.as_str()).collect();
+    holdfast_pg::query(EVENT).bind(tenant).bind(root).bind(Json(event)).execute(tx.conn()).await?;
+    let lines: Vec<&str> = changes.iter().take(10).map(|change| change.text.as_str()).collect();
     let changed_by = place.run.map(|_| place.session.as_uuid());
     holdfast_pg::query(WAKEUP)
         .bind(tenant)
-        .bind(list)
+        .bind(list.as_uuid())
         .bind(changed_by)
         .bind(lines.join("\n"))
         .execute(tx.conn())

@@ -106,6 +106,16 @@ pub async fn charge_hit_points(
     Ok(charged)
 }
 
+/// Returns the agents of the tenant whose level reached zero.
+pub async fn exhausted_agents(tx: &mut TenantTx) -> Result<Vec<AgentId>, Error> {
+    const SQL: &str =
+        "select agent_id from work.hit_points where tenant_id = $1 and disabled_at is not null";
+    let tenant = tx.tenant().as_uuid();
+    let agents: Vec<uuid::Uuid> =
+        holdfast_pg::query_scalar(SQL).bind(tenant).fetch_all(tx.conn()).await?;
+    Ok(agents.into_iter().map(AgentId::from).collect())
+}
+
 /// Enables an agent again, with hit points down to the floor if it has fewer.
 pub async fn enable_agent(
     tx: &mut TenantTx,

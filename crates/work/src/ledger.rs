@@ -43,6 +43,8 @@ pub(crate) enum LedgerKind {
     HitPoints,
     /// A payment of a wallet, or an income.
     Wallet,
+    /// A step that a person has rolled back. What it cost stays.
+    Rollback,
 }
 
 /// An entry to be written.
@@ -124,7 +126,7 @@ pub(crate) async fn insert_of(
 pub struct LedgerEntry {
     pub id: Uuid,
     pub at: Timestamp,
-    /// `period`, `model`, `tool`, `hit_points` or `wallet`.
+    /// `period`, `model`, `tool`, `hit_points`, `wallet` or `rollback`.
     pub kind: String,
     pub agent: AgentId,
     /// `None` if no session caused the entry.

@@ -8,7 +8,9 @@
 //! | [`TodoList`] | a list and the rules of its changes, without I/O | `todo/` |
 //! | [`apply_todos`] | changes a stored list, once for each operation id | `apply.rs` |
 //! | [`todo_view`], [`todo_page`] | reads of a list | `read.rs` |
+//! | [`join_list`] | lists that the sessions of a workspace share | `members.rs` |
 //! | [`record_step`], [`record_period`] | what a step or a run did: worklog, tasks, ledger | `step.rs` |
+//! | [`undo_todos`], [`newest_step`], [`abort_step`], [`record_rollback`] | a step that is rolled back | `rollback.rs`, `worklog.rs` |
 //! | [`worklog_text`], [`worklog_page`] | reads of the worklog | `worklog.rs` |
 //! | [`tasks_of`] | steps, model calls and actions of a session | `tasks.rs` |
 //! | [`charge_hit_points`] | what work costs an agent, and its recovery | `hit_points.rs` |
@@ -17,7 +19,8 @@
 //! | [`Wallet`] | what an agent may spend, and its payments | `wallet.rs` |
 //! | [`Work`] | the same for callers without a transaction of their own | `work.rs` |
 //!
-//! Lists, worklogs and tasks are deleted with their session by the database. The ledger has ids,
+//! Lists, worklogs and tasks are deleted with their session by the database, lists of workspaces with
+//! the workspace. The ledger has ids,
 //! names and numbers only, and is deleted with its tenant.
 //!
 //! ## What can go wrong
@@ -31,7 +34,9 @@ mod apply;
 mod error;
 mod hit_points;
 mod ledger;
+mod members;
 mod read;
+mod rollback;
 mod step;
 mod tasks;
 mod todo;
@@ -43,13 +48,15 @@ mod worklog;
 pub use actor::{Actor, ActorKind, Place};
 pub use apply::apply_todos;
 pub use error::Error;
-pub use hit_points::{HitPoints, charge_hit_points, enable_agent, hit_points};
+pub use hit_points::{HitPoints, charge_hit_points, enable_agent, exhausted_agents, hit_points};
 pub use ledger::{ChainCheck, Ledger, LedgerEntry, LedgerFilter};
+pub use members::{JoinedList, join_list, leave_list};
 pub use read::{TodoFilter, TodoPage, todo, todo_page, todo_view};
+pub use rollback::{Rollback, UndoneTodos, record_rollback, undo_todos};
 pub use step::{
     ActionKind, ActionRecord, ModelCall, Period, StepRecord, StepStatus, record_period, record_step,
 };
-pub use tasks::{Task, tasks_of};
+pub use tasks::{Task, tasks_of, tokens_of_day};
 pub use todo::{
     Change, MAX_TODOS, Todo, TodoCounts, TodoError, TodoErrorKind, TodoList, TodoNote, TodoView,
     code_number, code_of, details_of, note_name, status_name,
@@ -61,7 +68,8 @@ pub use wallet::{
 };
 pub use work::Work;
 pub use worklog::{
-    ImpactLevel, SelfUpdate, WorklogRecord, record_self_update, worklog_page, worklog_text,
+    AbortedRecord, ImpactLevel, ProposalRecord, SelfUpdate, WorklogRecord, abort_step, newest_step,
+    record_proposal, record_self_update, worklog_page, worklog_text,
 };
 
 use jiff_sqlx::ToSqlx as _;

@@ -4,7 +4,9 @@ use holdfast_pg::TenantTx;
 use holdfast_types::{SessionId, TodoStatus};
 use sqlx::{FromRow, types::Json};
 
-use crate::{Error, Todo, TodoCounts, TodoView, code_number, todo::code_of};
+use crate::{
+    Error, Todo, TodoCounts, TodoList, TodoView, code_number, members::list_of, todo::code_of,
+};
 
 /// Todos of each status that a view has.
 const TODOS_PER_STATUS: i64 = 48;
@@ -36,8 +38,8 @@ struct ViewRow {
     bench: Option<i32>,
 }
 
-/// Reads what a prompt needs of a list.
-pub async fn todo_view(tx: &mut TenantTx, list: SessionId) -> Result<TodoView, Error> {
+/// Reads what a prompt needs of the list that a root session works on.
+pub async fn todo_view(tx: &mut TenantTx, root: SessionId) -> Result<TodoView, Error> {
     const SQL: &str = "
         select l.counts,
             array(
@@ -73,7 +75,7 @@ pub async fn todo_view(tx: &mut TenantTx, list: SessionId) -> Result<TodoView, E
                 order by t.priority, t.number limit 1) as bench
         from work.lists l where l.tenant_id = $1 and l.list_id = $2";
 
-    let tenant = tx.tenant().as_uuid();
+    let (tenant, list) = (tx.tenant().as_uuid(), list_of(tx, root).await?);
     let query = holdfast_pg::query_as(SQL).bind(tenant).bind(list.as_uuid());
     let row: Option<ViewRow> = query.bind(TODOS_PER_STATUS).fetch_optional(tx.conn()).await?;
     let Some(row) = row else { return Ok(TodoView::default()) };
@@ -86,26 +88,27 @@ pub async fn todo_view(tx: &mut TenantTx, list: SessionId) -> Result<TodoView, E
     })
 }
 
-/// Reads one todo.
+/// Reads one todo of the list that a root session works on.
 ///
 /// # Errors
 ///
 /// [`Error::NotFound`] if the list has no such todo.
-pub async fn todo(tx: &mut TenantTx, list: SessionId, code: &str) -> Result<Todo, Error> {
+pub async fn todo(tx: &mut TenantTx, root: SessionId, code: &str) -> Result<Todo, Error> {
     const SQL: &str = "
         select body from work.todos where tenant_id = $1 and list_id = $2 and number = $3";
     let number = code_number(code).and_then(|number| i32::try_from(number).ok());
     let number = number.ok_or_else(|| Error::not_found(code))?;
-    let tenant = tx.tenant().as_uuid();
+    let (tenant, list) = (tx.tenant().as_uuid(), list_of(tx, root).await?);
     let query = holdfast_pg::query_scalar(SQL).bind(tenant).bind(list.as_uuid()).bind(number);
     let found: Option<Json<Todo>> = query.fetch_optional(tx.conn()).await?;
     found.map(|Json(todo)| todo).ok_or_else(|| Error::not_found(code))
 }
 
-/// Reads todos behind the one called `after`, at most `limit`.
+/// Reads todos behind the one called `after`, at most `limit`, of the list that a root session works
+/// on.
 pub async fn todo_page(
     tx: &mut TenantTx,
-    list: SessionId,
+    root: SessionId,
     filter: TodoFilter,
     (after, limit): (Option<&str>, u32),
 ) -> Result<TodoPage, Error> {
@@ -127,7 +130,8 @@ pub async fn todo_page(
                        -2147483648), $3)
         order by priority, number limit $4";
 
-    let (tenant, list) = (tx.tenant().as_uuid(), list.as_uuid());
+    let list = list_of(tx, root).await?.as_uuid();
+    let tenant = tx.tenant().as_uuid();
     let query = holdfast_pg::query_scalar(COUNTS).bind(tenant).bind(list);
     let counts: Option<Json<TodoCounts>> = query.fetch_optional(tx.conn()).await?;
     let after = match after {
@@ -153,4 +157,23 @@ pub async fn todo_page(
         todos: todos.into_iter().map(|Json(todo)| todo).collect(),
         counts: counts.map(|Json(counts)| counts).unwrap_or_default(),
     })
+}
+
+/// Reads the whole list that a root session works on.
+pub(crate) async fn whole_list(tx: &mut TenantTx, root: SessionId) -> Result<TodoList, Error> {
+    const HEAD: &str = "
+        select last_number, last_task, counts from work.lists where tenant_id = $1 and list_id = $2";
+    const TODOS: &str = "
+        select body from work.todos where tenant_id = $1 and list_id = $2 order by number";
+    let (tenant, list) = (tx.tenant().as_uuid(), list_of(tx, root).await?.as_uuid());
+    let query = holdfast_pg::query_as(HEAD).bind(tenant).bind(list);
+    let head: Option<(i32, i32, Json<TodoCounts>)> = query.fetch_optional(tx.conn()).await?;
+    let Some((last_number, last_task, Json(counts))) = head else {
+        return Ok(TodoList::default());
+    };
+    let query = holdfast_pg::query_scalar(TODOS).bind(tenant).bind(list);
+    let todos: Vec<Json<Todo>> = query.fetch_all(tx.conn()).await?;
+    let todos = todos.into_iter().map(|Json(todo)| todo).collect();
+    let last = (last_number.unsigned_abs(), last_task.unsigned_abs());
+    Ok(TodoList::partial(last, counts, todos))
 }

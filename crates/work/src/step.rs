@@ -129,12 +129,17 @@ pub struct Period {
 /// Records a step in worklog, tasks and ledger, and commits the records that were written within it.
 ///
 /// To be called once, after [`apply_todos`](crate::apply_todos), in the transaction that saves the
-/// step. The session must exist.
-pub async fn record_step(tx: &mut TenantTx, place: &Place, step: &StepRecord) -> Result<(), Error> {
-    worklog::append(tx, place, &worklog_records(place, step)).await?;
+/// step. The session must exist. Returns the `seq` of the step's newest record in the worklog.
+pub async fn record_step(
+    tx: &mut TenantTx,
+    place: &Place,
+    step: &StepRecord,
+) -> Result<i64, Error> {
+    let newest = worklog::append(tx, place, &worklog_records(place, step)).await?;
     worklog::settle_pending(tx, place).await?;
     tasks::insert(tx, place, &step_tasks(place, step)).await?;
-    ledger::insert(tx, place, &ledger_entries(step)).await
+    ledger::insert(tx, place, &ledger_entries(step)).await?;
+    Ok(newest)
 }
 
 /// Records a scheduling period in the ledger.
@@ -272,22 +277,11 @@ fn span(step: &StepRecord, duration: Duration) -> (Timestamp, Timestamp) {
 }
 
 fn ledger_entries(step: &StepRecord) -> Vec<NewEntry> {
-    let outcome = |error: &Option<String>| if error.is_some() { "failed" } else { "ok" }.to_owned();
-    let models = step.model_calls.iter().map(|call| NewEntry {
-        kind: LedgerKind::Model,
-        name: call.model.clone(),
-        outcome: outcome(&call.error),
-        usage: call.usage,
-        micros: call.micros,
-        duration: call.duration,
-        steps: 0,
-        trace: step.trace.clone(),
-        amount: None,
-    });
+    let models = step.model_calls.iter().map(|call| model_entry(call, step.trace.clone()));
     let tools = step.actions.iter().map(|action| NewEntry {
         kind: LedgerKind::Tool,
         name: action.tool.clone(),
-        outcome: outcome(&action.error),
+        outcome: outcome(action.error.as_ref()),
         usage: Usage::default(),
         micros: 0,
         duration: action.duration,
@@ -300,4 +294,22 @@ fn ledger_entries(step: &StepRecord) -> Vec<NewEntry> {
 
 fn shortened(text: &str) -> String {
     text.chars().take(MAX_ERROR_CHARS).collect()
+}
+
+pub(crate) fn model_entry(call: &ModelCall, trace: Option<String>) -> NewEntry {
+    NewEntry {
+        kind: LedgerKind::Model,
+        name: call.model.clone(),
+        outcome: outcome(call.error.as_ref()),
+        usage: call.usage,
+        micros: call.micros,
+        duration: call.duration,
+        steps: 0,
+        trace,
+        amount: None,
+    }
+}
+
+fn outcome(error: Option<&String>) -> String {
+    if error.is_some() { "failed" } else { "ok" }.to_owned()
 }

@@ -75,6 +75,18 @@ pub(crate) async fn insert(
     Ok(())
 }
 
+/// Tokens that models have used in the steps of a session since the beginning of the UTC day.
+pub async fn tokens_of_day(tx: &mut TenantTx, session: SessionId) -> Result<u64, Error> {
+    const SQL: &str = "
+        select coalesce(sum(input_tokens + output_tokens), 0)::bigint from work.tasks
+        where tenant_id = $1 and session_id = $2 and kind = 'model'
+          and started_at >= date_trunc('day', clock_timestamp(), 'UTC')";
+    let tenant = tx.tenant().as_uuid();
+    let query = holdfast_pg::query_scalar(SQL).bind(tenant).bind(session.as_uuid());
+    let tokens: i64 = query.fetch_one(tx.conn()).await?;
+    Ok(tokens.unsigned_abs())
+}
+
 /// A step, or a part of one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Task {

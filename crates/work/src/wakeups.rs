@@ -18,7 +18,8 @@ const WAKEUPS_PER_QUERY: i64 = 1_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wakeup {
     pub id: i64,
-    pub list: SessionId,
+    /// Root sessions that work on the list.
+    pub roots: Vec<SessionId>,
     /// Session that made the change, which is not told; `None` for a person.
     pub changed_by: Option<SessionId>,
     /// What was changed, a line for each todo. It may repeat text from outside.
@@ -28,7 +29,7 @@ pub struct Wakeup {
 #[derive(FromRow)]
 struct Row {
     wakeup_id: i64,
-    list_id: Uuid,
+    roots: Vec<Uuid>,
     changed_by: Option<Uuid>,
     text: String,
 }
@@ -59,15 +60,20 @@ impl Wakeups {
     /// Returns wakeups of a tenant, the oldest first.
     pub async fn pending(&self, tenant: TenantId) -> Result<Vec<Wakeup>, Error> {
         const SQL: &str = "
-            select wakeup_id, list_id, changed_by, text from work.wakeups
-            where tenant_id = $1 order by wakeup_id limit $2";
+            select wakeup_id, changed_by, text, array(
+                select session_id from work.lists l
+                where l.tenant_id = $1 and l.list_id = w.list_id and l.session_id is not null
+                union all
+                select session_id from work.list_members m
+                where m.tenant_id = $1 and m.list_id = w.list_id) as roots
+            from work.wakeups w where tenant_id = $1 order by wakeup_id limit $2";
         let mut tx = self.pools.tenant(tenant).await?;
         let query = holdfast_pg::query_as(SQL).bind(tenant.as_uuid()).bind(WAKEUPS_PER_QUERY);
         let rows: Vec<Row> = query.fetch_all(tx.conn()).await?;
         tx.finish_reading();
         let wakeups = rows.into_iter().map(|row| Wakeup {
             id: row.wakeup_id,
-            list: row.list_id.into(),
+            roots: row.roots.into_iter().map(SessionId::from).collect(),
             changed_by: row.changed_by.map(SessionId::from),
             text: row.text,
         });

@@ -2,12 +2,15 @@
 
 use holdfast_pg::{Pools, TenantTx};
 use holdfast_types::{AgentId, HitPointSettings, Money, SessionId, TenantId, TodoOperation};
+use uuid::Uuid;
 
 use crate::{
-    Actor, Error, HitPoints, Ledger, PaymentOrder, PaymentRecord, Place, Receipt, SelfUpdate, Task,
-    Todo, TodoError, TodoFilter, TodoPage, TodoView, Wakeups, Wallet, WalletProvider, WalletRules,
-    WorklogRecord, apply_todos, enable_agent, hit_points, payments, receive, record_self_update,
-    set_wallet_rules, tasks_of, todo, todo_page, todo_view, wallet, worklog_page,
+    Actor, Error, HitPoints, Ledger, ModelCall, PaymentOrder, PaymentRecord, Place, Receipt,
+    SelfUpdate, Task, Todo, TodoError, TodoFilter, TodoList, TodoPage, TodoView, Wakeups, Wallet,
+    WalletProvider, WalletRules, WorklogRecord, apply_todos, enable_agent, exhausted_agents,
+    hit_points, join_list, leave_list, ledger, payments, read::whole_list, receive,
+    record_self_update, set_wallet_rules, step, tasks_of, todo, todo_page, todo_view,
+    tokens_of_day, wallet, worklog_page,
 };
 
 #[derive(Debug, Clone)]
@@ -45,18 +48,39 @@ impl Work {
         Ok(results)
     }
 
-    /// See [`todo_view`].
-    pub async fn view(&self, tenant: TenantId, list: SessionId) -> Result<TodoView, Error> {
+    /// See [`join_list`].
+    pub async fn join_list(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        root: SessionId,
+        workspace: Uuid,
+    ) -> Result<(), Error> {
         let mut tx = self.begin(tenant).await?;
-        let view = todo_view(&mut tx, list).await?;
+        join_list(&mut tx, agent, root, workspace).await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// See [`leave_list`].
+    pub async fn leave_list(&self, tenant: TenantId, root: SessionId) -> Result<(), Error> {
+        let mut tx = self.begin(tenant).await?;
+        leave_list(&mut tx, root).await?;
+        Ok(tx.commit().await?)
+    }
+
+    /// See [`todo_view`].
+    pub async fn view(&self, tenant: TenantId, root: SessionId) -> Result<TodoView, Error> {
+        let mut tx = self.begin(tenant).await?;
+        let view = todo_view(&mut tx, root).await?;
         tx.finish_reading();
         Ok(view)
     }
 
     /// See [`todo`](crate::todo).
-    pub async fn todo(&self, tenant: TenantId, list: SessionId, code: &str) -> Result<Todo, Error> {
+    pub async fn todo(&self, tenant: TenantId, root: SessionId, code: &str) -> Result<Todo, Error> {
         let mut tx = self.begin(tenant).await?;
-        let found = todo(&mut tx, list, code).await?;
+        let found = todo(&mut tx, root, code).await?;
         tx.finish_reading();
         Ok(found)
     }
@@ -65,12 +89,12 @@ impl Work {
     pub async fn todos(
         &self,
         tenant: TenantId,
-        list: SessionId,
+        root: SessionId,
         filter: TodoFilter,
         page: (Option<&str>, u32),
     ) -> Result<TodoPage, Error> {
         let mut tx = self.begin(tenant).await?;
-        let todos = todo_page(&mut tx, list, filter, page).await?;
+        let todos = todo_page(&mut tx, root, filter, page).await?;
         tx.finish_reading();
         Ok(todos)
     }
@@ -79,11 +103,11 @@ impl Work {
     pub async fn worklog(
         &self,
         tenant: TenantId,
-        list: SessionId,
+        root: SessionId,
         page: (Option<i64>, u32),
     ) -> Result<Vec<WorklogRecord>, Error> {
         let mut tx = self.begin(tenant).await?;
-        let records = worklog_page(&mut tx, list, page).await?;
+        let records = worklog_page(&mut tx, root, page).await?;
         tx.finish_reading();
         Ok(records)
     }
@@ -110,6 +134,22 @@ impl Work {
     ) -> Result<HitPoints, Error> {
         let mut tx = self.begin(tenant).await?;
         let found = hit_points(&mut tx, agent, settings).await?;
+        tx.finish_reading();
+        Ok(found)
+    }
+
+    /// See [`tokens_of_day`](crate::tokens_of_day).
+    pub async fn tokens_of_day(&self, tenant: TenantId, session: SessionId) -> Result<u64, Error> {
+        let mut tx = self.begin(tenant).await?;
+        let tokens = tokens_of_day(&mut tx, session).await?;
+        tx.finish_reading();
+        Ok(tokens)
+    }
+
+    /// See [`exhausted_agents`].
+    pub async fn exhausted_agents(&self, tenant: TenantId) -> Result<Vec<AgentId>, Error> {
+        let mut tx = self.begin(tenant).await?;
+        let found = exhausted_agents(&mut tx).await?;
         tx.finish_reading();
         Ok(found)
     }
@@ -206,6 +246,27 @@ impl Work {
         let mut tx = self.begin(tenant).await?;
         record_self_update(&mut tx, place, key, update).await?;
         Ok(tx.commit().await?)
+    }
+
+    /// Adds a request to a model that no session has made to the ledger.
+    pub async fn record_model_call(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        call: &ModelCall,
+    ) -> Result<(), Error> {
+        let mut tx = self.begin(tenant).await?;
+        let entry = step::model_entry(call, None);
+        ledger::insert_of(&mut tx, agent, (None, None), &[entry]).await?;
+        Ok(tx.commit().await?)
+    }
+
+    /// A session's whole list, to apply operations to it without storing them.
+    pub async fn whole_list(&self, tenant: TenantId, list: SessionId) -> Result<TodoList, Error> {
+        let mut tx = self.begin(tenant).await?;
+        let found = whole_list(&mut tx, list).await?;
+        tx.finish_reading();
+        Ok(found)
     }
 
     async fn begin(&self, tenant: TenantId) -> Result<TenantTx, Error> {

@@ -10,10 +10,13 @@
 //! | `TodoChange.v1` | an operation on the todo list | yes |
 //! | `Payment.v1` | a payment of the agent's wallet | yes |
 //! | `SelfUpdate.v1` | a change of what the agent says of itself | yes |
+//! | `Proposal.v1` | a proposal of the agent that was made or decided | yes |
 //! | `StepSummary.v1` | a step | yes |
+//! | `StepRolledBack.v1` | a step that a person has rolled back | yes |
 //!
 //! Records that are written within a step are `PENDING` until the step is saved, which makes them
-//! `COMMITTED`. Those of a step that was not saved become `ABORTED` when the session saves another.
+//! `COMMITTED`. Those of a step that was not saved become `ABORTED` when the session saves another,
+//! and those of a step that is rolled back with the rollback.
 
 use holdfast_pg::TenantTx;
 use holdfast_types::{AgentId, RunId, SessionId};
@@ -23,7 +26,7 @@ use serde_json::{Value, json};
 use sqlx::{FromRow, types::Json};
 use uuid::Uuid;
 
-use crate::{Error, Place, todo::tokens};
+use crate::{Error, Place, members::list_of, todo::tokens};
 
 pub(crate) const GET_MESSAGE: &str = "GetMessage.v1";
 pub(crate) const REPLY_MESSAGE: &str = "ReplyMessage.v1";
@@ -33,7 +36,9 @@ pub(crate) const CREATE_SUBAGENT: &str = "CreateSubAgent.v1";
 pub(crate) const TODO_CHANGE: &str = "TodoChange.v1";
 pub(crate) const PAYMENT: &str = "Payment.v1";
 pub(crate) const SELF_UPDATE: &str = "SelfUpdate.v1";
+pub(crate) const PROPOSAL: &str = "Proposal.v1";
 pub(crate) const STEP_SUMMARY: &str = "StepSummary.v1";
+pub(crate) const STEP_ROLLED_BACK: &str = "StepRolledBack.v1";
 
 /// Records that a prompt is made of.
 const RECORDS_FOR_PROMPT: i64 = 256;
@@ -88,7 +93,8 @@ impl NewRecord {
         let (level, domain) = match kind {
             TODO_CHANGE => (ImpactLevel::Internal, "todo"),
             PAYMENT => (ImpactLevel::External, "wallet"),
-            SELF_UPDATE => (ImpactLevel::Internal, "self"),
+            SELF_UPDATE | PROPOSAL => (ImpactLevel::Internal, "self"),
+            STEP_ROLLED_BACK => (ImpactLevel::Internal, "step"),
             _ => (ImpactLevel::None, ""),
         };
         Self {
@@ -108,12 +114,13 @@ impl NewRecord {
     }
 }
 
-/// Appends records to the worklog of the place's list.
+/// Appends records to the worklog of the place's list. Returns the `seq` of the last one, or 0 if
+/// there is none.
 pub(crate) async fn append(
     tx: &mut TenantTx,
     place: &Place,
     records: &[NewRecord],
-) -> Result<(), Error> {
+) -> Result<i64, Error> {
     const SQL: &str = "
         with head as (
             insert into work.lists as l (tenant_id, list_id, agent_id, log_seq)
@@ -123,24 +130,27 @@ pub(crate) async fn append(
         insert into work.worklog
             (tenant_id, list_id, seq, record_id, type, scope, agent_id, session_id, run_id, behavior,
              step, todo, impact_level, domain, importance, status, trace, payload, artifacts, error,
-             digest, detail, commit_state)
+             digest, detail, commit_state, member_id)
         select $1, $2, head.log_seq - $4 + r.place, (r.body->>'id')::uuid, r.body->>'type',
-               case when $2 = $5 then 'session' else 'subagent' end, $3, $5, $6, $7, $8,
+               case when $12 <> $5 then 'subagent' when $2 <> $12 then 'workspace' else 'session' end,
+               $3, $5, $6, $7, $8,
                coalesce(r.body->>'todo', $9), r.body->>'level', r.body->>'domain',
                case r.body->>'level' when 'external' then 2 when 'internal' then 1 else 0 end,
                case when r.body->>'error' is null then 'OK' else 'FAILED' end, r.body->>'trace',
                r.body->'payload', r.body->'artifacts', r.body->>'error', r.body->>'digest',
                r.body->>'detail',
-               case when $10 and not (r.body->>'is_saved')::boolean then 'PENDING' else 'COMMITTED' end
-        from head, unnest($11::jsonb[]) with ordinality r (body, place)";
+               case when $10 and not (r.body->>'is_saved')::boolean then 'PENDING' else 'COMMITTED' end,
+               nullif($12, $2)
+        from head, unnest($11::jsonb[]) with ordinality r (body, place)
+        returning seq";
 
     if records.is_empty() {
-        return Ok(());
+        return Ok(0);
     }
-    let tenant = tx.tenant().as_uuid();
-    holdfast_pg::query(SQL)
+    let (tenant, list) = (tx.tenant().as_uuid(), list_of(tx, place.list).await?);
+    let written: Vec<i64> = holdfast_pg::query_scalar(SQL)
         .bind(tenant)
-        .bind(place.list.as_uuid())
+        .bind(list.as_uuid())
         .bind(place.agent.as_uuid())
         .bind(crate::to_column(records.len() as u64))
         .bind(place.session.as_uuid())
@@ -150,9 +160,69 @@ pub(crate) async fn append(
         .bind(&place.todo)
         .bind(place.is_in_step())
         .bind(records.iter().map(Json).collect::<Vec<_>>())
-        .execute(tx.conn())
+        .bind(place.list.as_uuid())
+        .fetch_all(tx.conn())
         .await?;
-    Ok(())
+    Ok(written.into_iter().max().unwrap_or(0))
+}
+
+/// A record that a rollback has aborted.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct AbortedRecord {
+    /// Such as `ActionRecord.v1`.
+    pub r#type: String,
+    /// `external`, `internal` or `none`.
+    pub impact_level: String,
+    /// Name of the tool; empty in records of other things.
+    pub tool: String,
+    /// One line.
+    pub digest: String,
+    pub failed: bool,
+}
+
+/// Aborts the records of a step that came after the `seq` of `after`, and returns them in their
+/// order.
+pub async fn abort_step(
+    tx: &mut TenantTx,
+    place: &Place,
+    after: i64,
+) -> Result<Vec<AbortedRecord>, Error> {
+    const SQL: &str = "
+        with aborted as (
+            update work.worklog set commit_state = 'ABORTED'
+            where tenant_id = $1 and list_id = $2 and seq > $3 and session_id = $4 and run_id = $5
+              and behavior = $6 and step = $7 and commit_state <> 'ABORTED' and type <> $8
+            returning seq, type, impact_level, coalesce(payload->>'tool', '') as tool, digest,
+                      error is not null as failed)
+        select type, impact_level, tool, digest, failed from aborted order by seq";
+    let (tenant, list) = (tx.tenant().as_uuid(), list_of(tx, place.list).await?);
+    Ok(holdfast_pg::query_as(SQL)
+        .bind(tenant)
+        .bind(list.as_uuid())
+        .bind(after)
+        .bind(place.session.as_uuid())
+        .bind(place.run.map(RunId::as_uuid))
+        .bind(&place.behavior)
+        .bind(i32::try_from(place.step).unwrap_or(i32::MAX))
+        .bind(STEP_ROLLED_BACK)
+        .fetch_all(tx.conn())
+        .await?)
+}
+
+/// `seq` of the summary of the session's newest step that is committed; 0 if there is none.
+pub async fn newest_step(tx: &mut TenantTx, place: &Place) -> Result<i64, Error> {
+    const SQL: &str = "
+        select coalesce(max(seq), 0) from work.worklog
+        where tenant_id = $1 and list_id = $2 and session_id = $3 and type = $4
+          and commit_state = 'COMMITTED'";
+    let (tenant, list) = (tx.tenant().as_uuid(), list_of(tx, place.list).await?);
+    Ok(holdfast_pg::query_scalar(SQL)
+        .bind(tenant)
+        .bind(list.as_uuid())
+        .bind(place.session.as_uuid())
+        .bind(STEP_SUMMARY)
+        .fetch_one(tx.conn())
+        .await?)
 }
 
 /// Commits the session's pending records of this step, and aborts those of other steps.
@@ -261,10 +331,11 @@ impl Row {
     }
 }
 
-/// Reads records before the `seq` of `before`, the newest first.
+/// Reads records before the `seq` of `before`, the newest first, in the worklog of the list that a root
+/// session works on.
 pub async fn worklog_page(
     tx: &mut TenantTx,
-    list: SessionId,
+    root: SessionId,
     (before, limit): (Option<i64>, u32),
 ) -> Result<Vec<WorklogRecord>, Error> {
     const SQL: &str = "
@@ -273,7 +344,7 @@ pub async fn worklog_page(
                detail, commit_state
         from work.worklog where tenant_id = $1 and list_id = $2 and seq < $3
         order by seq desc limit $4";
-    let tenant = tx.tenant().as_uuid();
+    let (tenant, list) = (tx.tenant().as_uuid(), list_of(tx, root).await?);
     let query = holdfast_pg::query_as(SQL).bind(tenant).bind(list.as_uuid());
     let query = query.bind(before.unwrap_or(i64::MAX)).bind(i64::from(limit));
     let rows: Vec<Row> = query.fetch_all(tx.conn()).await?;
@@ -290,28 +361,41 @@ struct PromptRow {
     detail: String,
 }
 
-/// The worklog for a prompt, within a budget; empty if there is nothing to show.
+/// The worklog of a root session and its subagents for a prompt, within a budget; empty if there is
+/// nothing to show. What other sessions did in the same workspace may be of other conversations.
 pub async fn worklog_text(
     tx: &mut TenantTx,
-    list: SessionId,
+    root: SessionId,
     budget_tokens: usize,
 ) -> Result<String, Error> {
     const SQL: &str = "
         select seq, type, impact_level, digest, detail from (
             select seq, type, impact_level, digest, detail, commit_state
-            from work.worklog where tenant_id = $1 and list_id = $2
+            from work.worklog
+            where tenant_id = $1 and list_id = $2 and member_id is not distinct from $4
             order by seq desc limit $3) newest
         where commit_state = 'COMMITTED' order by seq desc";
-    let tenant = tx.tenant().as_uuid();
+    let (tenant, list) = (tx.tenant().as_uuid(), list_of(tx, root).await?);
     let query = holdfast_pg::query_as(SQL).bind(tenant).bind(list.as_uuid());
-    let rows: Vec<PromptRow> = query.bind(RECORDS_FOR_PROMPT).fetch_all(tx.conn()).await?;
+    let query = query.bind(RECORDS_FOR_PROMPT).bind(list.member());
+    let rows: Vec<PromptRow> = query.fetch_all(tx.conn()).await?;
     Ok(render(&rows, budget_tokens))
 }
 
 /// Whether records of a type may be shown in prompts.
 fn has_renderer(kind: &str) -> bool {
-    [REPLY_MESSAGE, ACTION_RECORD, CREATE_SUBAGENT, TODO_CHANGE, PAYMENT, SELF_UPDATE, STEP_SUMMARY]
-        .contains(&kind)
+    [
+        REPLY_MESSAGE,
+        ACTION_RECORD,
+        CREATE_SUBAGENT,
+        TODO_CHANGE,
+        PAYMENT,
+        SELF_UPDATE,
+        PROPOSAL,
+        STEP_SUMMARY,
+        STEP_ROLLED_BACK,
+    ]
+    .contains(&kind)
 }
 
 /// Renders records, the newest first: effects, steps, and details of the newest steps.
@@ -400,8 +484,8 @@ pub async fn record_self_update(
     const IS_RECORDED: &str = "
         select exists (select from work.worklog
                        where tenant_id = $1 and list_id = $2 and type = $3 and payload->>'key' = $4)";
-    let tenant = tx.tenant().as_uuid();
-    let query = holdfast_pg::query_scalar(IS_RECORDED).bind(tenant).bind(place.list.as_uuid());
+    let (tenant, list) = (tx.tenant().as_uuid(), list_of(tx, place.list).await?);
+    let query = holdfast_pg::query_scalar(IS_RECORDED).bind(tenant).bind(list.as_uuid());
     let is_recorded: bool = query.bind(SELF_UPDATE).bind(key).fetch_one(tx.conn()).await?;
     if is_recorded {
         return Ok(());
@@ -421,7 +505,53 @@ pub async fn record_self_update(
         is_saved: true,
         ..NewRecord::new(SELF_UPDATE, payload, crate::todo::shown(&digest))
     };
-    append(tx, place, &[record]).await
+    append(tx, place, &[record]).await?;
+    Ok(())
+}
+
+/// A proposal of an agent in its present state.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct ProposalRecord<'a> {
+    pub id: String,
+    pub state: &'a str,
+    pub kind: &'a str,
+    pub target: &'a str,
+    pub goal: &'a str,
+    pub risk: &'a str,
+    pub benefit: &'a str,
+    pub diff: &'a str,
+    /// Revision of the files or version of the behaviour that has the change.
+    pub applied_as: Option<&'a str>,
+    /// Why it was rejected or has failed.
+    pub reason: &'a str,
+    /// Who decided.
+    pub by: Option<&'a str>,
+}
+
+/// Records that a proposal was made or decided. A decision about one whose session was deleted is
+/// recorded nowhere here.
+pub async fn record_proposal(
+    tx: &mut TenantTx,
+    place: &Place,
+    proposal: &ProposalRecord<'_>,
+) -> Result<(), Error> {
+    const EXISTS: &str =
+        "select exists (select from work.lists where tenant_id = $1 and list_id = $2)";
+    let tenant = tx.tenant().as_uuid();
+    let query = holdfast_pg::query_scalar(EXISTS).bind(tenant).bind(place.list.as_uuid());
+    let exists: bool = query.fetch_one(tx.conn()).await?;
+    if !exists && place.run.is_none() {
+        return Ok(());
+    }
+    let ProposalRecord { id, state, kind, target, goal, .. } = proposal;
+    let digest = format!("{state} proposal {id} for {kind} {target}: {goal}");
+    let record = NewRecord {
+        // The proposal is stored, whether or not the step is saved.
+        is_saved: true,
+        ..NewRecord::new(PROPOSAL, json!(proposal), crate::todo::shown(&digest))
+    };
+    append(tx, place, &[record]).await?;
+    Ok(())
 }
 
 #[cfg(test)]

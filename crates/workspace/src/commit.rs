@@ -104,22 +104,37 @@ impl Workspaces {
         request: [u8; 32],
         wanted: PreparedEdits,
     ) -> Result<CommitOutcome, Error> {
-        let now = current_contents(&mut tx, tree.agent, &wanted.ops).await?;
+        let written = self.write_changes(&mut tx, &tree, (by, request), wanted).await?;
+        match written.revision == tree.head {
+            true => tx.finish_reading(),
+            false => tx.commit().await?,
+        }
+        Ok(written)
+    }
+
+    /// Compares the edits' bases with the tree, checks the limits, and writes.
+    pub(crate) async fn write_changes(
+        &self,
+        tx: &mut TenantTx,
+        tree: &LockedTree,
+        (by, request): (&ChangeAuthor, [u8; 32]),
+        wanted: PreparedEdits,
+    ) -> Result<CommitOutcome, Error> {
+        let now = current_contents(tx, tree.agent, &wanted.ops).await?;
         let mut steps = Vec::with_capacity(wanted.ops.len());
         for op in wanted.ops {
             let before = now.get(&op.path).copied();
-            check_base(&mut tx, tree.agent, &op, before).await?;
+            check_base(tx, tree.agent, &op, before).await?;
             if before != op.after {
                 steps.push(FileChange { path: op.path, before, after: op.after });
             }
         }
         if steps.is_empty() && by.key.is_none() {
-            tx.finish_reading();
             return Ok(CommitOutcome { revision: tree.head, changed: 0, repeated: false });
         }
         let size = size_after(tree.size, &steps);
         self.limits.check_tree(tree.size, size)?;
-        check_storage(&tree, size)?;
+        check_storage(tree, size)?;
 
         let needed: BTreeSet<ContentHash> =
             steps.iter().filter_map(|step| step.after.map(|after| after.hash)).collect();
@@ -127,12 +142,11 @@ impl Workspaces {
         let new: Vec<(ContentHash, Vec<u8>)> =
             wanted.contents.into_iter().filter(|(hash, _)| needed.contains(hash)).collect();
         for part in batches(&new, |(_, content)| content.len() as u64) {
-            store_contents(&mut tx, part).await?;
+            store_contents(tx, part).await?;
         }
         let revision = tree.head.next();
-        record_revision(&mut tx, &tree, by, &request, &steps, size).await?;
-        check_folders(&mut tx, tree.agent, &steps).await?;
-        tx.commit().await?;
+        record_revision(tx, tree, by, &request, &steps, size).await?;
+        check_folders(tx, tree.agent, &steps).await?;
         let changed = u32::try_from(steps.len()).unwrap_or(u32::MAX);
         Ok(CommitOutcome { revision, changed, repeated: false })
     }
@@ -299,7 +313,7 @@ async fn check_base(
 }
 
 /// Author and revision of a file's last change.
-async fn last_change(
+pub(crate) async fn last_change(
     tx: &mut TenantTx,
     agent: AgentId,
     path: &TreePath,

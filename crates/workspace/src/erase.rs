@@ -50,6 +50,8 @@ impl Workspaces {
             insert into workspace.revisions
                 (tenant_id, agent_id, revision, author, run_id, reason, request, changed)
             select $1, agent_id, head, $4, null, $5, ''::bytea, 0 from tree";
+        const NAMED: &str = "
+            delete from workspace.named where tenant_id = $1 and starts_with(folder, $2)";
         const CHANGES: &str = "
             delete from workspace.changes
             where tenant_id = $1 and agent_id = any($2) and starts_with(path, $3)
@@ -72,6 +74,8 @@ impl Workspaces {
             .bind(&by.reason)
             .execute(tx.conn())
             .await?;
+        // With their todos.
+        holdfast_pg::query(NAMED).bind(tenant.as_uuid()).bind(&prefix).execute(tx.conn()).await?;
         let hashes: Vec<Option<Vec<u8>>> = holdfast_pg::query_scalar(CHANGES)
             .bind(tenant.as_uuid())
             .bind(&trees)

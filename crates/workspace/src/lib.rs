@@ -12,12 +12,14 @@
 //! | list, read, read_many | files at the newest or an earlier revision | `read.rs` |
 //! | commit | change files, all or none | `commit.rs`, `record.rs` |
 //! | restore | return to an earlier revision | `restore.rs` |
+//! | undo_changes | take back changes of a run, within the caller's transaction | `restore/undo.rs` |
 //! | log, diff | history, differences between revisions | `log.rs`, `diff.rs` |
 //! | branch, patch, merge | a copy to work on, and its changes | `branch.rs` |
 //! | export, import | the tree as a `.tar.gz` | `export.rs`, `import.rs` |
 //! | keep_media, content | media files that were received or generated | `media.rs` |
 //! | to_index, claim_index, indexed | notes to index for search | `note_index.rs` |
 //! | create_named, named, list_named, archive_named | workspaces of sessions | `named.rs` |
+//! | tenants_with_watches, changed_watches, move_watch | sessions that wait for changes | `log/watches.rs` |
 //! | seed | a new agent's first files | `seed.rs`, `templates.rs` |
 //! | briefing, change_skill, skill_used | skills, their changes and uses | `skills.rs` |
 //!
@@ -69,7 +71,10 @@ pub use error::{Clash, Error};
 pub use hash::ContentHash;
 pub use import::{ImportMode, ImportOutcome};
 pub use limits::Limits;
-pub use log::{LogEntry, LogFilter};
+pub use log::{
+    LogEntry, LogFilter,
+    watches::{ChangedWatch, FILE_CHANGED, FileWatch, WatchState, watch_files},
+};
 pub use media::{MAX_MEDIA_BYTES, NewMedia};
 pub use model::{
     Base, ChangeAuthor, ChangeStep, CommitOutcome, ContentRef, Edit, File, FileChange, FileEntry,
@@ -78,6 +83,7 @@ pub use named::{
     NamedWorkspace, NewWorkspace, WorkspaceKind, WorkspaceLock, WorkspaceOwner, WorkspaceStatus,
 };
 pub use note_index::{LONG_TERM_NOTES_FILE, NOTES_FOLDER, is_note, is_unchanged_template};
+pub use restore::undo::{FileConflict, UndoneFiles};
 pub use revision::Revision;
 pub use scratch::{
     BringOutcome, ContentCache, PathView, Scratch, ScratchChanges, UnstorableEntry,

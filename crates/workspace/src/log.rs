@@ -1,5 +1,7 @@
 //! History of a tree: author, time, reason and files of each change.
 
+pub(crate) mod watches;
+
 use std::collections::BTreeMap;
 
 use holdfast_pg::TenantTx;

@@ -17,6 +17,9 @@ const WORKSPACES_FOLDER: &str = "workspaces";
 /// File of a workspace that the prompts of its sessions include.
 const AGENT_NOTES_FILE: &str = "to_agent.md";
 
+/// Forms of commits, pull requests and issues in a new repository.
+const REPOSITORY_NOTES: &str = include_str!("../templates/REPOSITORY.md");
+
 const MAX_NAME_CHARS: usize = 96;
 
 /// Workspaces of an agent that are listed.
@@ -290,7 +293,11 @@ fn folder(within: Option<&TreePath>, name: &str) -> Result<TreePath, Error> {
 
 /// Names and texts of a new workspace's files.
 fn first_files(made: &NamedWorkspace) -> Vec<(&'static str, String)> {
-    let notes = format!("# {}\n\nNotes for the agents that work here.\n", made.name);
+    let mut notes = format!("# {}\n\nNotes for the agents that work here.\n", made.name);
+    if made.kind == WorkspaceKind::Git {
+        notes.push('\n');
+        notes.push_str(REPOSITORY_NOTES);
+    }
     let mut files = vec![(AGENT_NOTES_FILE, notes)];
     if made.kind == WorkspaceKind::Git {
         let (WorkspaceOwner::Agent(owner) | WorkspaceOwner::Person(owner)) = &made.owner;

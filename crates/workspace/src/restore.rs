@@ -1,5 +1,7 @@
 //! Restoration of an earlier state by a new revision. History is never rewritten.
 
+pub(crate) mod undo;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_types::{AgentId, TenantId, TreePath};

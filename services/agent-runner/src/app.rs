@@ -12,6 +12,7 @@ use holdfast_kit::{Readiness, Tasks, net, tls::Tls};
 use holdfast_llm::{Model, Models};
 use holdfast_lock::Locks;
 use holdfast_pg::{Pools, wait_until_ready};
+use holdfast_proposals::Proposals;
 use holdfast_schedule::store::{Calendar, Jobs};
 use holdfast_session::Sessions;
 use holdfast_skills::{Finder, Registries, SkillLibrary, WithSkillTools as _};
@@ -38,8 +39,8 @@ use crate::{
     },
     background::{
         announcements, event_log, extraction, indexing, lease_renewal, maintenance, mcp_servers,
-        runner_renewal, runner_report, summaries, tenant_deletion, tenant_events, tenant_limits,
-        tool_list, turn_index, webhooks, work,
+        questions, runner_renewal, runner_report, self_improvement, summaries, tenant_deletion,
+        tenant_events, tenant_limits, tool_list, turn_index, webhooks, work,
     },
     config::Config,
     held_state::HeldState,
@@ -61,7 +62,11 @@ use crate::{
         session_skills::SessionSkills,
         shell::{self, Shell},
         tool_set::ToolSet,
-        work::{self_records::SelfRecords, todos::TodoLists, wallets::AgentWallets},
+        work::{
+            self_records::{SelfRecords, proposals::AgentProposals},
+            todos::TodoLists,
+            wallets::AgentWallets,
+        },
     },
     upkeep::UpkeepDuty,
     worker::Worker,
@@ -160,6 +165,10 @@ impl App {
                 files: Arc::clone(&files),
                 log: Arc::new(SelfRecords {
                     work: Work::new(pools.clone()),
+                    sessions: sessions.clone(),
+                }),
+                proposals: Arc::new(AgentProposals {
+                    proposals: Proposals::new(pools.clone(), directory.clone(), workspaces.clone()),
                     sessions: sessions.clone(),
                 }),
             })
@@ -417,6 +426,7 @@ async fn run(
     loops.spawn(turn_index::run(Arc::clone(worker), stop.clone()));
     loops.spawn(event_log::run(Arc::clone(worker), leases.clone()));
     loops.spawn(work::run(Arc::clone(worker), stop.clone()));
+    loops.spawn(self_improvement::run(Arc::clone(worker), stop.clone()));
     loops.spawn(maintenance::measure(Arc::clone(worker), stop.clone()));
     loops.spawn(tool_list::announce_tools(Arc::clone(worker), stop.clone()));
     loops.spawn(maintenance::prune(Arc::clone(worker), stop.clone()));
@@ -435,7 +445,7 @@ async fn run(
             shell.stop_all().await;
         });
     }
-    loops.spawn(mcp_servers::answer_probes(Arc::clone(worker), stop.clone()));
+    loops.spawn(questions::answer_gateways(Arc::clone(worker), stop.clone()));
     loops.spawn(mcp_servers::close_idle_loop(Arc::clone(worker), leases.clone()));
     let drained = {
         let (readiness, stop) = (readiness, stop.clone());

@@ -9,7 +9,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -40,6 +40,8 @@ pub(crate) struct Lease {
     pub(crate) claim: Claim,
     /// Cancelled when the session is lost to another runner.
     pub(crate) lost: CancellationToken,
+    /// A more urgent session needs the slot: the turn ends with its current step.
+    outranked: AtomicBool,
     signal: watch::Sender<TurnSignal>,
     /// Time after sending a renewal during which effects may be started.
     safe_for: Duration,
@@ -52,6 +54,7 @@ impl Lease {
         let lease = Self {
             claim,
             lost: CancellationToken::new(),
+            outranked: AtomicBool::new(false),
             signal: watch::Sender::new(TurnSignal::default()),
             safe_for: lease - lease / 6,
             safe_until: AtomicU64::new(0),
@@ -70,6 +73,15 @@ impl Lease {
     pub(crate) fn is_safe(&self) -> bool {
         let now = boot_clock::now().as_millis();
         !self.lost.is_cancelled() && now < u128::from(self.safe_until.load(Ordering::Relaxed))
+    }
+
+    /// Asks the turn to give its session back at the end of its current step.
+    pub(crate) fn outrank(&self) {
+        self.outranked.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_outranked(&self) -> bool {
+        self.outranked.load(Ordering::Relaxed)
     }
 
     /// Updates the signals from a renewal's result.

@@ -34,6 +34,9 @@ const FAILURE_DELAY: Duration = Duration::from_millis(500);
 /// Minimum time between two wake-ups that are passed on to other runners.
 const MIN_FORWARD_INTERVAL: Duration = Duration::from_millis(50);
 
+/// Time between two looks for conversations that wait while no slot is free.
+const OUTRANK_INTERVAL: Duration = Duration::from_secs(1);
+
 /// One of so many slots is reserved for turns that a person waits for.
 const RESERVED_SHARE: u32 = 4;
 
@@ -53,6 +56,8 @@ pub(crate) struct Pool {
     was_woken: bool,
     /// Time at which a session is known to become ready.
     next_ready_at: Option<Instant>,
+    /// Time of the next look for conversations that wait while no slot is free.
+    outranks_at: Instant,
 }
 
 impl Pool {
@@ -67,6 +72,7 @@ impl Pool {
             should_claim: true,
             was_woken: true,
             next_ready_at: None,
+            outranks_at: Instant::now(),
         }
     }
 
@@ -77,6 +83,10 @@ impl Pool {
             if self.should_claim && self.free_slots().all > 0 {
                 self.claim().await;
                 poll = Instant::now() + self.worker.config.poll;
+            }
+            if self.free_slots().all == 0 && Instant::now() >= self.outranks_at {
+                self.outranks_at = Instant::now() + OUTRANK_INTERVAL;
+                self.outrank_background().await;
             }
             let due = self.next_ready_at.unwrap_or(poll).min(poll);
             let worker = Arc::clone(&self.worker);
@@ -125,6 +135,25 @@ impl Pool {
         metrics::counter!("holdfast_runner_claims_total").increment(u64::from(taken));
         for claim in claims {
             self.start_session(claim, asked);
+        }
+    }
+
+    /// Asks background turns to give their slots at the end of their steps to conversations that
+    /// wait. Turns within the reserved share of their class go on.
+    async fn outrank_background(&self) {
+        let leases: Vec<&Arc<Lease>> = self.leases.values().collect();
+        let victims = outrankable(self.worker.config.slots, &leases);
+        if victims.is_empty() {
+            return;
+        }
+        let asked = leases.iter().filter(|lease| lease.is_outranked()).count();
+        let most = u32::try_from(asked + victims.len()).unwrap_or(u32::MAX);
+        // The claim reports a database that does not answer.
+        let waiting = self.worker.sessions.waiting_conversations(self.worker.id, most).await;
+        let waiting = waiting.map_or(0, |waiting| waiting as usize);
+        for lease in victims.iter().take(waiting.saturating_sub(asked)) {
+            metrics::counter!("holdfast_runner_outranked_total").increment(1);
+            lease.outrank();
         }
     }
 
@@ -216,10 +245,7 @@ fn free_slots(
         running_of(TurnClass::Job),
     );
     let reserved = slots / RESERVED_SHARE;
-    let share = match reserved {
-        0 => 0,
-        _ => (slots / RESERVED_BACKGROUND_SHARE).max(1),
-    };
+    let share = reserved_share(slots);
     let all = slots.saturating_sub(count(running));
     let background = slots - reserved;
     let class = |running: u32| ClassSlots {
@@ -232,6 +258,27 @@ fn free_slots(
         interactive: ClassSlots { free: all, first: reserved.saturating_sub(interactive) },
         subagents: class(subagents),
         jobs: class(jobs),
+    }
+}
+
+/// Returns turns that can be asked to give up their slots, the least urgent first: those of
+/// subagents and jobs beyond the reserved share of their class.
+fn outrankable<'l>(slots: u32, leases: &[&'l Arc<Lease>]) -> Vec<&'l Arc<Lease>> {
+    let share = reserved_share(slots) as usize;
+    let of_class = |class| {
+        let running = leases.iter().filter(move |lease| lease.claim.class == class);
+        let asked = running.clone().filter(|lease| lease.is_outranked()).count();
+        let (all, rest) = (running.clone().count(), running.filter(|lease| !lease.is_outranked()));
+        rest.copied().take(all.saturating_sub(share + asked)).collect::<Vec<_>>()
+    };
+    [of_class(TurnClass::Job), of_class(TurnClass::Subagent)].concat()
+}
+
+/// Slots that are reserved for subagents, and as many for jobs.
+fn reserved_share(slots: u32) -> u32 {
+    match slots / RESERVED_SHARE {
+        0 => 0,
+        _ => (slots / RESERVED_BACKGROUND_SHARE).max(1),
     }
 }
 
@@ -276,7 +323,44 @@ async fn unlock(worker: Arc<Worker>, lease: Arc<Lease>) {
 
 #[cfg(test)]
 mod tests {
+    use holdfast_session::CLAIM_LEASE;
+    use holdfast_types::{RunnerId, SessionId, TenantId};
+
     use super::*;
+
+    fn lease(class: TurnClass) -> Arc<Lease> {
+        let claim = Claim {
+            tenant: TenantId::generate(),
+            session: SessionId::generate(),
+            runner: RunnerId::generate(),
+            epoch: 1,
+            attempts: 1,
+            class,
+        };
+        Arc::new(Lease::new(claim, boot_clock::now(), CLAIM_LEASE))
+    }
+
+    #[test]
+    fn background_turns_beyond_their_share_can_be_outranked_jobs_first() {
+        let all = [
+            TurnClass::Subagent,
+            TurnClass::Subagent,
+            TurnClass::Job,
+            TurnClass::Job,
+            TurnClass::Job,
+            TurnClass::Interactive,
+        ];
+        let leases = all.map(lease);
+        let classes = |slots: u32| -> Vec<TurnClass> {
+            let leases: Vec<&Arc<Lease>> = leases.iter().collect();
+            outrankable(slots, &leases).iter().map(|lease| lease.claim.class).collect()
+        };
+
+        assert_eq!(classes(8), [TurnClass::Job, TurnClass::Job, TurnClass::Subagent]);
+        assert_eq!(classes(1).len(), 5, "a small runner reserves nothing");
+        leases[2].outrank();
+        assert_eq!(classes(8), [TurnClass::Job, TurnClass::Subagent]);
+    }
 
     #[test]
     fn each_class_has_a_share_that_no_other_takes() {

@@ -10,6 +10,8 @@ use holdfast_grpc::{ClientCertificateLayer, Signer};
 use holdfast_kit::{Check, Readiness, Tasks, config::reload::Current, net, tls::Tls};
 use holdfast_lock::Locks;
 use holdfast_pg::Pools;
+use holdfast_proposals::Proposals;
+use holdfast_rollback::StepRollback;
 use holdfast_schedule::store::{Calendar, Jobs};
 use holdfast_session::Sessions;
 use holdfast_skills::{Finder, Registries, SkillLibrary};
@@ -132,6 +134,13 @@ impl App {
             bus: bus.clone(),
             jobs: Jobs::new(pools.clone(), Arc::new(Calendar::default())),
             work: Work::new(pools.clone()),
+            rollback: StepRollback::new(
+                pools.clone(),
+                sessions.clone(),
+                workspaces.clone(),
+                memory.clone(),
+            ),
+            proposals: Proposals::new(pools.clone(), directory.clone(), workspaces.clone()),
             memory,
             library: SkillLibrary::new(workspaces.clone(), Arc::new(Finder::new(registries))),
             workspaces,

@@ -36,6 +36,7 @@ use holdfast_bus::Bus;
 use holdfast_directory::{Actor, Directory};
 use holdfast_egress::Guard;
 use holdfast_grpc::{Caller, Principal};
+use holdfast_proposals::Proposals;
 use holdfast_proto::gateway::v1::{
     agents_server::AgentsServer, approvals_server::ApprovalsServer, audit_server::AuditServer,
     behaviors_server::BehaviorsServer, budgets_server::BudgetsServer, chains_server::ChainsServer,
@@ -46,13 +47,14 @@ use holdfast_proto::gateway::v1::{
     mcp_servers_server::McpServersServer, memories_server::MemoriesServer,
     models_server::ModelsServer, operations_server::OperationsServer,
     packages_server::PackagesServer, people_server::PeopleServer, plans_server::PlansServer,
-    policies_server::PoliciesServer, providers_server::ProvidersServer,
-    routing_server::RoutingServer, sessions_server::SessionsServer,
-    settings_server::SettingsServer, skills_server::SkillsServer,
+    policies_server::PoliciesServer, proposals_server::ProposalsServer,
+    providers_server::ProvidersServer, routing_server::RoutingServer,
+    sessions_server::SessionsServer, settings_server::SettingsServer, skills_server::SkillsServer,
     subagents_server::SubagentsServer, tenants_server::TenantsServer,
     usage_reports_server::UsageReportsServer, work_server::WorkServer,
     workspaces_server::WorkspacesServer,
 };
+use holdfast_rollback::StepRollback;
 use holdfast_schedule::store::Jobs;
 use holdfast_session::Sessions;
 use holdfast_skills::SkillLibrary;
@@ -82,6 +84,8 @@ pub struct State {
     pub workspaces: Workspaces,
     pub jobs: Jobs,
     pub work: Work,
+    pub proposals: Proposals,
+    pub rollback: StepRollback,
     /// `None` if the mesh has no secret.
     pub memory: Option<holdfast_grpc::MemoryClient>,
     pub library: SkillLibrary,
@@ -144,6 +148,7 @@ pub fn add_services(routes: Routes, state: &State, body_limit: usize) -> Routes 
         .add_service(service!(WorkServer, work::Work))
         .add_service(service!(WorkspacesServer, files::workspaces::Workspaces))
         .add_service(service!(EconomyServer, work::economy::Economy))
+        .add_service(service!(ProposalsServer, agents::proposals::Proposals))
 }
 
 impl State {

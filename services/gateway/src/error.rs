@@ -159,6 +159,8 @@ pub enum Error {
     #[error(transparent)]
     Work(#[from] holdfast_work::Error),
     #[error(transparent)]
+    Proposals(#[from] holdfast_proposals::Error),
+    #[error(transparent)]
     Directory(#[from] holdfast_directory::Error),
     #[error(transparent)]
     Skills(#[from] holdfast_skills::Error),
@@ -232,6 +234,7 @@ impl Fault for Error {
             Self::Files(error) => error.kind(),
             Self::Jobs(error) => error.kind(),
             Self::Work(error) => error.kind(),
+            Self::Proposals(error) => error.kind(),
             Self::Directory(error) => error.kind(),
             Self::Skills(error) => error.kind(),
         }
@@ -281,7 +284,20 @@ impl Fault for Error {
             | Self::NoReminder { is_full: false, .. }
             | Self::Jobs(_)
             | Self::Work(_)
+            | Self::Proposals(_)
             | Self::Skills(_) => self.kind().reason(),
+        }
+    }
+}
+
+impl From<holdfast_rollback::Error> for Error {
+    fn from(error: holdfast_rollback::Error) -> Self {
+        match error {
+            holdfast_rollback::Error::Session(error) => error.into(),
+            holdfast_rollback::Error::Work(error) => error.into(),
+            holdfast_rollback::Error::Files(error) => error.into(),
+            holdfast_rollback::Error::Memory(error) => error.into(),
+            holdfast_rollback::Error::NoMemory => Self::NoMemory,
         }
     }
 }

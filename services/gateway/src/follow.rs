@@ -306,7 +306,8 @@ impl FollowedMessage {
                     | EventKind::Thinking(_)
                     | EventKind::ToolStarted { .. }
                     | EventKind::ToolEnded { .. }
-                    | EventKind::Canvas(_) => {}
+                    | EventKind::Canvas(_)
+                    | EventKind::Progress(_) => {}
                 }
             }
             Err(Error::Stopping)

@@ -314,6 +314,7 @@ async fn finish_with_progress(
         let news = match event?.kind {
             EventKind::Done(finished) => return Ok(finished),
             EventKind::StepStarted { .. } => "thinking".to_owned(),
+            EventKind::Progress(progress) => progress.to_string(),
             EventKind::ToolStarted { tool, .. } => format!("using {tool}"),
             EventKind::Approval(_) => "waiting for a person's approval".to_owned(),
             EventKind::Text(_)

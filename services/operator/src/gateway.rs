@@ -5,8 +5,9 @@ use std::time::Duration;
 use anyhow::Context as _;
 use holdfast_kit::tls::Tls;
 use holdfast_proto::gateway::v1::{
-    agents_client::AgentsClient, channels_client::ChannelsClient, keys_client::KeysClient,
-    providers_client::ProvidersClient, tenants_client::TenantsClient,
+    agents_client::AgentsClient, behaviors_client::BehaviorsClient,
+    channels_client::ChannelsClient, keys_client::KeysClient, providers_client::ProvidersClient,
+    tenants_client::TenantsClient,
 };
 use holdfast_types::Kind;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -77,6 +78,10 @@ impl Gateway {
 
     pub fn agents(&self) -> AgentsClient<Channel> {
         AgentsClient::new(self.channel.clone())
+    }
+
+    pub fn behaviors(&self) -> BehaviorsClient<Channel> {
+        BehaviorsClient::new(self.channel.clone())
     }
 
     pub fn channels(&self) -> ChannelsClient<Channel> {

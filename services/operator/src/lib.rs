@@ -34,8 +34,9 @@ mod tenant_keys;
 pub use app::App;
 pub use config::{Config, Operator};
 pub use resources::{
-    documents::{Documents, IdentitySpec, InvalidDocuments, RoutingSpec},
-    manifests::{TenantState, definitions},
+    agent::work::{BehaviorDocuments, document_changes, own_documents},
+    documents::{Documents, IdentitySpec, InvalidDocuments, RoutingSpec, agent_of_document},
+    manifests::{AgentState, TenantState, agent_document, definitions},
 };
 
 /// Name of this operator as a writer of fields and reporter of events.

@@ -8,7 +8,7 @@
 //! | `manifests` | the definitions, and resources as YAML |
 //! | `documents` | resources in a file that is applied without Kubernetes |
 
-mod agent;
+pub(crate) mod agent;
 mod channel;
 pub(crate) mod documents;
 pub(crate) mod manifests;

@@ -21,6 +21,7 @@ mod turn;
 
 use std::time::Duration;
 
+use holdfast_directory::AgentState;
 use holdfast_schedule::Payload;
 use holdfast_schedule::store::{Firing, Job, JobKind, Outcome};
 use holdfast_types::{AgentId, Body, QueueMode, SessionKey, SessionSettings, Target};
@@ -74,6 +75,9 @@ pub enum EndCondition {
 
 /// Prepares a firing of any kind of job.
 pub async fn prepare(ctx: &Ctx, firing: &Firing, job: &Job) -> FiringOutcome {
+    if matches!(job.kind, JobKind::Cron | JobKind::Every) && is_disabled(ctx, job).await {
+        return AGENT_DISABLED;
+    }
     match job.kind {
         JobKind::Cron | JobKind::Every | JobKind::At | JobKind::Timer => {
             match job.payload::<Payload>() {
@@ -90,8 +94,19 @@ pub async fn prepare(ctx: &Ctx, firing: &Firing, job: &Job) -> FiringOutcome {
     }
 }
 
+/// Whether the job's agent is disabled. A job with one slot is not asked about: its message waits
+/// for the agent, as a person's does.
+async fn is_disabled(ctx: &Ctx, job: &Job) -> bool {
+    // If the agents cannot be read, the preparation fails in the same way.
+    let Ok(agents) = ctx.agents.of(job.tenant).await else { return false };
+    agents.get(&job.agent).is_some_and(|agent| agent.state != AgentState::Enabled)
+}
+
 /// Delay before a firing is handed out again because the database did not answer.
 const TRANSIENT_RETRY_DELAY: Duration = Duration::from_secs(1);
+/// The job's agent is disabled; the next slot is as usual.
+const AGENT_DISABLED: FiringOutcome =
+    FiringOutcome::Done { outcome: Outcome::Skipped, class: Some("agent_disabled") };
 /// This version cannot read the stored job.
 const UNREADABLE: FiringOutcome = FiringOutcome::Refused("unreadable");
 /// The job's agent does not exist any more.

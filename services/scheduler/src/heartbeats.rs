@@ -4,7 +4,7 @@
 //! | every second | action |
 //! |---|---|
 //! | marks | agents whose file or settings changed: their jobs are switched on or off |
-//! | ends | heartbeats whose turns have ended and whose news was delivered: the outcome is recorded and announced |
+//! | ends | heartbeats whose turns have ended and whose news was delivered: the outcome is recorded and announced; the next one of a sleeping agent is delayed |
 //!
 //! All of it may be done twice, by two replicas or after a crash: it writes the same under the same
 //! key.
@@ -13,10 +13,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use holdfast_bus::{Bus, Subject};
+use holdfast_directory::AgentState;
 use holdfast_lock::RecentMessage;
 use holdfast_schedule::heartbeat::{
-    AnswerKind as Means, HeartbeatAnswer as Said, HeartbeatEvent, MOST_RECENT, RECENT, Status,
-    classify_answer, delivered_event, digest, is_empty,
+    AnswerKind as Means, HeartbeatAnswer as Said, HeartbeatConfig, HeartbeatEvent, MOST_RECENT,
+    RECENT, SLEEP_AFTER, Status, classify_answer, delivered_event, digest, is_empty,
+    sleep_interval,
 };
 use holdfast_schedule::store::{
     Error as JobsError, FinishedFiring, HeartbeatMark, Jobs, NewHeartbeatLine, Outcome,
@@ -91,7 +93,10 @@ async fn run_pass(ctx: &Ctx) -> anyhow::Result<()> {
 async fn update_heartbeat_job(ctx: &Ctx, mark: &HeartbeatMark) -> anyhow::Result<()> {
     let (tenant, agent) = (mark.tenant, mark.agent);
     let config = match ctx.directory.agents().by_id(tenant, agent).await {
-        Ok(found) => found.settings.heartbeat,
+        Ok(found) => HeartbeatConfig {
+            enabled: found.settings.heartbeat.enabled && found.state == AgentState::Enabled,
+            ..found.settings.heartbeat
+        },
         Err(error) if error.kind() == Kind::NotFound => {
             ctx.jobs.delete_heartbeat(tenant, agent).await?;
             return Ok(ctx.jobs.clear_heartbeat_mark(mark).await?);
@@ -162,7 +167,33 @@ async fn record_end(ctx: &Ctx, beating: &RunningHeartbeat) -> anyhow::Result<()>
     };
     let ended = FinishedFiring { firing, outcome, class, took: Some(took) };
     ctx.jobs.finish(&[ended]).await?;
+    if let Err(error) = slow_down(ctx, (tenant, agent), now).await {
+        let error: &(dyn std::error::Error + 'static) = error.as_ref();
+        debug!(error, agent.id = %agent, "the next heartbeat comes at its usual time");
+    }
     Ok(())
+}
+
+/// Delays the next heartbeat of an agent whom nobody has needed for a day (spec STM-021). The next
+/// heartbeat after some input is followed by the usual interval again.
+async fn slow_down(
+    ctx: &Ctx,
+    (tenant, agent): (TenantId, AgentId),
+    now: Timestamp,
+) -> anyhow::Result<()> {
+    let Some(active) = ctx.sessions.views().last_activity(tenant, agent).await? else {
+        return Ok(());
+    };
+    let asleep_since = active + SLEEP_AFTER;
+    if asleep_since > now {
+        return Ok(());
+    }
+    let config = ctx.directory.agents().by_id(tenant, agent).await?.settings.heartbeat;
+    let floor =
+        SignedDuration::try_from(ctx.heartbeats.min_interval).unwrap_or(SignedDuration::ZERO);
+    let count = ctx.jobs.heartbeats_since(tenant, agent, asleep_since).await?;
+    let pause = sleep_interval(config.interval(floor), count);
+    Ok(ctx.jobs.delay_heartbeat(tenant, agent, pause).await?)
 }
 
 /// Progress of a heartbeat's turn.

@@ -26,9 +26,11 @@ const LAYERS: &[&[&str]] = &[
     ],
     &["holdfast-sandbox-pods", "holdfast-schedule", "holdfast-work"],
     &["holdfast-directory", "holdfast-session", "holdfast-workspace"],
-    &["holdfast-agent", "holdfast-tools"],
+    &["holdfast-agent", "holdfast-rollback", "holdfast-tools"],
     // Skills are shown to agents.
     &["holdfast-skills"],
+    // A proposal may be of a skill.
+    &["holdfast-proposals"],
     // A service never depends on a service: they are of one layer.
     &["agent-runner", "channel-bridge", "gateway", "memory", "operator", "scheduler"],
     &["holdfast"],
@@ -45,6 +47,7 @@ const VENDORS: &[(&str, &[&str])] = &[
         &[
             "holdfast-directory",
             "holdfast-pg",
+            "holdfast-proposals",
             "holdfast-schedule",
             "holdfast-session",
             "holdfast-testkit",

@@ -1,12 +1,14 @@
 //! `holdfast behaviors`, and the settings of agents that work by behaviours.
 
+mod trial;
+
 use std::path::Path;
 
 use clap::{Args, Subcommand};
 use holdfast_proto::gateway::v1::{
     Agent, Behavior, BehaviorSettings, DeleteBehaviorRequest, GetBehaviorRequest,
-    ListBehaviorVersionsRequest, ListBehaviorsRequest, ParseBehaviorAnswerRequest,
-    PutBehaviorRequest, RenderBehaviorRequest, RenderBehaviorResponse, ValidateBehaviorRequest,
+    ListBehaviorVersionsRequest, ListBehaviorsRequest, PutBehaviorRequest, RenderBehaviorRequest,
+    RenderBehaviorResponse, ValidateBehaviorRequest,
 };
 use serde_json::{Value, json};
 
@@ -92,18 +94,8 @@ pub enum Behaviors {
         #[command(flatten)]
         of: Owner,
     },
-    /// Read an answer of a model as that of a step, without applying it
-    Try {
-        /// Name of the behaviour
-        name: String,
-        /// The answer: text, `@file`, or `-` for stdin
-        answer: String,
-        /// Document to use instead of the one in effect
-        #[arg(long)]
-        file: Option<String>,
-        #[command(flatten)]
-        of: Owner,
-    },
+    /// Run steps without their effects: with given answers, or one step with the agent's model
+    Try(trial::Trial),
 }
 
 /// Layer of a command
@@ -177,32 +169,8 @@ impl Behaviors {
                 let found = client.answer(client.behaviors().render_behavior(request).await)?;
                 show_rendered(screen, &found)
             }
-            Self::Try { name, answer, file, of } => {
-                let (agent, source) = (of.agent, source_of(file)?);
-                let answer = option_values::text(&answer)?;
-                let wanted = ParseBehaviorAnswerRequest { agent, name, source, answer };
-                try_answer(client, screen, wanted).await
-            }
+            Self::Try(trial) => trial.run(client, screen).await,
         }
-    }
-}
-
-/// Shows the result that an answer is read as.
-async fn try_answer(
-    client: &Client,
-    screen: &Screen,
-    wanted: ParseBehaviorAnswerRequest,
-) -> Result<(), Error> {
-    let parsed = client.behaviors().parse_behavior_answer(client.request(wanted)).await;
-    let parsed = client.answer(parsed)?;
-    if !parsed.error.is_empty() {
-        let error = format!("the answer cannot be used: {}", parsed.error);
-        return Err(Error::Other(anyhow::anyhow!(error)));
-    }
-    let result: Value = serde_json::from_str(&parsed.result).unwrap_or_default();
-    match screen.is_json() {
-        true => screen.one(&[], &result),
-        false => screen.print(&format!("{result:#}\n")),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use holdfast_proto::gateway::v1::{
-    CreateEventWebhookRequest, DeleteEventWebhookRequest, EventFilter, EventWebhook,
+    CreateEventWebhookRequest, DeleteEventWebhookRequest, EventWebhook,
     ListEventDeadLettersRequest, ListEventWebhooksRequest, ReplayEventsRequest,
     RotateEventWebhookSecretRequest, UpdateEventWebhookRequest, replay_events_request::What,
 };
@@ -73,18 +73,8 @@ pub enum Webhooks {
 /// Which events are sent
 #[derive(Debug, Clone, Args)]
 pub struct Filter {
-    /// Only types that begin so, as in `run.`; may be given several times
-    #[arg(long = "type")]
-    types: Vec<String>,
-    /// Only of this agent (name or id)
-    #[arg(long, default_value = "", hide_default_value = true)]
-    agent: String,
-    /// Only of this session (id, key or name)
-    #[arg(long, default_value = "", hide_default_value = true)]
-    session: String,
-    /// Only messages and deliveries of this kind of channel
-    #[arg(long, default_value = "", hide_default_value = true)]
-    channel: String,
+    #[command(flatten)]
+    selection: super::Selection,
     /// Send the texts of messages and answers too
     #[arg(long)]
     content: bool,
@@ -160,12 +150,7 @@ impl Filter {
             name,
             url,
             include_content: self.content,
-            filter: Some(EventFilter {
-                types: self.types,
-                agent: self.agent,
-                session: self.session,
-                channel: self.channel,
-            }),
+            filter: Some(self.selection.filter()),
             ..EventWebhook::default()
         }
     }

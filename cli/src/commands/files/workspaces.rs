@@ -1,12 +1,18 @@
 //! `holdfast workspaces`.
 
+use std::path::{Path, PathBuf};
+
 use clap::{Args, Subcommand, ValueEnum};
 use holdfast_proto::gateway::v1::{
-    ArchiveWorkspaceRequest, BindWorkspaceRequest, CreateWorkspaceRequest, ListWorkspacesRequest,
-    Workspace,
+    ArchiveWorkspaceRequest, BindWorkspaceRequest, CreateWorkspaceRequest, ExportFilesRequest,
+    ImportFilesRequest, ListFilesRequest, ListWorkspacesRequest, Workspace,
 };
 use serde_json::{Value, json};
 
+use super::{
+    archive::{Files, read_archive, write_archive},
+    repository::{clone_repository, write_folder},
+};
 use crate::{client::Client, error::Error, screen::Screen};
 
 const COLUMNS: [&str; 5] = ["name", "kind", "status", "owner", "folder"];
@@ -34,6 +40,21 @@ pub enum Workspaces {
         /// A session keeps it until its todos are finished, not only to the end of its turn
         #[arg(long)]
         until_todos_are_finished: bool,
+        /// Address of a repository to begin with. Git clones it on this machine, with your credentials
+        #[arg(long, value_name = "ADDRESS")]
+        git: Option<String>,
+        /// Branch of the repository [default: that of its server]
+        #[arg(long, requires = "git")]
+        branch: Option<String>,
+    },
+    /// Copy the files of a workspace to a local folder, for example to push its commits from there
+    Copy {
+        #[command(flatten)]
+        of: WorkspaceAgent,
+        /// Name, folder or id of the workspace
+        workspace: String,
+        /// The local folder, which must be new or empty
+        to: PathBuf,
     },
     /// Bind a session to a workspace: no other session that is bound to it runs meanwhile
     Bind {
@@ -73,12 +94,20 @@ impl Workspaces {
                 let listed = client.answer(client.workspaces().list_workspaces(request).await)?;
                 screen.list(&COLUMNS, listed.workspaces.iter().map(workspace).collect())
             }
-            Self::Create { of, name, kind, within, until_todos_are_finished } => {
+            Self::Create { of, name, kind, within, until_todos_are_finished, git, branch } => {
                 let lock_mode = if until_todos_are_finished { "todo_drain" } else { "session" };
                 let kind = match kind {
-                    WorkspaceKind::Folder => "folder",
-                    WorkspaceKind::Git => "git",
+                    WorkspaceKind::Folder if git.is_none() => "folder",
+                    WorkspaceKind::Folder | WorkspaceKind::Git => "git",
                 };
+                if let Some(address) = git {
+                    let files = clone_repository(&address, branch.as_deref())?;
+                    let folder = match within.as_str() {
+                        "" => format!("workspaces/{name}"),
+                        within => format!("{within}/workspaces/{name}"),
+                    };
+                    import(client, &of.agent, &folder, files).await?;
+                }
                 let request = client.request(CreateWorkspaceRequest {
                     agent: of.agent,
                     name,
@@ -90,6 +119,9 @@ impl Workspaces {
                 let made = made.workspace.unwrap_or_default();
                 let sentence = format!("workspace {} is in `{}`", made.name, made.folder);
                 screen.done(&sentence, &workspace(&made))
+            }
+            Self::Copy { of, workspace, to } => {
+                copy(client, screen, of.agent, &workspace, &to).await
             }
             Self::Bind { session, workspace } => {
                 let sentence = match workspace.as_str() {
@@ -111,6 +143,55 @@ impl Workspaces {
             }
         }
     }
+}
+
+/// Copies the files of a workspace to a local folder.
+async fn copy(
+    client: &Client,
+    screen: &Screen,
+    agent: String,
+    named: &str,
+    to: &Path,
+) -> Result<(), Error> {
+    let found = find(client, &agent, named).await?;
+    let request = client.request(ExportFilesRequest { agent, revision: 0 });
+    let exported = client.answer(client.files().export_files(request).await)?;
+    let folder = format!("{}/", found.folder);
+    let files = read_archive(&exported.archive)?.into_iter();
+    let files =
+        files.filter_map(|(path, content)| Some((path.strip_prefix(&folder)?.to_owned(), content)));
+    write_folder(to, &files.collect())?;
+    let sentence = format!("workspace {} is in {}", found.name, to.display());
+    screen.done(&sentence, &json!({ "workspace": found.name, "to": to }))
+}
+
+/// Finds a workspace by its id, its folder, or its name in the owner's files.
+async fn find(client: &Client, agent: &str, named: &str) -> Result<Workspace, Error> {
+    let request = client.request(ListWorkspacesRequest { agent: agent.to_owned() });
+    let listed = client.answer(client.workspaces().list_workspaces(request).await)?.workspaces;
+    let owners = format!("workspaces/{named}");
+    let is_named = |one: &Workspace| one.id == named || one.folder == named || one.folder == owners;
+    let found = listed.into_iter().find(is_named);
+    found.ok_or_else(|| Error::NotFound(format!("there is no workspace `{named}`")))
+}
+
+/// Imports files into a folder of an agent that has none yet.
+async fn import(client: &Client, agent: &str, folder: &str, files: Files) -> Result<(), Error> {
+    let (agent, path) = (agent.to_owned(), folder.to_owned());
+    let request = ListFilesRequest { agent: agent.clone(), revision: 0, path };
+    let listed = client.answer(client.files().list_files(client.request(request)).await)?;
+    if !listed.files.is_empty() {
+        return Err(Error::Usage(format!("`{folder}` has files already: take another name")));
+    }
+    let files = files.into_iter().map(|(path, content)| (format!("{folder}/{path}"), content));
+    let request = client.request(ImportFilesRequest {
+        agent,
+        archive: write_archive(&files.collect())?,
+        reason: "clone of a repository".to_owned(),
+        ..ImportFilesRequest::default()
+    });
+    client.answer(client.files().import_files(request).await)?;
+    Ok(())
 }
 
 fn workspace(workspace: &Workspace) -> Value {

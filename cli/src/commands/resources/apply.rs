@@ -6,11 +6,13 @@ use clap::Args;
 use holdfast_proto::gateway::v1::{
     Account, Agent, Binding, CreateAccountRequest, CreateAgentRequest, CreateBindingRequest,
     DeleteBindingRequest, DeleteIdentityRequest, GetAgentRequest, Identity, ListAccountsRequest,
-    ListBindingsRequest, ListIdentitiesRequest, ListProvidersRequest, ListRulesRequest, Provider,
-    PutIdentityRequest, PutProviderRequest, PutRulesRequest, Rule, UpdateAccountRequest,
-    UpdateAgentRequest,
+    ListBehaviorsRequest, ListBindingsRequest, ListIdentitiesRequest, ListProvidersRequest,
+    ListRulesRequest, Provider, PutBehaviorRequest, PutIdentityRequest, PutProviderRequest,
+    PutRulesRequest, Rule, UpdateAccountRequest, UpdateAgentRequest, ValidateBehaviorRequest,
 };
-use operator::{Documents, IdentitySpec, RoutingSpec};
+use operator::{
+    BehaviorDocuments, Documents, IdentitySpec, RoutingSpec, document_changes, own_documents,
+};
 use serde_json::{Value, json};
 
 use super::super::{option_values, routing};
@@ -58,8 +60,8 @@ impl Run<'_> {
         for (provider, key) in providers {
             self.provider(provider, key).await?;
         }
-        for agent in agents {
-            self.agent(agent).await?;
+        for (agent, documents) in agents {
+            self.agent(agent, documents).await?;
         }
         for (account, secrets) in accounts {
             self.account(account, secrets).await?;
@@ -104,7 +106,11 @@ impl Run<'_> {
         Ok(())
     }
 
-    async fn agent(&mut self, agent: Agent) -> Result<(), Error> {
+    async fn agent(
+        &mut self,
+        agent: Agent,
+        documents: Option<BehaviorDocuments>,
+    ) -> Result<(), Error> {
         let client = self.client;
         let name = agent.name.clone();
         let request = client.request(GetAgentRequest { agent: name.clone() });
@@ -113,8 +119,14 @@ impl Run<'_> {
             Err(error) if error.code() == 3 => None,
             Err(error) => return Err(error),
         };
-        let without_times = |agent: Agent| Agent { created_at: None, updated_at: None, ..agent };
-        let before = found.map(without_times);
+        let without_facts = |agent: Agent| Agent {
+            created_at: None,
+            updated_at: None,
+            state: String::new(),
+            version: 0,
+            ..agent
+        };
+        let before = found.map(without_facts);
         let after = match (&before, self.is_dry) {
             (_, true) => None,
             (None, false) => {
@@ -132,8 +144,41 @@ impl Run<'_> {
                 changed.agent
             }
         };
-        self.note("Agent", &name, before.as_ref(), after.map(without_times).as_ref());
+        let known = match &documents {
+            Some(wanted) if !self.is_dry => self.behaviors(&name, wanted).await?,
+            Some(_) | None => BehaviorDocuments::default(),
+        };
+        let before = before.map(|agent| (agent, known));
+        let after = after.map(|agent| (without_facts(agent), documents.unwrap_or_default()));
+        self.note("Agent", &name, before.as_ref(), after.as_ref());
         Ok(())
+    }
+
+    /// Makes the agent's own behaviours the wanted ones. Returns those that it had.
+    async fn behaviors(
+        &self,
+        agent: &str,
+        wanted: &BehaviorDocuments,
+    ) -> Result<BehaviorDocuments, Error> {
+        let client = self.client;
+        let request = client.request(ListBehaviorsRequest { agent: agent.to_owned() });
+        let listed = client.answer(client.behaviors().list_behaviors(request).await)?;
+        let known = own_documents(listed.behaviors);
+        let (put, delete) = document_changes(agent, wanted, &known);
+        for request in &put {
+            let put = client.behaviors().put_behavior(client.request(request.clone())).await;
+            client.answer(put)?;
+        }
+        for request in delete {
+            client.answer(client.behaviors().delete_behavior(client.request(request)).await)?;
+        }
+        // Behaviours name each other, so that they are checked when all are there.
+        for PutBehaviorRequest { agent, name, source, .. } in put {
+            let request = ValidateBehaviorRequest { agent, name, source, ..Default::default() };
+            let checked = client.behaviors().validate_behavior(client.request(request)).await;
+            self.screen.warn(&client.answer(checked)?.warnings)?;
+        }
+        Ok(known)
     }
 
     async fn account(&mut self, account: Account, secrets: String) -> Result<(), Error> {

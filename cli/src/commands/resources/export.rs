@@ -2,9 +2,10 @@
 
 use clap::Args;
 use holdfast_proto::gateway::v1::{
-    GetTenantRequest, ListAccountsRequest, ListAgentsRequest, ListProvidersRequest,
+    GetTenantRequest, ListAccountsRequest, ListAgentsRequest, ListBehaviorsRequest,
+    ListProvidersRequest,
 };
-use operator::TenantState;
+use operator::{AgentState, TenantState};
 
 use crate::{client::Client, error::Error, screen::Screen};
 
@@ -21,7 +22,12 @@ pub struct Export {
 impl Export {
     pub async fn run(self, client: &Client, screen: &Screen) -> Result<(), Error> {
         let listed = client.agents().list_agents(client.request(ListAgentsRequest {})).await;
-        let agents = client.answer(listed)?.agents;
+        let mut agents = Vec::new();
+        for agent in client.answer(listed)?.agents {
+            let request = client.request(ListBehaviorsRequest { agent: agent.id.clone() });
+            let listed = client.answer(client.behaviors().list_behaviors(request).await)?;
+            agents.push(AgentState { agent, behaviors: listed.behaviors });
+        }
         let request = client.request(ListProvidersRequest {});
         let providers = client.answer(client.providers().list_providers(request).await)?.providers;
         let request = client.request(ListAccountsRequest { channel: String::new() });

@@ -7,6 +7,8 @@ use holdfast_proto::gateway::v1::{
 };
 use serde_json::Value;
 
+use crate::view::step_progress;
+
 use super::{Approval, Block, Effect, Item, Poll, State, ToolState, Turn, Update};
 
 /// Age from which an approval that the gateway does not list any more is removed: a younger one may
@@ -115,6 +117,9 @@ impl State {
             Some(Event::CanvasChanged(changed)) => {
                 let surfaces = changed.surfaces.join(", ");
                 self.push(Item::Note(format!("shown: {surfaces}; see `holdfast sessions canvas`")));
+            }
+            Some(Event::StepProgress(progress)) => {
+                self.phase(step_progress(&progress));
             }
             Some(Event::Done(done)) => return self.done(done),
             Some(Event::Accepted(_)) | None => {}

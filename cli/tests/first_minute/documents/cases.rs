@@ -27,6 +27,7 @@ pub const EXCEPTIONS: &[(&str, &str, Treatment, &str)] = &[
     ("docs/benchmarks.md", "target/optimized/bench", Treatment::NotOurs, "measures for minutes"),
     ("docs/chaos.md", "cargo nextest", Treatment::NotOurs, "a test does not run tests"),
     ("docs/chaos.md", "tests/mutants/run.sh", Treatment::NotOurs, "runs all tests many times"),
+    ("docs/behaviours.md", "holdfast sessions rollback", Treatment::Parsed, "needs a step"),
     ("docs/events.md", "holdfast events follow", Treatment::Parsed, "runs until it is stopped"),
     ("docs/fault-report.md", "cargo nextest", Treatment::NotOurs, "a test does not run tests"),
     ("docs/install.md", "docker", Treatment::NotOurs, "needs Docker"),
@@ -43,6 +44,10 @@ pub const EXCEPTIONS: &[(&str, &str, Treatment, &str)] = &[
     ("docs/memory-use.md", "holdfast kb accept", Treatment::ExitsWith(3), "no proposal exists"),
     ("docs/memory-use.md", "holdfast kb decline", Treatment::ExitsWith(3), "no proposal exists"),
     ("docs/memory-use.md", "holdfast kb proposals itm_", Treatment::ExitsWith(3), "none exists"),
+    ("docs/self.md", "holdfast proposals show", Treatment::ExitsWith(3), "no proposal exists"),
+    ("docs/self.md", "holdfast proposals approve", Treatment::ExitsWith(3), "none exists"),
+    ("docs/self.md", "holdfast proposals reject", Treatment::ExitsWith(3), "none exists"),
+    ("docs/self.md", "holdfast proposals rollback", Treatment::ExitsWith(3), "none exists"),
     ("docs/nodes.md", "holdfast node run", Treatment::Parsed, "runs until it is stopped"),
     ("docs/operating.md", "holdfast dead show", Treatment::ExitsWith(3), "no message is dead"),
     ("docs/operating.md", "holdfast dead requeue", Treatment::ExitsWith(3), "no message is dead"),
@@ -147,12 +152,14 @@ pub const PREPARATIONS: &[(&str, &str, &[&str])] = &[
     ),
     ("docs/subagents.md", "", &["holdfast chat hello", "holdfast agents create inspector"]),
     ("docs/todos.md", "", &["holdfast chat hello"]),
+    ("docs/self.md", "holdfast agents archive", &["holdfast agents create coach"]),
     ("docs/workspaces.md", "", &["holdfast chat hello"]),
 ];
 
 /// Code blocks that are files of their document's commands: document, beginning, file.
 pub const BLOCKS: &[(&str, &str, &str)] = &[
     ("docs/behaviours.md", "description: Greets people", "greet.yaml"),
+    ("docs/behaviours.md", "- todo_delta:", "answers.yaml"),
     ("docs/heartbeat.md", "- Is there mail", "heartbeat.md"),
     ("docs/operator.md", "apiVersion: holdfast.dev/v1alpha1\nkind: Routing", "family.yaml"),
     ("docs/policy.md", "{\n  \"profile\"", "policy.json"),

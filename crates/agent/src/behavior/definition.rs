@@ -52,7 +52,7 @@ pub struct StepLimits {
     /// Rounds of native tool calls within a step.
     pub max_tool_rounds: u32,
     pub max_calls_per_round: u32,
-    /// Time for a step's model requests and its tool rounds.
+    /// Time for one model request; a step that has taken so long has no further round of calls.
     pub deadline: Duration,
     /// Size limit of the prompt, in tokens.
     pub max_prompt_tokens: usize,
@@ -128,7 +128,7 @@ impl Behavior {
             role,
             step_limit: document.step_limit.unwrap_or_default(),
             protocol: document.output_protocol.compile()?,
-            limits: limits_of(&document.limits)?,
+            limits: limits_of(role, &document.limits)?,
             models: models_of(document.llm)?,
             files,
             process_rule: template("process_rule", &document.process_rule, Place::Rules)?,
@@ -268,7 +268,7 @@ fn check_names(document: &Document) -> Result<(), DocumentError> {
     Ok(())
 }
 
-fn limits_of(limits: &LimitsDocument) -> Result<StepLimits, DocumentError> {
+fn limits_of(role: BehaviorRole, limits: &LimitsDocument) -> Result<StepLimits, DocumentError> {
     for (field, given, least, most) in [
         ("max_tool_rounds", u64::from(limits.max_tool_rounds), 0, u64::from(MAX_TOOL_ROUNDS)),
         (
@@ -287,7 +287,8 @@ fn limits_of(limits: &LimitsDocument) -> Result<StepLimits, DocumentError> {
         }
     }
     Ok(StepLimits {
-        max_tool_rounds: limits.max_tool_rounds,
+        // A message is routed by one request, without tools (spec RTE-010).
+        max_tool_rounds: if role == BehaviorRole::Route { 0 } else { limits.max_tool_rounds },
         max_calls_per_round: limits.max_tool_calls_per_round,
         deadline: Duration::from_millis(limits.deadline_ms),
         max_prompt_tokens: limits.max_prompt_tokens as usize,
@@ -368,6 +369,7 @@ limits:
         assert_eq!(router.protocol, Protocol::RouteResult);
         assert_eq!(router.files, FileAccessMode::ReadOnly);
         assert_eq!(router.limits.max_calls_per_round, 4);
+        assert_eq!(router.limits.max_tool_rounds, 0, "a router has no tools");
         assert_eq!(router.limits.deadline, Duration::from_secs(45));
         assert_eq!(router.included_files(), ["to_agent.md"]);
         assert_eq!(router.memory.total_limit, 12_000);

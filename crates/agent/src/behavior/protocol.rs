@@ -109,7 +109,8 @@ pub(super) fn instructions(protocol: Protocol) -> String {
         }
         Protocol::RouteResult => {
             "`next_behavior`, `reply` and `memory_queries` are required; use null and [] for \
-             nothing. Give `route_session_id` or `new_session` or neither, never both."
+             nothing. Give `route_session_id`, then without a reply; or `new_session`, then with \
+             one; or neither, if you answer or go on yourself. Five tags at most."
         }
     };
     let next = "`next_behavior` is the name of a behaviour, with parameters as in \

@@ -33,6 +33,7 @@ const MAX_TODO_OPERATIONS: usize = 64;
 const MAX_MEMORIES: usize = 64;
 const MAX_MEMORY_QUERIES: usize = 8;
 const MAX_TAGS: usize = 32;
+const MAX_ROUTE_TAGS: usize = 5;
 
 /// Fields by which an object is recognised as a result.
 const FIELDS: [&str; 17] = [
@@ -324,19 +325,7 @@ fn check(protocol: Protocol, result: &StepResult) -> Result<(), ResultError> {
     }
     let has_route = result.route_session_id.is_some() || result.new_session.is_some();
     match protocol {
-        Protocol::RouteResult => {
-            if result.route_session_id.is_some() && result.new_session.is_some() {
-                let problem = "`new_session` is given too: give one of them";
-                return Err(ResultError::at("route_session_id", problem));
-            }
-            if !result.actions.is_empty() {
-                return Err(ResultError::at("actions", "a RouteResult has none"));
-            }
-            if !result.todo_delta.is_empty() {
-                return Err(ResultError::at("todo_delta", "a RouteResult has none"));
-            }
-            Ok(())
-        }
+        Protocol::RouteResult => check_route(result),
         Protocol::NoActionResult if !result.actions.is_empty() => {
             Err(ResultError::at("actions", "there are none here: call tools directly"))
         }
@@ -346,6 +335,29 @@ fn check(protocol: Protocol, result: &StepResult) -> Result<(), ResultError> {
         }
         Protocol::BehaviorResult | Protocol::NoActionResult => Ok(()),
     }
+}
+
+/// Checks the rules of a routing result (spec RTE-012, C-29).
+fn check_route(result: &StepResult) -> Result<(), ResultError> {
+    let tags = result.session_delta.tags.len();
+    let problem = match (&result.route_session_id, &result.new_session) {
+        (Some(_), Some(_)) => {
+            ("route_session_id", "`new_session` is given too: give one of them".to_owned())
+        }
+        (Some(_), None) if !result.reply.is_empty() => {
+            ("reply", "leave it out with `route_session_id`: that session answers".to_owned())
+        }
+        (None, Some(_)) if result.reply.is_empty() => {
+            ("reply", "say with `new_session` in one sentence what you begin".to_owned())
+        }
+        _ if !result.actions.is_empty() => ("actions", "a RouteResult has none".to_owned()),
+        _ if !result.todo_delta.is_empty() => ("todo_delta", "a RouteResult has none".to_owned()),
+        _ if tags > MAX_ROUTE_TAGS => {
+            ("session_delta.tags", format!("it has {tags}, and {MAX_ROUTE_TAGS} is the most"))
+        }
+        _ => return Ok(()),
+    };
+    Err(ResultError::at(problem.0, problem.1))
 }
 
 #[cfg(test)]

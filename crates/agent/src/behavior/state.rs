@@ -13,7 +13,7 @@
 
 use std::fmt;
 
-use holdfast_types::{BehaviorName, RunId, Wait, WaitDetails};
+use holdfast_types::{BehaviorName, RunId, Usage, Wait, WaitDetails};
 use serde::{Deserialize, Serialize};
 
 /// Place of a session among its behaviours. Stored as JSON: fields are only ever added, with a
@@ -48,6 +48,18 @@ pub struct BehaviorState {
     pub tags: Vec<String>,
     #[serde(default)]
     pub run: RunCounts,
+    /// Answers of the current step that could not be used, for its record.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unusable: Vec<UnusableAnswer>,
+}
+
+/// An answer of a model that could not be used.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnusableAnswer {
+    pub model: String,
+    pub usage: Usage,
+    /// What was wrong with it.
+    pub error: String,
 }
 
 /// Steps and changes of behaviour in one turn.
@@ -73,6 +85,7 @@ impl BehaviorState {
             unknown_names: 0,
             tags: Vec::new(),
             run: RunCounts::default(),
+            unusable: Vec::new(),
         }
     }
 
@@ -194,6 +207,7 @@ fn follow(
     state.last_step = summary;
     state.forwards = false;
     state.observation.clear();
+    state.unusable.clear();
     let request = read_request(&state, rules, next);
     if !matches!(request, Request::Unknown(_)) {
         state.unknown_names = 0;
@@ -236,6 +250,7 @@ pub fn advance_after_failure(state: &BehaviorState, reason: &str) -> BehaviorSta
     state.run.steps = state.run.steps.saturating_add(1);
     state.observation = reason.to_owned();
     state.continues = false;
+    state.unusable.clear();
     state
 }
 

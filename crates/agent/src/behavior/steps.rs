@@ -32,6 +32,13 @@ fn is_result(entry: &Entry) -> bool {
     matches!(entry, Entry::Thought { calls, .. } if calls.last().is_some_and(is_result_call))
 }
 
+/// Whether the newest thought is a step's result, whose actions are made before it is applied.
+#[must_use]
+pub fn makes_result(entries: &[Entry]) -> bool {
+    let newest = entries.iter().rev().find(|entry| matches!(entry, Entry::Thought { .. }));
+    newest.is_some_and(is_result)
+}
+
 /// The journal, divided at the beginning of the current step.
 #[derive(Debug, Clone, Copy)]
 pub struct StepEntries<'j> {
@@ -55,9 +62,11 @@ pub struct CallOutcome<'j> {
     pub is_action: bool,
 }
 
-/// A step whose result is in the journal and not applied yet.
+/// A step that is not applied yet: its result is in the journal, or it has none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FinishedEntries<'j> {
+    /// Index of its first entry in the journal.
+    pub first: usize,
     /// Model and usage of each of its thoughts.
     pub thoughts: Vec<(&'j str, Usage)>,
     /// Its calls that have returned, in their order.
@@ -67,19 +76,34 @@ pub struct FinishedEntries<'j> {
 }
 
 impl<'j> FinishedEntries<'j> {
-    /// Reads the last step of the open turn.
+    /// Reads the last step of the open turn that has a result.
     #[must_use]
     pub fn of(journal: &'j [Entry]) -> Self {
         let turn = turn::open(journal);
         let Some(result) = turn.iter().rposition(is_result) else { return Self::default() };
         let start = turn[..result].iter().rposition(is_result).map_or(0, |before| before + 1);
-        let mut finished = Self::default();
-        for (at, entry) in turn.iter().enumerate().take(result + 1).skip(start) {
+        let first = journal.len() - turn.len() + start;
+        Self::collect(&turn[start..], result - start, first)
+    }
+
+    /// Reads the current step of the open turn, which has no result.
+    #[must_use]
+    pub fn without_result(journal: &'j [Entry]) -> Self {
+        let turn = turn::open(journal);
+        let start = turn.iter().rposition(is_result).map_or(0, |before| before + 1);
+        let step = &turn[start..];
+        Self::collect(step, step.len(), journal.len() - step.len())
+    }
+
+    /// Reads a step whose result has this index in `step`, and its first entry in the journal.
+    fn collect(step: &'j [Entry], result: usize, first: usize) -> Self {
+        let mut finished = Self { first, ..Self::default() };
+        for (at, entry) in step.iter().enumerate().take(result + 1) {
             match entry {
                 Entry::Heard { body, .. } => finished.messages.push(&body.text),
                 Entry::Thought { calls, usage, model, .. } => {
                     finished.thoughts.push((model, *usage));
-                    let rest = &turn[at + 1..];
+                    let rest = &step[at + 1..];
                     let own = rest.iter().position(|entry| matches!(entry, Entry::Thought { .. }));
                     let rest = &rest[..own.unwrap_or(rest.len())];
                     finished.outcomes.extend(outcomes_of(calls, rest, at == result));
@@ -179,11 +203,16 @@ impl<'j> StepEntries<'j> {
         })
     }
 
+    /// Summary of what was said before [`history`](Self::history) begins.
+    #[must_use]
+    pub fn summary(&self, kind: SessionKind) -> Option<String> {
+        Conversation::read(self.before, kind).summary().map(str::to_owned)
+    }
+
     /// The conversation before the step, oldest first, one text for each message.
     #[must_use]
     pub fn history(&self, kind: SessionKind) -> Vec<String> {
         let conversation = Conversation::read(self.before, kind);
-        let summary = conversation.summary().map(|text| format!("summary: {text}"));
         let messages = conversation.messages().iter().filter_map(|message| match message {
             ChatMessage::User { text, .. } => Some(("user", text)),
             ChatMessage::Assistant { text, .. } => Some(("agent", text)),
@@ -191,7 +220,7 @@ impl<'j> StepEntries<'j> {
         });
         let said =
             messages.filter(|(_, text)| !text.trim().is_empty() && *text != EARLIER_NOT_SHOWN);
-        summary.into_iter().chain(said.map(|(who, text)| format!("{who}: {text}"))).collect()
+        said.map(|(who, text)| format!("{who}: {text}")).collect()
     }
 
     /// The step's rounds of calls with their results, and what was heard meanwhile.

@@ -256,7 +256,9 @@ impl View<'_> {
     fn self_change(&self, input: &Value) -> Decision {
         let field = |name: &str| input.get(name).and_then(Value::as_str).unwrap_or_default();
         let is_free = FREE_SECTIONS.contains(&field("section"));
-        if field("action") == "show" || (is_free && self.mode("self") < ApprovalMode::Protected) {
+        // A person is asked about `apply` by the tool itself, with the whole proposal.
+        let is_kept = matches!(field("action"), "show" | "propose" | "read" | "proposals");
+        if is_kept || (is_free && self.mode("self") < ApprovalMode::Protected) {
             return Decision::Allow;
         }
         Decision::NeedApproval { reason: Reason::Protected }

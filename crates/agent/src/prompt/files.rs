@@ -12,7 +12,9 @@ use crate::{
 };
 
 /// Files of section 18 in their order; memory has its own section.
-const CONTEXT_FILES: [BootstrapName; 7] = [
+const CONTEXT_FILES: [BootstrapName; 9] = [
+    BootstrapName::Role,
+    BootstrapName::SelfFile,
     BootstrapName::Soul,
     BootstrapName::Identity,
     BootstrapName::User,
@@ -139,7 +141,13 @@ fn context<'a>(
     let setting = *setting;
     CONTEXT_FILES.into_iter().filter_map(move |name| {
         let file = setting.file(name)?;
-        let should_be = !matches!(name, BootstrapName::Heartbeat | BootstrapName::Bootstrap);
+        let should_be = !matches!(
+            name,
+            BootstrapName::Role
+                | BootstrapName::SelfFile
+                | BootstrapName::Heartbeat
+                | BootstrapName::Bootstrap
+        );
         match (file.text(), &file.content) {
             (Some(text), _) => Some((name, Some(text))),
             (None, None) if should_be => Some((name, None)),

@@ -7,7 +7,7 @@ use holdfast_types::{AgentId, AgentName};
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use crate::{Agent, AgentSettings, NewAgent, RoutedAgent, routing::AgentReference};
+use crate::{Agent, AgentSettings, AgentState, NewAgent, RoutedAgent, routing::AgentReference};
 
 #[derive(sqlx::FromRow)]
 struct Row {
@@ -18,6 +18,8 @@ struct Row {
     model: Option<String>,
     is_default: bool,
     settings: Json<AgentSettings>,
+    state: String,
+    definition_version: i64,
     version: i64,
     created_at: jiff_sqlx::Timestamp,
     updated_at: jiff_sqlx::Timestamp,
@@ -33,6 +35,8 @@ impl Row {
             model: self.model,
             is_default: self.is_default,
             settings: self.settings.0,
+            state: read_state(&self.state),
+            definition_version: self.definition_version,
             version: self.version,
             created_at: self.created_at.to_jiff(),
             updated_at: self.updated_at.to_jiff(),
@@ -40,9 +44,14 @@ impl Row {
     }
 }
 
+/// Reads a state. One that only a newer version knows takes no turns here.
+fn read_state(stored: &str) -> AgentState {
+    stored.parse().unwrap_or(AgentState::Disabled)
+}
+
 pub(crate) async fn all(tx: &mut TenantTx) -> sqlx::Result<Vec<Agent>> {
     const SQL: &str = "select agent_id, name, description, instructions, model, is_default, \
-                       settings, version, created_at, updated_at \
+                       settings, state, definition_version, version, created_at, updated_at \
                        from control.agents where tenant_id = $1 order by created_at, agent_id";
     let tenant = tx.tenant().as_uuid();
     let rows: Vec<Row> = holdfast_pg::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
@@ -50,15 +59,19 @@ pub(crate) async fn all(tx: &mut TenantTx) -> sqlx::Result<Vec<Agent>> {
 }
 
 pub(crate) async fn cards(tx: &mut TenantTx) -> sqlx::Result<Vec<RoutedAgent>> {
-    const SQL: &str = "select agent_id, name, is_default, settings from control.agents \
+    const SQL: &str = "select agent_id, name, is_default, settings, state from control.agents \
                        where tenant_id = $1 order by created_at, agent_id";
     let tenant = tx.tenant().as_uuid();
-    let rows: Vec<(Uuid, String, bool, Json<AgentSettings>)> =
+    let rows: Vec<(Uuid, String, bool, Json<AgentSettings>, String)> =
         holdfast_pg::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
-    let card = |(id, name, is_default, settings): (Uuid, String, bool, Json<AgentSettings>)| {
-        RoutedAgent { id: id.into(), name: AgentName::new(&name), is_default, settings: settings.0 }
-    };
-    Ok(rows.into_iter().map(card).collect())
+    let cards = rows.into_iter().map(|(id, name, is_default, settings, state)| RoutedAgent {
+        id: id.into(),
+        name: AgentName::new(&name),
+        is_default,
+        settings: settings.0,
+        state: read_state(&state),
+    });
+    Ok(cards.collect())
 }
 
 pub(crate) async fn find(
@@ -66,7 +79,7 @@ pub(crate) async fn find(
     wanted: &AgentReference,
 ) -> sqlx::Result<Option<Agent>> {
     const SQL: &str = "select agent_id, name, description, instructions, model, is_default, \
-                       settings, version, created_at, updated_at from control.agents \
+                       settings, state, definition_version, version, created_at, updated_at from control.agents \
                        where tenant_id = $1 and (agent_id = $2 or name = $3)";
     let tenant = tx.tenant().as_uuid();
     let (id, name) = match wanted {
@@ -85,7 +98,7 @@ pub(crate) async fn find(
 /// Returns the flagged agent, else the first.
 pub(crate) async fn default(tx: &mut TenantTx) -> sqlx::Result<Option<Agent>> {
     const SQL: &str = "select agent_id, name, description, instructions, model, is_default, \
-                       settings, version, created_at, updated_at from control.agents \
+                       settings, state, definition_version, version, created_at, updated_at from control.agents \
                        where tenant_id = $1 order by is_default desc, created_at, agent_id limit 1";
     let tenant = tx.tenant().as_uuid();
     let row: Option<Row> =
@@ -104,7 +117,7 @@ pub(crate) async fn insert(tx: &mut TenantTx, id: AgentId, new: &NewAgent) -> sq
                        instructions, model, is_default, settings) \
                        values ($1, $2, $3, $4, $5, $6, $7, $8) \
                        returning agent_id, name, description, instructions, model, is_default, \
-                       settings, version, created_at, updated_at";
+                       settings, state, definition_version, version, created_at, updated_at";
     write(tx, SQL, id, new).await
 }
 
@@ -113,8 +126,27 @@ pub(crate) async fn update(tx: &mut TenantTx, id: AgentId, new: &NewAgent) -> sq
                        model = $6, is_default = $7, settings = $8, version = version + 1, \
                        updated_at = now() where tenant_id = $1 and agent_id = $2 \
                        returning agent_id, name, description, instructions, model, is_default, \
-                       settings, version, created_at, updated_at";
+                       settings, state, definition_version, version, created_at, updated_at";
     write(tx, SQL, id, new).await
+}
+
+pub(crate) async fn set_state(
+    tx: &mut TenantTx,
+    id: AgentId,
+    state: AgentState,
+) -> sqlx::Result<Agent> {
+    const SQL: &str = "update control.agents set state = $3, updated_at = now() \
+                       where tenant_id = $1 and agent_id = $2 \
+                       returning agent_id, name, description, instructions, model, is_default, \
+                       settings, state, definition_version, version, created_at, updated_at";
+    let tenant = tx.tenant().as_uuid();
+    let row: Row = holdfast_pg::query_as(SQL)
+        .bind(tenant)
+        .bind(id.as_uuid())
+        .bind(state.as_str())
+        .fetch_one(tx.conn())
+        .await?;
+    Ok(row.read())
 }
 
 async fn write(

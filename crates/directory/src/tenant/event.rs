@@ -40,7 +40,7 @@ impl TenantEventKind {
     }
 }
 
-/// All kinds, with those that only a trigger writes (migration 0091).
+/// All kinds, with those that only a trigger writes (migrations 0091, 0114).
 pub const TENANT_EVENT_KINDS: &[&str] = &[
     TenantEventKind::Created.as_str(),
     TenantEventKind::Activated.as_str(),
@@ -57,6 +57,8 @@ pub const TENANT_EVENT_KINDS: &[&str] = &[
     "agent.created",
     "agent.changed",
     "agent.deleted",
+    "agent.disabled",
+    "agent.enabled",
 ];
 
 #[derive(Debug, Clone, PartialEq)]

@@ -4,7 +4,8 @@ use holdfast_types::{AgentId, TenantId};
 
 use super::{catalogue::check_agent, check_limit};
 use crate::{
-    Actor, Agent, Directory, Error, NewAgent, RoutedAgent, routing::AgentReference, store,
+    Actor, Agent, AgentState, Directory, Error, NewAgent, RoutedAgent, routing::AgentReference,
+    store,
 };
 
 pub(super) const MAX_AGENTS: i64 = 500;
@@ -154,6 +155,41 @@ impl Agents<'_> {
         let changed = store::agents::update(&mut tx, old.id, &new).await;
         let agent = changed.map_err(|error| refuse(&new, error))?;
         store::audit::record(&mut tx, actor, "agent.update", agent.id).await?;
+        tx.commit().await?;
+        self.0.routings.forget(&tenant);
+        Ok(agent)
+    }
+
+    /// Enables, disables or archives an agent. Nothing is recorded if the agent has the state.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] if the tenant has no such agent, [`Error::Conflict`] if the default one
+    /// is to be archived.
+    pub async fn set_state(
+        self,
+        tenant: TenantId,
+        actor: Actor,
+        name_or_id: &str,
+        state: AgentState,
+    ) -> Result<Agent, Error> {
+        let missing = || Error::not_found("agent", name_or_id);
+        let wanted = AgentReference::parse(name_or_id).ok_or_else(missing)?;
+        let mut tx = self.0.begin_change(tenant).await?;
+        let agent = store::agents::find(&mut tx, &wanted).await?.ok_or_else(missing)?;
+        if agent.state == state {
+            return Ok(agent);
+        }
+        let default = store::agents::default(&mut tx).await?;
+        if state == AgentState::Archived && default.is_some_and(|default| default.id == agent.id) {
+            return Err(Error::Conflict(format!(
+                "`{}` is the default agent, which answers where nobody else does: make another \
+                 the default first",
+                agent.name
+            )));
+        }
+        let agent = store::agents::set_state(&mut tx, agent.id, state).await?;
+        store::audit::record(&mut tx, actor, state.action(), agent.id).await?;
         tx.commit().await?;
         self.0.routings.forget(&tenant);
         Ok(agent)

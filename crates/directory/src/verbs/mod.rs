@@ -38,6 +38,7 @@ pub use keys::Keys;
 pub use keys::devices::Devices;
 pub use mcp_servers::McpServers;
 pub use nodes::{NodeConnectionState, Nodes};
+pub use packages::ImportedAgent;
 pub use people::People;
 pub use plans::Plans;
 pub use policies::PolicyDocuments;

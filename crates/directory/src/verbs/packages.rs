@@ -3,10 +3,23 @@
 use holdfast_types::{AgentId, TenantId};
 
 use super::{Agents, agents, catalogue::check_agent, check_limit, routing::MAX_RULES};
-use crate::{Actor, Agent, Error, NewAgent, NewRule, store};
+use crate::{
+    Actor, Agent, Error, NewAgent, NewRule, agent::behavior::MAX_BEHAVIORS, store,
+    tenant::check_name,
+};
+
+/// Agent of a package, to be created.
+#[derive(Debug, Clone, Default)]
+pub struct ImportedAgent {
+    pub agent: NewAgent,
+    /// Rule that leads to it; it will be disabled.
+    pub rule: Option<NewRule>,
+    /// Names and sources of its own behaviours. The caller must have checked that these are valid.
+    pub behaviors: Vec<(String, String)>,
+}
 
 impl Agents<'_> {
-    /// Creates an agent, and a disabled rule that leads to it: both or neither.
+    /// Creates an agent with its behaviours, and a disabled rule that leads to it: all or nothing.
     ///
     /// # Errors
     ///
@@ -16,9 +29,9 @@ impl Agents<'_> {
         self,
         tenant: TenantId,
         actor: Actor,
-        new: NewAgent,
-        rule: Option<NewRule>,
+        imported: ImportedAgent,
     ) -> Result<Agent, Error> {
+        let ImportedAgent { agent: new, rule, behaviors } = imported;
         let rule = rule.map(NewRule::check).transpose()?;
         let mut tx = self.0.begin_change(tenant).await?;
         check_agent(&mut tx, &new).await?;
@@ -30,6 +43,11 @@ impl Agents<'_> {
             check_limit("rules", count, MAX_RULES)?;
             let rule = NewRule { disabled: true, ..rule };
             store::rules::insert(&mut tx, position, &rule, agent.id, None).await?;
+        }
+        for (count, (name, source)) in (0..).zip(&behaviors) {
+            check_name("behavior", name)?;
+            check_limit("behaviors in one layer", count, MAX_BEHAVIORS)?;
+            store::agents::behaviors::add(&mut tx, Some(agent.id), name, source).await?;
         }
         store::audit::record(&mut tx, actor, "agent.import", agent.id).await?;
         tx.commit().await?;

@@ -134,7 +134,7 @@ impl Routes<'_> {
         Ok(rules)
     }
 
-    /// Returns the tenant's rules, and a version that [`Routes::put_rules_on`] accepts.
+    /// Returns the tenant's rules, and a version that [`Routes::put_rules`] accepts.
     pub async fn versioned_rules(
         self,
         tenant: TenantId,
@@ -147,27 +147,14 @@ impl Routes<'_> {
         Ok((rules, version))
     }
 
-    /// Replaces all rules, or none if one is refused.
+    /// Replaces all rules, or none if one is refused; with `base` only if they still have that
+    /// version.
     ///
     /// # Errors
     ///
     /// [`Error::Invalid`] for a malformed rule, [`Error::NotFound`] if there is no such agent,
-    /// [`Error::TooMany`] if there are too many rules.
+    /// [`Error::TooMany`] if there are too many rules, [`Error::Conflict`] if they have changed.
     pub async fn put_rules(
-        self,
-        tenant: TenantId,
-        actor: Actor,
-        rules: Vec<NewRule>,
-    ) -> Result<(), Error> {
-        self.put_rules_on(tenant, actor, rules, None).await
-    }
-
-    /// Replaces all rules if they still have the version `base`.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Conflict`] if they have changed; also those of [`Routes::put_rules`].
-    pub async fn put_rules_on(
         self,
         tenant: TenantId,
         actor: Actor,

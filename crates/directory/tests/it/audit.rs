@@ -32,7 +32,7 @@ async fn every_change_is_recorded_with_its_actor_and_subject() {
     let binding = directory.routing().create_binding(t, by, new).await.unwrap();
     directory.routing().delete_binding(t, by, binding.id).await.unwrap();
     let rule = NewRule { agent: "coach".into(), ..NewRule::default() };
-    directory.routing().put_rules(t, by, vec![rule]).await.unwrap();
+    directory.routing().put_rules(t, by, vec![rule], None).await.unwrap();
     let ann = Identity { channel: "x".into(), peer: "7".into(), canonical: "ann".into() };
     directory.routing().put_identity(t, by, ann).await.unwrap();
     directory.routing().delete_identity(t, by, "x", "7").await.unwrap();

@@ -38,7 +38,7 @@ async fn tenant(world: &World, name: &str, mark: &'static str) -> Tenant {
     };
     let binding = directory.routing().create_binding(id, BY, new).await.unwrap();
     let rule = NewRule { pattern: Some(mark.into()), agent: "coach".into(), ..NewRule::default() };
-    directory.routing().put_rules(id, BY, vec![rule]).await.unwrap();
+    directory.routing().put_rules(id, BY, vec![rule], None).await.unwrap();
     let identity =
         Identity { channel: "telegram".into(), peer: "7".into(), canonical: mark.into() };
     directory.routing().put_identity(id, BY, identity).await.unwrap();
@@ -125,7 +125,7 @@ async fn two_tenants_with_the_same_names_see_and_change_only_their_own() {
         NewBinding { channel: "x".into(), agent: their_agent.clone(), ..NewBinding::default() };
     missing(directory.routing().create_binding(us, BY, bound).await);
     let ruled = NewRule { agent: their_agent, ..NewRule::default() };
-    missing(directory.routing().put_rules(us, BY, vec![ruled]).await);
+    missing(directory.routing().put_rules(us, BY, vec![ruled], None).await);
 
     // Changes and deletions by a shared name affect only the caller's tenant.
     let changes = TenantChanges { rate: Some(1), ..TenantChanges::default() };
@@ -137,7 +137,7 @@ async fn two_tenants_with_the_same_names_see_and_change_only_their_own() {
     directory.agents().delete(us, BY, "main").await.unwrap();
     directory.providers().put(us, BY, provider("other", None, Some("other"))).await.unwrap();
     directory.providers().delete(us, BY, "openai").await.unwrap();
-    directory.routing().put_rules(us, BY, Vec::new()).await.unwrap();
+    directory.routing().put_rules(us, BY, Vec::new(), None).await.unwrap();
     directory.routing().delete_identity(us, BY, "telegram", "7").await.unwrap();
     directory.routing().delete_binding(us, BY, ours.binding.id).await.unwrap();
     directory.accounts().delete(us, BY, ours.account.account.id).await.unwrap();

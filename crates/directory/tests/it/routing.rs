@@ -35,7 +35,7 @@ async fn a_snapshot_holds_all_of_it_and_is_renewed() {
         .await
         .unwrap();
     let rules = vec![rule("exam", "coach"), rule("", "main")];
-    world.directory.routing().put_rules(tenant.id, BY, rules).await.unwrap();
+    world.directory.routing().put_rules(tenant.id, BY, rules, None).await.unwrap();
     let identity =
         Identity { channel: "Telegram".into(), peer: "7".into(), canonical: "ann".into() };
     world.directory.routing().put_identity(tenant.id, BY, identity).await.unwrap();
@@ -57,7 +57,7 @@ async fn a_snapshot_holds_all_of_it_and_is_renewed() {
 async fn rules_that_are_refused_leave_the_old_ones() {
     let world = World::new().await;
     let (tenant, _) = world.tenant("acme").await;
-    let put = async |rules| world.directory.routing().put_rules(tenant.id, BY, rules).await;
+    let put = async |rules| world.directory.routing().put_rules(tenant.id, BY, rules, None).await;
     put(vec![rule("exam", "main")]).await.unwrap();
 
     for wrong in [rule("(", "main"), rule("x", "nobody")] {
@@ -77,7 +77,7 @@ async fn tools_of_a_rule_are_its_own_none_or_those_of_the_agent() {
     let given = [None, Some(Vec::new()), Some(vec!["web_search".to_owned()])];
     let rules = given.clone().map(|tools| NewRule { tools, ..rule("x", "main") });
 
-    world.directory.routing().put_rules(tenant.id, BY, rules.into()).await.unwrap();
+    world.directory.routing().put_rules(tenant.id, BY, rules.into(), None).await.unwrap();
 
     let kept: Vec<_> = world
         .directory
@@ -172,7 +172,7 @@ async fn a_model_chooses_among_agents_of_the_tenant_only() {
     world
         .directory
         .routing()
-        .put_rules(tenant.id, BY, vec![ruled, rule("y", "main")])
+        .put_rules(tenant.id, BY, vec![ruled, rule("y", "main")], None)
         .await
         .unwrap();
 
@@ -191,7 +191,7 @@ async fn a_model_chooses_among_agents_of_the_tenant_only() {
         let ruled = NewRule { by_model: Some(among(&[name])), ..rule("x", "main") };
         let refused = world.directory.routing().create_binding(tenant.id, BY, bound).await;
         assert!(matches!(refused, Err(Error::NotFound { .. })), "{refused:?}");
-        let refused = world.directory.routing().put_rules(tenant.id, BY, vec![ruled]).await;
+        let refused = world.directory.routing().put_rules(tenant.id, BY, vec![ruled], None).await;
         assert!(matches!(refused, Err(Error::NotFound { .. })), "{refused:?}");
     }
 }

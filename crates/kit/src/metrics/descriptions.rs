@@ -104,6 +104,10 @@ pub const COUNTERS: &[(&str, &str)] = &[
         "Times that a key or a model was left alone for a while, by kind and reason.",
     ),
     (
+        "holdfast_runner_outranked_total",
+        "Turns of subagents and jobs that gave their slots to waiting conversations.",
+    ),
+    (
         "holdfast_runner_policy_denied_total",
         "Tool calls that the policy denied, by layer and tool.",
     ),
@@ -168,6 +172,14 @@ pub const GAUGES: &[(&str, &str)] = &[
         "Sessions that are ready and wait for a runner of their pool. One runner reports all pools, and the others none.",
     ),
     ("holdfast_runner_running_sessions", "Sessions that this runner has."),
+    (
+        "holdfast_runner_self_improvements_ended_total",
+        "Runs of agents that look after themselves that ended at their tokens of the day.",
+    ),
+    (
+        "holdfast_runner_self_improvements_total",
+        "Runs of agents that look after themselves that were begun.",
+    ),
     (
         "holdfast_runner_sessions_with_state",
         "Sessions whose background commands, browser windows or MCP servers this runner holds.",

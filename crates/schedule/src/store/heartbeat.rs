@@ -156,6 +156,50 @@ impl Jobs {
         }
     }
 
+    /// Counts the heartbeats of an agent whose model was asked since a time; of the last 100.
+    pub async fn heartbeats_since(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        since: Timestamp,
+    ) -> Result<u32, Error> {
+        const SQL: &str = "
+            select count(*) from schedule.heartbeat_events
+            where agent_id = $2 and tenant_id = $1 and at > $3 and run_id is not null";
+
+        let mut tx = self.pools.tenant(tenant).await?;
+        let count: i64 = holdfast_pg::query_scalar(SQL)
+            .bind(tenant.as_uuid())
+            .bind(agent.as_uuid())
+            .bind(jiff_sqlx::Timestamp::from(since))
+            .fetch_one(tx.conn())
+            .await?;
+        tx.finish_reading();
+        Ok(u32::try_from(count).unwrap_or(u32::MAX))
+    }
+
+    /// Delays an agent's next heartbeat until this time from now at least.
+    pub async fn delay_heartbeat(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        pause: SignedDuration,
+    ) -> Result<(), Error> {
+        const SQL: &str = "
+            update schedule.jobs
+            set due_at = greatest(due_at, clock_timestamp() + $3 * interval '1 second')
+            where job_id = $2 and tenant_id = $1 and due_at is not null";
+
+        let mut tx = self.pools.tenant(tenant).await?;
+        holdfast_pg::query(SQL)
+            .bind(tenant.as_uuid())
+            .bind(heartbeat_job(agent).as_uuid())
+            .bind(pause.as_secs_f64())
+            .execute(tx.conn())
+            .await?;
+        Ok(tx.commit().await?)
+    }
+
     /// Sets the mark that makes a scheduler update the agent's heartbeat job.
     pub async fn mark_heartbeat(&self, tenant: TenantId, agent: AgentId) -> Result<(), Error> {
         const SQL: &str = "

@@ -132,13 +132,16 @@ pub(crate) async fn apply_effects(
     }
 }
 
-/// Forgets the state of a session whose conversation begins anew with these entries.
+/// Forgets the state and the steps of a session whose conversation begins anew with these entries.
 pub(crate) async fn reset_behavior(
     tx: &mut TenantTx,
     session: SessionId,
     entries: &[Entry],
 ) -> Result<(), Error> {
-    const SQL: &str = "delete from session.behaviors where tenant_id = $1 and session_id = $2";
+    const SQL: &str = "
+        with steps as (
+            delete from session.behavior_steps where tenant_id = $1 and session_id = $2)
+        delete from session.behaviors where tenant_id = $1 and session_id = $2";
 
     let is_reset = |entry: &Entry| matches!(entry, Entry::Noted { note: Note::Reset, .. });
     if !entries.iter().any(is_reset) {

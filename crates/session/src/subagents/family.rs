@@ -1,5 +1,6 @@
 //! A root session with the sessions of its subagents: which is the root, and who is told of an event.
 
+use holdfast_pg::TenantTx;
 use holdfast_types::{Body, SessionId, SessionState, TenantId, Wait, wakes};
 use sqlx::types::Json;
 use uuid::Uuid;
@@ -61,12 +62,32 @@ impl Sessions {
         tenant: TenantId,
         event: &FamilyEvent,
     ) -> Result<FamilyResult, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let members = family(&mut tx, event.root).await?;
+        self.tell_members(tx, members, event).await
+    }
+
+    /// Tells an event to the root session alone, if it waits for it.
+    pub async fn tell_session(
+        &self,
+        tenant: TenantId,
+        event: &FamilyEvent,
+    ) -> Result<FamilyResult, Error> {
+        let tx = self.pools.tenant(tenant).await?;
+        self.tell_members(tx, vec![event.root.as_uuid()], event).await
+    }
+
+    async fn tell_members(
+        &self,
+        mut tx: TenantTx,
+        members: Vec<Uuid>,
+        event: &FamilyEvent,
+    ) -> Result<FamilyResult, Error> {
         const SQL: &str = "
             select session_id, state, wait from session.session_lease
             where tenant_id = $1 and session_id = any($2)
               and (state in ('READY', 'RUNNING') or wait->>'for' = 'event')";
-        let mut tx = self.pools.tenant(tenant).await?;
-        let members = family(&mut tx, event.root).await?;
+        let tenant = tx.tenant();
         let members: Vec<MemberRow> = holdfast_pg::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(members)

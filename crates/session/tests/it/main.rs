@@ -20,5 +20,6 @@ mod subagents;
 mod sweeping;
 mod telling;
 mod turning;
+mod wait_states;
 mod waiting;
 mod world;

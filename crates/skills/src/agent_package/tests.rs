@@ -16,6 +16,13 @@ agent:
 tools: [web_search, mcp.maps.*]
 routing:
   pattern: "(?i)trip|journey"
+behaviors:
+  default: plan
+  max_hops: 3
+  documents:
+    plan: |
+      process_rule: Plan.
+hit_points: {max: 50, floor: 5}
 "#;
 
 fn full() -> AgentPackage {
@@ -29,6 +36,13 @@ fn full() -> AgentPackage {
         },
         tools: Some(vec!["web_search".to_owned(), "mcp.maps.*".to_owned()]),
         routing: Some(PackagedRoute { pattern: "(?i)trip|journey".to_owned() }),
+        behaviors: Some(PackagedBehaviors {
+            default: Some("plan".to_owned()),
+            max_hops: Some(3),
+            documents: [("plan".to_owned(), "process_rule: Plan.\n".to_owned())].into(),
+            ..PackagedBehaviors::default()
+        }),
+        hit_points: Some(HitPointSettings { max: 50, floor: 5, ..HitPointSettings::default() }),
     }
 }
 
@@ -74,6 +88,18 @@ fn an_error_names_the_file_the_field_and_what_to_write() {
         (with("  id: travel", "  model: x\n  id: travel"), "`agent.model` is no field"),
         (with("web_search", "\"web search\""), "`tools` has `web search`"),
         (with("(?i)trip|journey", " "), "`routing.pattern` is missing"),
+        (with("max_hops: 3", "max_hops: x"), "`behaviors.max_hops` must be a whole number"),
+        (with("max_hops", "hops"), "`behaviors.hops` is no field"),
+        (
+            with("process_rule: Plan.", "process_rule: \"{{nothing}}\""),
+            "`behaviors.documents.plan` cannot be used",
+        ),
+        (
+            with("process_rule: Plan.", "name: do\n      process_rule: Plan."),
+            "`behaviors.documents.plan` has another name",
+        ),
+        (with("floor: 5", "floor: 500"), "`hit_points` `floor` is below `max`"),
+        (with("max: 50", "maximum: 50"), "`hit_points.maximum` is no field"),
         ("- a".to_owned(), "is no list of fields"),
         ("{".to_owned(), "f: "),
     ] {
@@ -112,6 +138,8 @@ proptest! {
             agent: PackagedAgent { id: AgentName::new(&id), prompt },
             tools: tools.map(|tools| tools.into_iter().collect()),
             routing: pattern.map(|pattern| PackagedRoute { pattern }),
+            behaviors: None,
+            hit_points: None,
         };
 
         let written = package.write().unwrap();

@@ -1,15 +1,22 @@
-//! The `self` tool: what an agent says of itself, in `self.md`, by sections (spec SLF-002 to SLF-005).
+//! The `self` tool: what an agent says of itself, in `self.md`, by sections (spec SLF-002 to SLF-005),
+//! and proposals to change its `self.md`, behaviours and skills (spec SLF-011).
 //!
-//! A change is a proposal with goal, risk and benefit. The policy decides whether a person approves it;
-//! then it is stored as a version, unless the file was changed since the agent read it.
+//! A change has goal, risk and benefit. The policy decides whether a person approves it; then it is
+//! stored as a version, unless the file was changed since the agent read it.
+//!
+//! A proposal waits without a turn until a person decides about it, at a console or because the agent
+//! asks to apply it.
+
+pub(crate) mod proposals;
 
 use std::{future::Future, sync::Arc};
 
-use holdfast_types::Effect;
+use holdfast_types::{Effect, ProposalKind};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::{Call, FileChanges, FileEdit, Files, FilesError, Tool, ToolError};
+use self::proposals::{NewSelfProposal, SelfProposals};
+use crate::{Approval, Call, FileChanges, FileEdit, Files, FilesError, Tool, ToolError};
 
 const PATH: &str = "self.md";
 
@@ -41,9 +48,12 @@ pub trait SelfLog: Send + Sync + 'static {
     ) -> impl Future<Output = anyhow::Result<()>> + Send;
 }
 
-/// What you are, in `self.md`. `show` tells its sections and the base for a change; `change` replaces
-/// the text of one section, with goal, risk and benefit. A person decides about changes, and always
-/// about `constraints` and `budget_strategy`.
+/// What you are, in `self.md`, and how you change. `show` tells its sections and the base for a change;
+/// `change` replaces the text of one section, with goal, risk and benefit. A person decides about
+/// changes, and always about `constraints` and `budget_strategy`. `propose` stores a change of yourself
+/// that nobody has to decide about now: a section of `self.md`, a behaviour, or a skill. `read` tells
+/// the text in effect of a behaviour or a skill, `proposals` lists your proposals, and `apply` asks a
+/// person to apply one.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SelfInput {
@@ -51,21 +61,31 @@ pub struct SelfInput {
     /// `change`: the base that `show` told.
     #[serde(default)]
     base: String,
-    /// `change`: which section.
+    /// `change`, and `propose` without `kind`: which section.
     #[serde(default)]
     section: Option<Section>,
-    /// `change`: the whole new text of the section, without headings.
+    /// `change`, `propose`: the whole new text of the section, without headings; of the behaviour, in
+    /// YAML; or of the skill's `SKILL.md`.
     #[serde(default)]
     text: String,
-    /// `change`: why.
+    /// `change`, `propose`: why.
     #[serde(default)]
     goal: String,
-    /// `change`: what may go wrong.
+    /// `change`, `propose`: what may go wrong.
     #[serde(default)]
     risk: String,
-    /// `change`: what is better afterwards.
+    /// `change`, `propose`: what is better afterwards.
     #[serde(default)]
     benefit: String,
+    /// `propose`, `read`: what is changed, unless it is a section of `self.md`.
+    #[serde(default)]
+    kind: Option<Kind>,
+    /// `propose`, `read`: name of the behaviour or skill.
+    #[serde(default)]
+    name: String,
+    /// `apply`: id of the proposal.
+    #[serde(default)]
+    proposal: String,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
@@ -74,6 +94,27 @@ pub struct SelfInput {
 enum Action {
     Show,
     Change,
+    Propose,
+    Read,
+    Proposals,
+    Apply,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+enum Kind {
+    Behavior,
+    Skill,
+}
+
+impl Kind {
+    const fn proposed(self) -> ProposalKind {
+        match self {
+            Self::Behavior => ProposalKind::Behavior,
+            Self::Skill => ProposalKind::Skill,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -104,29 +145,70 @@ impl Section {
 }
 
 #[derive(Debug)]
-pub struct SelfTool<F, L> {
+pub struct SelfTool<F, L, P> {
     pub files: Arc<F>,
     pub log: Arc<L>,
+    pub proposals: Arc<P>,
 }
 
-impl<F: Files, L: SelfLog> Tool for SelfTool<F, L> {
+impl<F: Files, L: SelfLog, P: SelfProposals> Tool for SelfTool<F, L, P> {
     const NAME: &'static str = "self";
     const EFFECT: Effect = Effect::Writes;
     type Input = SelfInput;
 
-    async fn call(&self, call: Call, input: SelfInput) -> Result<String, ToolError> {
+    async fn approval(&self, call: &Call, input: &SelfInput) -> Result<Approval, ToolError> {
         match input.action {
+            Action::Apply => Ok(self.proposals.approval(call, input.proposal.trim()).await?),
+            // The policy decides.
+            Action::Show | Action::Change | Action::Propose | Action::Read | Action::Proposals => {
+                Ok(Approval::Never)
+            }
+        }
+    }
+
+    async fn call(&self, call: Call, input: SelfInput) -> Result<String, ToolError> {
+        let told = match input.action {
             Action::Show => {
                 let found = self.read(&call).await?;
                 let (base, text) = found.unwrap_or((NO_BASE.to_owned(), String::new()));
-                Ok(format!("base: {base}\n\n{text}"))
+                return Ok(format!("base: {base}\nyour DID: {}\n\n{text}", call.agent.did()));
             }
-            Action::Change => self.change(&call, input).await,
-        }
+            Action::Change => return self.change(&call, input).await,
+            Action::Propose => {
+                let proposal = self.proposal(&call, input).await?;
+                self.proposals.propose(&call, proposal).await?
+            }
+            Action::Read => {
+                let kind = input.kind.ok_or_else(|| missing("kind"))?.proposed();
+                self.proposals.read(&call, kind, input.name.trim()).await?
+            }
+            Action::Proposals => return Ok(self.proposals.list(&call).await?),
+            Action::Apply => self.proposals.apply(&call, input.proposal.trim()).await?,
+        };
+        told.map_err(ToolError::Tell)
     }
 }
 
-impl<F: Files, L: SelfLog> SelfTool<F, L> {
+fn missing(field: &str) -> ToolError {
+    ToolError::Tell(format!("`{field}` is missing"))
+}
+
+impl<F: Files, L: SelfLog, P: SelfProposals> SelfTool<F, L, P> {
+    /// The proposal that a call asks for. A section of `self.md` is made the whole new file.
+    async fn proposal(&self, call: &Call, input: SelfInput) -> Result<NewSelfProposal, ToolError> {
+        let (kind, content) = match input.kind {
+            Some(kind) => (kind.proposed(), input.text),
+            None => {
+                let section = check(&input).map_err(ToolError::Tell)?;
+                let found = self.read(call).await?;
+                let text = found.as_ref().map_or("", |(_, text)| text);
+                (ProposalKind::SelfFile, with_section(text, section, &input.text))
+            }
+        };
+        let SelfInput { name, goal, risk, benefit, .. } = input;
+        Ok(NewSelfProposal { kind, name, content, goal, risk, benefit })
+    }
+
     /// Returns hash and text of the file.
     async fn read(&self, call: &Call) -> Result<Option<(String, String)>, ToolError> {
         let found = self.files.read(call, PATH).await.map_err(tool_error)?;

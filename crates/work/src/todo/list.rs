@@ -60,6 +60,12 @@ impl TodoList {
         self.todos.values()
     }
 
+    /// Writes the whole list anew when it is stored.
+    pub(crate) fn replace_stored(&mut self) {
+        self.is_replaced = true;
+        self.changed = self.todos.keys().copied().collect();
+    }
+
     pub(crate) fn changed_todos(&self) -> impl Iterator<Item = &Todo> {
         self.changed.iter().filter_map(|number| self.todos.get(number))
     }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use holdfast_types::{TodoKind, TodoStatus};
 
 use super::{
-    list::{note_name, shown},
+    list::{TodoList, note_name, shown},
     model::{Todo, TodoCounts, code_number, code_of},
     rules::status_name,
 };
@@ -32,6 +32,36 @@ pub(crate) fn tokens(text: &str) -> usize {
 }
 
 impl TodoView {
+    /// View of a list that is not stored; of a stored one [`todo_view`](crate::todo_view) reads what
+    /// is needed.
+    #[must_use]
+    pub fn of(list: &TodoList) -> Self {
+        let is_unblocked = |todo: &&Todo| {
+            let is_open = |other: &Todo| {
+                !other.is_finished()
+                    && match todo.kind {
+                        TodoKind::Task => todo.deps.contains(&other.number),
+                        TodoKind::Bench => {
+                            other.kind == TodoKind::Task && other.number < todo.number
+                        }
+                    }
+            };
+            !list.todos().any(is_open)
+        };
+        let first = |kind: TodoKind, status: TodoStatus| {
+            let of_status = list.todos().filter(|todo| todo.kind == kind && todo.status == status);
+            let ready = of_status.filter(|todo| todo.assignee.is_none()).filter(is_unblocked);
+            ready.min_by_key(|todo| (todo.priority, todo.number)).map(Todo::code)
+        };
+        let statuses = [TodoStatus::InProgress, TodoStatus::CheckFailed, TodoStatus::Wait];
+        Self {
+            counts: list.counts,
+            todos: list.todos().cloned().collect(),
+            next: statuses.into_iter().find_map(|status| first(TodoKind::Task, status)),
+            bench: first(TodoKind::Bench, TodoStatus::Wait),
+        }
+    }
+
     /// The list for a prompt, within a budget; empty if there are no todos. If not all fit, those
     /// that are being worked on come first, and finished ones are left out.
     #[must_use]
@@ -76,8 +106,31 @@ impl TodoView {
     /// is not among the first of its status.
     #[must_use]
     pub fn details(&self, code: &str) -> Option<String> {
+        self.find(code).map(details_of)
+    }
+
+    /// Skills that a todo names; empty if there is no such todo, or if it is not among the first of
+    /// its status.
+    #[must_use]
+    pub fn skills(&self, code: &str) -> &[String] {
+        self.find(code).map_or(&[], |todo| &todo.skills)
+    }
+
+    /// Subagents whose unfinished todos this one waits for.
+    #[must_use]
+    pub fn awaited_subagents(&self, code: &str) -> Vec<&str> {
+        let Some(todo) = self.find(code) else { return Vec::new() };
+        let is_awaited = |other: &&Todo| {
+            todo.deps.contains(&other.number)
+                && matches!(other.status, TodoStatus::Wait | TodoStatus::InProgress)
+        };
+        let awaited = self.todos.iter().filter(is_awaited);
+        awaited.filter_map(|other| other.assignee.as_deref()).collect()
+    }
+
+    fn find(&self, code: &str) -> Option<&Todo> {
         let number = code_number(code)?;
-        self.todos.iter().find(|todo| todo.number == number).map(details_of)
+        self.todos.iter().find(|todo| todo.number == number)
     }
 
     /// Code of the task that the agent itself can work on: one that it has begun, or else the first
@@ -205,6 +258,28 @@ mod tests {
             assert!(text.contains("more are not shown"), "{text}");
         }
         assert_eq!(TodoView::default().render(1_600), "");
+    }
+
+    #[test]
+    fn a_todo_waits_for_the_subagents_whose_todos_come_before_it() {
+        let assigned = |number, status, assignee: Option<&str>| Todo {
+            assignee: assignee.map(str::to_owned),
+            ..todo(number, status)
+        };
+        let view = TodoView {
+            todos: vec![
+                assigned(1, TodoStatus::InProgress, Some("painter")),
+                assigned(2, TodoStatus::Complete, Some("digger")),
+                assigned(3, TodoStatus::Wait, None),
+                assigned(4, TodoStatus::Failed, Some("cook")),
+                Todo { deps: vec![1, 2, 3, 4], ..todo(5, TodoStatus::Wait) },
+            ],
+            ..TodoView::default()
+        };
+
+        assert_eq!(view.awaited_subagents("T005"), ["painter"]);
+        assert!(view.awaited_subagents("T001").is_empty());
+        assert_eq!(view.skills("T005"), ["pdf"]);
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use holdfast_types::{RunId, TenantId};
 use holdfast_work::{
-    LedgerFilter, Place, TodoFilter, Wakeups, apply_todos, record_step, tasks_of, todo, todo_page,
-    todo_view, worklog_page, worklog_text,
+    LedgerFilter, Place, TodoFilter, Wakeups, apply_todos, join_list, record_step, tasks_of, todo,
+    todo_page, todo_view, worklog_page, worklog_text,
 };
 
 use crate::{
@@ -11,8 +11,17 @@ use crate::{
     world::{World, init, task, user},
 };
 
-const TABLES: [&str; 8] =
-    ["lists", "todos", "todo_ops", "wakeups", "worklog", "tasks", "ledger", "ledger_heads"];
+const TABLES: [&str; 9] = [
+    "lists",
+    "list_members",
+    "todos",
+    "todo_ops",
+    "wakeups",
+    "worklog",
+    "tasks",
+    "ledger",
+    "ledger_heads",
+];
 
 #[tokio::test]
 async fn every_read_of_another_tenant_finds_nothing() -> anyhow::Result<()> {
@@ -69,6 +78,8 @@ async fn row_level_security_holds_where_a_query_forgets_the_tenant() -> anyhow::
     let place = world.step(RunId::from(world.list.as_uuid()), "DO", 1);
     let mut tx = world.tx().await?;
     record_step(&mut tx, &place, &step("secret")).await?;
+    let workspace = world.add_workspace().await?;
+    join_list(&mut tx, world.agent, world.list, workspace).await?;
     tx.commit().await?;
     world.ledger.chain(world.tenant, 10).await?;
 

@@ -23,26 +23,28 @@ const STATUSES: [TodoStatus; 6] = [
 
 type Call = (Actor, Vec<TodoOperation>);
 
-fn actor() -> impl Strategy<Value = Actor> {
+pub fn actor() -> impl Strategy<Value = Actor> {
     let role = prop_oneof![
         Just(BehaviorRole::Plan),
         Just(BehaviorRole::Do),
         Just(BehaviorRole::Check),
         Just(BehaviorRole::Adjust),
         Just(BehaviorRole::Other),
+        Just(BehaviorRole::Route),
     ];
     let kind = prop_oneof![
         4 => Just(ActorKind::RootAgent),
         1 => Just(ActorKind::SubAgent),
         2 => Just(ActorKind::User),
+        1 => Just(ActorKind::System),
     ];
     (kind, prop::option::weighted(0.7, role)).prop_map(|(kind, role)| {
-        let role = role.filter(|_| kind != ActorKind::User);
+        let role = role.filter(|_| !matches!(kind, ActorKind::User | ActorKind::System));
         Actor { kind, name: "painter".to_owned(), role }
     })
 }
 
-fn item() -> impl Strategy<Value = NewTodo> {
+pub fn item() -> impl Strategy<Value = NewTodo> {
     (0_u8..4, prop::option::weighted(0.3, prop::collection::vec(1_u32..6, 0..3)), any::<bool>())
         .prop_map(|(kind, deps, is_assigned)| NewTodo {
             kind: if kind == 0 { TodoKind::Bench } else { TodoKind::Task },
@@ -52,7 +54,7 @@ fn item() -> impl Strategy<Value = NewTodo> {
         })
 }
 
-fn operation() -> impl Strategy<Value = TodoOperation> {
+pub fn operation() -> impl Strategy<Value = TodoOperation> {
     let code = || (1_u32..8).prop_map(|number| format!("T{number:03}"));
     let items = prop::collection::vec(item(), 0..4);
     let mode = prop_oneof![1 => Just(TodoInit::Replace), 3 => Just(TodoInit::Merge)];
@@ -90,7 +92,7 @@ fn number(code: &str) -> u32 {
 
 /// Does the operation to the model. Returns whether it may be done.
 fn expect(model: &mut Model, actor: &Actor, operation: &TodoOperation) -> bool {
-    let is_user = actor.kind == ActorKind::User;
+    let is_user = matches!(actor.kind, ActorKind::User | ActorKind::System);
     match operation {
         TodoOperation::Init { mode, items } => {
             let is_planner = actor.kind == ActorKind::RootAgent

@@ -10,6 +10,7 @@ use holdfast_work::{
     Actor, ActorKind, Error, Ledger, Place, TodoError, TodoErrorKind, apply_todos,
 };
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
+use uuid::Uuid;
 
 pub struct World {
     pub pools: Pools,
@@ -49,6 +50,20 @@ impl World {
         ))
         .await?;
         Ok(())
+    }
+
+    /// Makes a workspace of the agent.
+    pub async fn add_workspace(&self) -> anyhow::Result<Uuid> {
+        let id = Uuid::now_v7();
+        self.admin(&format!(
+            "insert into workspace.named
+                 (tenant_id, workspace_id, agent_id, name, folder, kind, owner_kind, owner)
+             values ('{}', '{id}', '{}', 'w', 'workspaces/{id}', 'folder', 'agent', 'main')",
+            self.tenant.as_uuid(),
+            self.agent.as_uuid()
+        ))
+        .await?;
+        Ok(id)
     }
 
     /// Makes the agent, for rows that refer to it.

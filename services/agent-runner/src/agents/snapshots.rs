@@ -15,8 +15,8 @@ use holdfast_agent::{
     prompt::{DailyNote, PromptMode},
 };
 use holdfast_directory::{
-    AGENT_CACHE_TTL, Agent, BehaviorSettings, Connection, Directory, ModelChoice, ModelSetup,
-    Product, ProviderKind, RenewableTokens,
+    AGENT_CACHE_TTL, Agent, AgentState, BehaviorSettings, Connection, Directory, ModelChoice,
+    ModelSetup, Product, ProviderKind, RenewableTokens,
 };
 use holdfast_egress::Guard;
 use holdfast_llm::{
@@ -26,8 +26,8 @@ use holdfast_llm::{
 use holdfast_lock::Locks;
 use holdfast_types::{
     AccountId, AgentId, AgentKind, AgentName, ContextOptions, DmScope, Fault as _,
-    HitPointSettings, Kind, ModelId, PromptStrategy, Reactions, SessionKind, Target, TenantId,
-    TreePath,
+    HitPointSettings, Kind, ModelId, PromptStrategy, Reactions, SelfImproveSettings, SessionKind,
+    Target, TenantId, TreePath,
 };
 use holdfast_workspace::{Revision, SkillHead, TurnFiles, Workspaces};
 use jiff::{civil::Date, tz::TimeZone};
@@ -70,6 +70,7 @@ pub(crate) struct AgentSnapshot {
     pub(crate) agent: AgentId,
     pub(crate) name: AgentName,
     pub(crate) kind: AgentKind,
+    pub(crate) state: AgentState,
     pub(crate) instructions: String,
     /// Bootstrap files with their current contents.
     pub(crate) files: Vec<BootstrapFile>,
@@ -113,6 +114,8 @@ pub(crate) struct AgentSnapshot {
     pub(crate) behavior_settings: Option<BehaviorSettings>,
     /// Set if work costs the agent hit points.
     pub(crate) hit_points: Option<HitPointSettings>,
+    /// Set if the agent looks after itself while nobody needs it.
+    pub(crate) self_improve: Option<SelfImproveSettings>,
 }
 
 impl AgentSnapshot {
@@ -371,6 +374,7 @@ impl Agents {
             agent: agent.id,
             name: agent.name,
             kind: agent.settings.kind,
+            state: agent.state,
             instructions: agent.instructions,
             files,
             outside_files,
@@ -397,6 +401,7 @@ impl Agents {
             behaviors,
             behavior_settings: agent.settings.behaviors,
             hit_points: agent.settings.hit_points,
+            self_improve: agent.settings.self_improve,
         })))
     }
 

@@ -2,36 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use holdfast_bus::McpProbe;
+use holdfast_bus::{McpProbe, McpProbeResult};
 use tokio_util::sync::CancellationToken;
-use tracing::debug;
 
 use crate::worker::Worker;
 
-pub(crate) async fn answer_probes(worker: Arc<Worker>, stop: CancellationToken) {
-    let probes = tokio::select! {
-        probes = worker.bus.mcp_probes(&worker.config.pool) => probes,
-        () = stop.cancelled() => return,
-    };
-    let mut probes = match probes {
-        Ok(probes) => probes,
-        Err(error) => {
-            debug!(%error, "nobody can ask this runner about mcp servers");
-            return;
-        }
-    };
-    loop {
-        let asked = tokio::select! {
-            asked = probes.next::<McpProbe>() => asked,
-            () = stop.cancelled() => return,
-        };
-        let Some((probe, asker)) = asked else { return };
-        let worker = Arc::clone(&worker);
-        tokio::spawn(async move {
-            let probed = worker.mcp.probe(probe.tenant, &probe.server).await;
-            asker.answer(&probed).await;
-        });
-    }
+/// Connects to the server of a probe and lists its tools.
+pub(crate) async fn answer_probe(worker: Arc<Worker>, probe: McpProbe) -> McpProbeResult {
+    worker.mcp.probe(probe.tenant, &probe.server).await
 }
 
 /// Closes idle connections until `stop`.

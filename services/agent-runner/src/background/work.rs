@@ -1,5 +1,5 @@
 //! Upkeep of todo lists and of the ledger, by the runner with the duty of upkeep: tells waiting
-//! sessions of changed todos, frees workspaces that sessions kept for their todos, and writes the chains
+//! sessions of changed todos and files, frees workspaces that sessions kept for their todos, and writes the chains
 //! of the tenants' ledgers.
 //!
 //! Both happen outside of turns. A change that was told is removed afterwards; after a crash in
@@ -8,13 +8,14 @@
 use std::sync::Arc;
 
 use holdfast_bus::{Control, ControlKind};
-use holdfast_session::{Acceptance, FamilyEvent};
+use holdfast_session::{Acceptance, FamilyEvent, FamilyResult};
 use holdfast_types::{Fault as _, Kind, TenantId};
 use holdfast_work::Wakeup;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
+use super::file_watches;
 use crate::{failure_log::FailureLog, jitter::jittered, worker::Worker};
 
 /// Event of a changed todo list.
@@ -26,6 +27,7 @@ const ENTRIES_PER_CHAIN: u32 = 500;
 /// Tells of changes and writes chains, until `stop`.
 pub(crate) async fn run(worker: Arc<Worker>, stop: CancellationToken) {
     let untold = FailureLog::new("changes of todos are not told");
+    let unseen = FailureLog::new("changes of files are not told");
     let kept = FailureLog::new("workspaces are not freed");
     let unchained = FailureLog::new("the ledger is not chained");
     while !stop.is_cancelled() {
@@ -39,6 +41,10 @@ pub(crate) async fn run(worker: Arc<Worker>, stop: CancellationToken) {
         match tell_changes(&worker).await {
             Ok(()) => untold.on_success(),
             Err(error) => untold.on_failure(error.as_ref()),
+        }
+        match file_watches::tell_changes(&worker).await {
+            Ok(()) => unseen.on_success(),
+            Err(error) => unseen.on_failure(error.as_ref()),
         }
         match free_workspaces(&worker).await {
             Ok(()) => kept.on_success(),
@@ -62,7 +68,7 @@ async fn tell_changes(worker: &Worker) -> anyhow::Result<()> {
                 Ok(false) => {}
                 // An inbox is full: its session is told later.
                 Err(error) if error.kind() == Kind::Exhausted => {
-                    debug!(%error, session.id = %wakeup.list, "a change is not told yet");
+                    debug!(%error, wakeup.id, "a change is not told yet");
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -78,14 +84,24 @@ async fn tell_change(
     tenant: TenantId,
     wakeup: &Wakeup,
 ) -> Result<bool, holdfast_session::Error> {
-    let event = FamilyEvent {
-        name: TODO_EVENT,
-        root: wakeup.list,
-        cause: wakeup.changed_by,
-        idem_key: format!("todo:{}", wakeup.id),
-        text: format!("The todo list was changed.\n{}", wakeup.text),
-    };
-    let result = worker.sessions.tell_family(tenant, &event).await?;
+    let mut is_any_running = false;
+    for root in &wakeup.roots {
+        let event = FamilyEvent {
+            name: TODO_EVENT,
+            root: *root,
+            cause: wakeup.changed_by,
+            idem_key: format!("todo:{}", wakeup.id),
+            text: format!("The todo list was changed.\n{}", wakeup.text),
+        };
+        let result = worker.sessions.tell_family(tenant, &event).await?;
+        is_any_running |= result.is_any_running;
+        wake(worker, result);
+    }
+    Ok(!is_any_running)
+}
+
+/// Starts the turns of sessions that were told of an event.
+pub(super) fn wake(worker: &Worker, result: FamilyResult) {
     for Acceptance { session, wake, running, .. } in result.told {
         if wake.is_some() {
             worker.wake.notify_one();
@@ -96,7 +112,6 @@ async fn tell_change(
             worker.bus.control(running.owner, &control);
         }
     }
-    Ok(!result.is_any_running)
 }
 
 /// Frees the workspaces of sessions whose todos are finished.

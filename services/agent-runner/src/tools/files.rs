@@ -17,6 +17,9 @@ use holdfast_workspace::{
 
 use crate::tools::tool_context::ToolContext;
 
+/// Lines of a diff in the result of a tool.
+const MAX_SHOWN_DIFF_LINES: usize = 200;
+
 /// Files and folders that file tools may access; `None` means all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FileScope {
@@ -139,7 +142,7 @@ impl WorkspaceFiles {
                     .diff(call.tenant, Self::workspace_of(call)?, from, to, None)
                     .await;
                 let view = &ToolContext::of(call)?.file_view;
-                visible_diff(view, diff.map_err(to_files_error)?).0.to_string()
+                first_lines(&visible_diff(view, diff.map_err(to_files_error)?).0.to_string())
             }
         };
         Ok(StoredChange { revision: to.to_string(), diff })
@@ -284,6 +287,18 @@ pub(crate) fn visible_tree_path(
     Ok(view.view_path(&in_tree).is_some().then_some(in_tree))
 }
 
+/// The beginning of a diff, as far as a model is shown it.
+fn first_lines(diff: &str) -> String {
+    let Some((end, _)) = diff.match_indices('\n').nth(MAX_SHOWN_DIFF_LINES - 1) else {
+        return diff.to_owned();
+    };
+    let (shown, hidden) = diff.split_at(end + 1);
+    match hidden.lines().count() {
+        0 => shown.to_owned(),
+        lines => format!("{shown}[{lines} more lines of the diff are not shown]\n"),
+    }
+}
+
 /// The part of a diff that the conversation sees, under its paths, and the number of other files.
 pub(crate) fn visible_diff(view: &FileView, mut diff: Diff) -> (Diff, usize) {
     let all = diff.files.len();
@@ -359,5 +374,17 @@ mod tests {
         assert!(!scope.may_write("x") && FileScope::default().may_write("x"));
         assert!(!FileScope { write: Some(Vec::new()), ..FileScope::default() }.may_write("x"));
         assert!(is_within(&[String::new()], "x"));
+    }
+
+    #[test]
+    fn a_model_is_shown_the_first_lines_of_a_diff_and_the_number_of_the_others() {
+        let whole = "+a\n".repeat(MAX_SHOWN_DIFF_LINES);
+        assert_eq!(first_lines(&whole), whole);
+        assert_eq!(first_lines("+a"), "+a");
+
+        let longer = format!("{whole}+b\n+c");
+
+        let told = "[2 more lines of the diff are not shown]\n";
+        assert_eq!(first_lines(&longer), format!("{whole}{told}"));
     }
 }

@@ -20,6 +20,7 @@
 //! | `apply.rs` | application of a result |
 //! | `effects.rs` | what a result writes |
 //! | `handover.rs` | messages that the router gives to another session |
+//! | `watch.rs` | a wait for a change of files |
 //! | `workspace.rs` | the workspace in which a session works |
 
 mod apply;
@@ -30,10 +31,13 @@ mod request;
 mod result;
 mod run;
 mod step;
+mod upkeep;
+mod watch;
 mod workspace;
 
 pub(crate) use apply::apply_result;
 pub(crate) use effects::session_error;
+pub(crate) use result::RESULT_MEMORY_TOOLS;
 pub(crate) use run::{BehaviorRun, effect_of, is_result, load_behavior};
 pub(crate) use step::run_step;
 pub(crate) use workspace::{LocalWorkspace, load_workspace};

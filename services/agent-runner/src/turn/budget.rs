@@ -1,23 +1,43 @@
 //! Budgets of a turn's model requests, and its agent's hit points.
 
+mod disabled;
 pub(crate) mod hit_points;
 
 use std::{sync::Arc, time::Duration};
 
 use holdfast_llm::Request;
 use holdfast_lock::Amount;
+use holdfast_session::{Claim, LoadedSession};
+use holdfast_types::RunId;
 
 use crate::{
     agents::{
         budget::{BudgetCheck, RequestCost, ReservationRequest},
-        snapshots::AgentSnapshot,
+        snapshots::{AgentLookup, AgentSnapshot},
     },
     error::Error,
-    turn::{budget::hit_points::HitPointLevel, state::TurnState},
+    turn::{
+        budget::hit_points::{HitPointLevel, HitPointMeter},
+        state::TurnState,
+    },
+    worker::Worker,
 };
 
 /// Time by which a reservation outlives the request's timeout.
 const RESERVATION_GRACE: Duration = Duration::from_secs(30);
+
+/// Begins to measure what the turn costs; see [`hit_points::begin`]. The session of a disabled agent
+/// rests instead.
+pub(crate) async fn begin(
+    worker: &Worker,
+    claim: &Claim,
+    (run, loaded): (RunId, &LoadedSession),
+    agent: &AgentLookup,
+) -> Result<Option<HitPointMeter>, Error> {
+    let AgentLookup::Ready(snapshot) = agent else { return Ok(None) };
+    disabled::rest_if_disabled(worker, claim, loaded, snapshot).await?;
+    hit_points::begin(worker, claim, (run, loaded), snapshot).await
+}
 
 /// Returns a message for the user if a budget is exhausted, or the agent is disabled.
 pub(crate) async fn spent_budget(

@@ -275,6 +275,19 @@ impl Journal {
         turn_cost(self.turn()).1
     }
 
+    /// Cost of the turn so far, in millionths of a US dollar.
+    pub(crate) fn turn_micros(&self) -> u64 {
+        let thoughts = self.turn().iter().filter_map(|entry| match entry {
+            Entry::Thought { usage, model, .. } => Some(self.micros(model, usage)),
+            Entry::Heard { .. }
+            | Entry::Called { .. }
+            | Entry::Returned { .. }
+            | Entry::Noted { .. } => None,
+        });
+        let besides = self.other_charges.lock().unwrap_or_else(PoisonError::into_inner).1;
+        thoughts.fold(besides.micros, u64::saturating_add)
+    }
+
     /// Adds an entry that a successor could obtain again. Stored with the next write, without a
     /// commit of its own.
     pub(crate) fn add_unstored(&mut self, entry: Entry) {

@@ -10,6 +10,7 @@
 
 use holdfast_agent::{
     Limits,
+    behavior::makes_result,
     bootstrap::Audience,
     bundle::UNSCOPED_TOOLS,
     file_view::{FileSpace, FileView},
@@ -21,7 +22,9 @@ use holdfast_types::Entry;
 use crate::{
     agents::snapshots::AgentSnapshot,
     tools::files::FileScope,
-    turn::{context::flush, reply::replies::TaskLimit, state::TurnState},
+    turn::{
+        behavior::RESULT_MEMORY_TOOLS, context::flush, reply::replies::TaskLimit, state::TurnState,
+    },
 };
 
 impl TurnState<'_> {
@@ -87,7 +90,11 @@ pub(crate) fn tool_limits(turn: &TurnState<'_>, snapshot: &AgentSnapshot) -> Vec
     lists.extend(turn.task.as_ref().and_then(|task| task.given.tools.clone()));
     lists.extend(turn.routed_tools().cloned());
     if let Some(toolbox) = turn.behavior.as_ref().and_then(|run| run.toolbox()) {
-        lists.push(tools_without(turn, |name| !toolbox.offers(name)));
+        // What a result remembers and asks the memory is no tool of the model's choice.
+        let remembers = makes_result(turn.journal.entries());
+        let is_offered =
+            |name: &str| toolbox.offers(name) || (remembers && RESULT_MEMORY_TOOLS.contains(&name));
+        lists.push(tools_without(turn, |name| !is_offered(name)));
     }
     if turn.is_flushing() {
         lists.push(flush::flush_tools());

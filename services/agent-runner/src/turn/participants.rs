@@ -7,7 +7,7 @@ use holdfast_agent::{
     policy::{self, Decision, DecisionSource, LocalTime, Subject, TurnAuthors},
 };
 use holdfast_tools::{TOOL_NOT_ALLOWED, ToolError};
-use holdfast_types::{Author, DmScope, Entry, ToolCall};
+use holdfast_types::{Author, DmScope, Entry, SessionKind, ToolCall, is_self_improvement};
 use jiff::{Timestamp, tz::TimeZone};
 use serde_json::Value;
 use tracing::{info, warn};
@@ -26,7 +26,16 @@ impl TurnState<'_> {
     /// Audience with a given scope of direct messages.
     pub(crate) fn audience_for_scope(&self, scope: DmScope) -> Audience {
         let always = self.policy.turn_authors(authors(self.journal.entries()));
+        // As private as a heartbeat, unless a person writes into the session.
+        if self.is_self_improvement() && always.roles.is_empty() {
+            return Audience::Owner;
+        }
         policy::audience(self.kind, scope, &self.participants(), &always)
+    }
+
+    /// Whether the agent looks after itself in this session.
+    pub(crate) fn is_self_improvement(&self) -> bool {
+        self.kind == SessionKind::Work && is_self_improvement(&self.key)
     }
 
     /// Authors of this turn's messages.

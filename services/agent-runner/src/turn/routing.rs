@@ -20,7 +20,7 @@ use holdfast_agent::route::{
     Candidate, MAX_CANDIDATES, ROUTE_OUTPUT_TOKENS, ROUTE_TIMEOUT_SECS, RoutingChoice, parse_route,
     route_chat, route_retry_chat,
 };
-use holdfast_directory::Agent;
+use holdfast_directory::{Agent, AgentState};
 use holdfast_llm::{Delta, Request};
 use holdfast_types::{
     AgentChoice, AgentId, Body, ChoiceOrigin, Entry, Fault as _, Kind, ModelRoute, RouteScope,
@@ -172,7 +172,7 @@ async fn set_routed_agent(turn: &mut TurnState<'_>, agent: Option<AgentId>) -> R
     Ok(turn.worker.sessions.settings().set(&turn.lease.claim, &turn.settings).await?)
 }
 
-/// Loads an agent for this conversation; `None` if it or its model is missing.
+/// Loads an agent for this conversation; `None` if it is disabled, or it or its model is missing.
 async fn find_agent(
     turn: &TurnState<'_>,
     home: &Arc<AgentSnapshot>,
@@ -183,6 +183,7 @@ async fn find_agent(
     }
     let (tenant, model) = (turn.lease.claim.tenant, turn.settings.model.clone());
     Ok(match turn.worker.agents.find(tenant, agent, model).await? {
+        AgentLookup::Ready(snapshot) if snapshot.state != AgentState::Enabled => None,
         // The session's key was made with the own agent's scope, which decides who reads along.
         AgentLookup::Ready(snapshot) if snapshot.dm_scope != home.dm_scope => {
             Some(Arc::new(AgentSnapshot {
@@ -357,11 +358,12 @@ fn default_choice(agent: AgentId, by: ChoiceOrigin, reason: &str) -> AgentChoice
     }
 }
 
-/// Agents that the model may choose among: those of the rule, or all; the session's own comes
-/// first.
+/// Agents that the model may choose among: the enabled ones of the rule, or all; the session's own
+/// comes first.
 fn candidates(mut agents: Vec<Agent>, home: AgentId, route: &ModelRoute) -> Vec<Agent> {
     agents.retain(|agent| {
-        agent.id == home || route.among.is_empty() || route.among.contains(&agent.id)
+        let is_listed = route.among.is_empty() || route.among.contains(&agent.id);
+        agent.id == home || (is_listed && agent.state == AgentState::Enabled)
     });
     agents.sort_by_key(|agent| agent.id != home);
     agents.truncate(MAX_CANDIDATES);

@@ -3,7 +3,8 @@
 //! | reason why the turn stops | session |
 //! |---|---|
 //! | it is done | idle, or ready again |
-//! | paused, or this process stops | released; the attempt does not count |
+//! | paused, this process stops, or a more urgent session waits | released; the attempt does not count |
+//! | its agent is disabled | released until it is enabled; the attempt does not count |
 //! | its agent has too few hit points | released until it has recovered; the attempt does not count |
 //! | transient failure | released after a delay; the attempt does not count |
 //! | lost to another runner | not touched |
@@ -31,8 +32,8 @@ use crate::{
     failpoints,
     leases::Lease,
     turn::{
-        after_turn, budget::hit_points, client_options::client_tools, firings, heartbeats,
-        journal::Journal, reply::replies::Failure, state::TurnState, steps,
+        after_turn, budget, client_options::client_tools, firings, heartbeats, journal::Journal,
+        reply::replies::Failure, state::TurnState, steps,
     },
     worker::Worker,
 };
@@ -225,7 +226,7 @@ async fn run_session(
     // The policy is needed at the first step; loading both at the same time saves a round trip.
     let policy = worker.policies.find(&worker.tools, lease.claim.tenant, loaded.agent);
     let (found, policy) = tokio::try_join!(found.instrument(span.clone()), policy)?;
-    let meter = hit_points::begin(worker, &lease.claim, (begun.run, &loaded), &found).await?;
+    let meter = budget::begin(worker, &lease.claim, (begun.run, &loaded), &found).await?;
     // The task holds the subagent's limits: without it nothing would bound the turn.
     let has_no_task = kind == Ok(SessionKind::Subagent) && task.is_none();
     let unusable_model;

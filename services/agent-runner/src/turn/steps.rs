@@ -303,7 +303,7 @@ pub(crate) async fn finish_without_model(
 /// End of a step: all signals from outside take effect here.
 async fn end_of_step(turn: &mut TurnState<'_>) -> Result<Option<CompletionResult>, Error> {
     failpoints::point("runner.boundary").await;
-    if turn.worker.draining.is_cancelled() {
+    if turn.worker.draining.is_cancelled() || turn.lease.is_outranked() {
         return Err(Error::ReleaseRequested);
     }
     let signal = *turn.lease.subscribe().borrow();

@@ -1,15 +1,22 @@
 //! An agent that works by behaviours: it routes, plans, does, checks, adjusts, and tells the user.
 
 mod crashes;
+mod delegating;
 mod limits;
+mod prompts;
 mod results;
+mod roles;
+mod rollback;
+mod routing;
 pub mod script;
+mod upkeep;
 
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
 };
 
+use holdfast_bus::DeltaBody;
 use holdfast_directory::{Actor, BehaviorSettings};
 use holdfast_session::{Acceptance, ApprovalFilter, NewMessage, TurnOutcome};
 use holdfast_testkit::{Reply, model::Request};
@@ -17,12 +24,13 @@ use holdfast_types::{
     ApprovalDecision, ApprovalState, Body, Entry, MessageFilter, SessionId, SessionState,
 };
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use self::script::{behavior_of, input, play, result, shown};
 use crate::{
     approvals::Launch,
     shell::{exec, owner, returned, walled},
-    world::{World, place},
+    world::{LONG, World, place},
 };
 
 impl World {
@@ -72,6 +80,11 @@ impl World {
 
     async fn outcome(&self, sent: &Acceptance) -> anyhow::Result<Option<TurnOutcome>> {
         Ok(self.answer(sent).await?.outcome)
+    }
+
+    /// Outcome of a message that may not have one yet.
+    async fn outcome_now(&self, sent: &Acceptance) -> anyhow::Result<Option<TurnOutcome>> {
+        Ok(self.sessions.views().answer(self.tenant, sent.message).await?.outcome)
     }
 
     fn asked_as(&self, behavior: &str) -> Vec<Arc<Request>> {
@@ -137,6 +150,47 @@ async fn a_step_is_shown_its_message_its_todo_and_the_step_before() -> anyhow::R
     let check = &world.asked_as("check")[0];
     assert!(input(check).contains("<result tool=\"write\" state=\"ok\">"), "{}", input(check));
     assert!(check.tool_names().contains(&"read"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn followers_are_told_each_step_that_begins_and_what_the_work_has_cost() -> anyhow::Result<()>
+{
+    let world = World::start().await?;
+    world.card(1_000).await?;
+    world.use_behaviors(|_| {}).await?;
+    world.model.answer(play);
+    let mut deltas = world.bus.subscribe_tenant_deltas(world.tenant).await?;
+    world.bus.flush().await;
+    let _runner = world.runner().await?;
+
+    world.ask("s", "write the text and the note").await?;
+
+    let (mut told, mut costs) = (Vec::new(), Vec::new());
+    loop {
+        let (_, delta) = timeout(LONG, deltas.next()).await?.expect("the bus is there");
+        match delta.body {
+            DeltaBody::StepProgress(progress) => {
+                told.push(progress.to_string());
+                costs.push(progress.cost_micros);
+            }
+            DeltaBody::Done { .. } => break,
+            _ => {}
+        }
+    }
+    let expected = [
+        "step 0 of resolve_router",
+        "step 0 of PLAN",
+        "step 0 of DO, T001, 0 of 3 done",
+        "step 1 of DO, T001, 0 of 3 done",
+        "step 0 of DO, T002, 0 of 3 done",
+        "step 0 of CHECK, 0 of 3 done",
+        "step 0 of ADJUST, T001, 0 of 3 done",
+        "step 0 of DO, T001, 0 of 3 done",
+        "step 0 of CHECK, 0 of 3 done",
+    ];
+    assert_eq!(told, expected);
+    assert!(costs[0] == 0 && costs.is_sorted_by(|a, b| a < b), "{costs:?}");
     Ok(())
 }
 
@@ -307,11 +361,50 @@ async fn an_event_wakes_whoever_waits_for_it() -> anyhow::Result<()> {
     world.text(&world.say("s", "watch the todos").await?).await?;
 
     let event = |name: &str| Body { event: Some(name.to_owned()), ..Body::text("T001 is done") };
+    // Neither another event nor a message ends the wait, and none of them asks a model.
+    let other =
+        world.send(NewMessage { body: event("mail.new"), ..world.message("s", "") }).await?;
+    world.say("s", "hello?").await?;
+    tokio::time::sleep(std::time::Duration::from_millis(1_500)).await;
+    assert_eq!(world.state_of(other.session).await?, SessionState::WaitForEvent);
+    assert_eq!((world.outcome_now(&other).await?, world.model.count()), (None, 1));
+
     let body = event("todo.changed");
     let told = world.send(NewMessage { body, ..world.message("s", "") }).await?;
 
     assert_eq!(world.text(&told).await?, "I see.");
+    assert_eq!(world.outcome(&other).await?, Some(TurnOutcome::Completed));
     assert_eq!(world.model.count(), 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_wait_for_an_event_ends_with_its_deadline() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.use_behaviors(|settings| settings.default = "plan".to_owned()).await?;
+    world.model.answer(|asked| match input(asked).contains("the wait is over") {
+        false => result(&json!({
+            "next_behavior": "WAIT_FOR_EVENT",
+            "wait_details": {
+                "deadline_ms": 1_000, "filter": {"event": "todo.changed"}, "note": "the painter",
+            },
+        })),
+        true => result(&json!({"reply": "Nothing came.", "next_behavior": "END"})),
+    });
+    let _runner = world.runner().await?;
+
+    let sent = world.send(world.on_channel("s", "wait for the painter")).await?;
+    world.text(&sent).await?;
+    assert_eq!(world.state_of(sent.session).await?, SessionState::WaitForEvent);
+
+    world
+        .until("the deadline passes", async || {
+            world.told_in(sent.session).await.is_ok_and(|told| told == ["Nothing came."])
+        })
+        .await?;
+    assert_eq!(world.model.count(), 2);
+    assert!(input(&world.model.requests()[1]).contains("the wait is over: the painter"));
+    assert_eq!(world.state_of(sent.session).await?, SessionState::Wait);
     Ok(())
 }
 

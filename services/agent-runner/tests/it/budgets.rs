@@ -10,7 +10,7 @@ use holdfast_testkit::{Reply, model::Usage};
 use crate::world::World;
 
 impl World {
-    async fn budget(&self, budget: Budget) -> anyhow::Result<()> {
+    pub async fn budget(&self, budget: Budget) -> anyhow::Result<()> {
         self.sessions.usage().open_budget(self.tenant, budget.agent).await?;
         Ok(self.directory.budgets().put(self.tenant, Actor::Operator, &budget).await?)
     }
@@ -22,7 +22,7 @@ impl World {
 
     /// The model writes no more than this, and costs $1 for a million tokens read, and $10 for a
     /// million written.
-    async fn card(&self, max_output: u32) -> anyhow::Result<()> {
+    pub async fn card(&self, max_output: u32) -> anyhow::Result<()> {
         let prices =
             Prices { input: 1_000, cached: None, output: 10_000, long: None, picture: None };
         let card = ModelCard { max_output, prices: Some(prices), ..ModelCard::default() };
@@ -31,7 +31,7 @@ impl World {
     }
 
     /// The model charges so much for each answer.
-    fn charges(&self, prompt: u64, completion: u64) {
+    pub fn charges(&self, prompt: u64, completion: u64) {
         let usage = Usage { prompt, cached: 0, completion };
         self.model.answer(move |_| Reply::text("well").usage(usage));
     }

@@ -56,7 +56,7 @@ async fn level(world: &World, settings: &HitPointSettings) -> anyhow::Result<u64
 }
 
 /// Hit points as of now, in thousandths.
-async fn set_level(world: &World, milli: u64) -> anyhow::Result<()> {
+pub async fn set_level(world: &World, milli: u64) -> anyhow::Result<()> {
     let (tenant, agent) = (world.tenant.as_uuid(), world.agent.id.as_uuid());
     world
         .admin(&format!(
@@ -70,7 +70,7 @@ async fn set_level(world: &World, milli: u64) -> anyhow::Result<()> {
 }
 
 /// What the journal of a session costs.
-fn cost(settings: &HitPointSettings, journal: &[Entry]) -> u64 {
+pub fn cost(settings: &HitPointSettings, journal: &[Entry]) -> u64 {
     let mut amounts = WorkAmounts::default();
     for entry in journal {
         match entry {
@@ -217,12 +217,24 @@ async fn an_agent_without_hit_points_is_disabled_until_a_person_enables_it() -> 
     let outcomes = "select outcome from work.ledger where kind = 'hit_points'";
     assert_eq!(world.texts(outcomes).await?, ["disabled"]);
 
+    let events = format!(
+        "select kind || ' ' || (detail->>'reason') from control.tenant_events
+         where detail->>'agent' = '{}' and kind like 'agent.%abled' order by event_id",
+        world.agent.id
+    );
+    assert_eq!(world.texts(&events).await?, ["agent.disabled hit_points"]);
+
     let enabled = work(&world)?.enable_agent(world.tenant, world.agent.id, &dear).await?;
     assert_eq!(enabled.disabled_at, None);
     assert!(enabled.level_milli >= dear.floor_milli());
     use_hit_points(&world, settings).await?;
+    set_level(&world, 50_000).await?;
     tokio::time::sleep(holdfast_directory::AGENT_CACHE_TTL).await;
     assert_eq!(world.ask("s", "hi").await?, "hello");
+    assert_eq!(
+        world.texts(&events).await?,
+        ["agent.disabled hit_points", "agent.enabled hit_points"]
+    );
     Ok(())
 }
 

@@ -474,6 +474,46 @@ async fn an_hour_of_a_thousand_agents_with_nothing_to_look_at_asks_no_model_and_
 }
 
 #[tokio::test]
+async fn the_heartbeats_of_an_agent_that_sleeps_come_less_and_less_often() -> anyhow::Result<()> {
+    let (world, _runner, _ticking) = World::beating("- Is the oven on?\n").await?;
+    world.set(|heartbeat| heartbeat.every = "1h".to_owned()).await?;
+    let hourly = async || {
+        world
+            .job()
+            .await
+            .is_ok_and(|job| job.is_some_and(|job| job.spec.to_string().contains("3600000")))
+    };
+    world.until("it beats every hour", hourly).await?;
+    world.model.answer(|_| Reply::text("HEARTBEAT_OK"));
+    let beat = async |n: usize| {
+        world.tick().await?;
+        world.line(n).await?;
+        world.all_ended().await?;
+        // The delay follows the end in a transaction of its own.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let minutes = "select (extract(epoch from due_at - clock_timestamp()) / 60)::bigint
+                       from schedule.jobs where kind = 'heartbeat'";
+        world.number(minutes).await
+    };
+    assert!(beat(1).await? <= 60, "nobody sleeps who was needed today");
+
+    let day_ago = "update session.sessions set updated_at = now() - interval '24 hours'
+                   where kind <> 'heartbeat'";
+    world.admin(day_ago).await?;
+    let mut minutes = Vec::new();
+    for n in 2..=4 {
+        minutes.push(beat(n).await?);
+    }
+    for (found, wanted) in minutes.iter().zip([120, 240, 240]) {
+        assert!((wanted - 2..=wanted).contains(found), "{minutes:?}");
+    }
+
+    world.owner_speaks("42").await?;
+    assert!(beat(5).await? <= 60, "the owner has woken it");
+    Ok(())
+}
+
+#[tokio::test]
 async fn two_schedulers_ask_and_send_once() -> anyhow::Result<()> {
     let (world, _runner, _ticking) = World::beating("- Is the oven on?\n").await?;
     let _second = world.scheduler().await?;

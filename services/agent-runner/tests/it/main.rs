@@ -6,6 +6,7 @@
     reason = "a panic is how a test fails, in its helpers too"
 )]
 
+mod agent_states;
 mod answer_options;
 mod answering;
 mod approvals;
@@ -27,6 +28,7 @@ mod dispatched;
 mod economy;
 mod events;
 mod failing;
+mod file_watches;
 mod files_of_people;
 mod first_run;
 mod flushing;
@@ -40,6 +42,7 @@ mod keys;
 mod linking;
 mod mcp;
 mod media;
+mod model_questions;
 mod outages;
 mod outside_text;
 mod patches;
@@ -47,6 +50,7 @@ mod pods;
 mod policy;
 mod private_addresses;
 mod prompts;
+mod proposals;
 mod queueing;
 mod quoting;
 mod remembering;

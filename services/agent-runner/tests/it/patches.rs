@@ -240,7 +240,10 @@ async fn nothing_is_merged_while_the_subagent_is_at_work() -> anyhow::Result<()>
 async fn a_patch_with_a_protected_file_waits_for_a_persons_word() -> anyhow::Result<()> {
     let world = started(&[]).await?;
     world.model.answer(script(WAITED, |asked| match asked.tool_results().as_slice() {
-        [] => Reply::call("e", "exec", r#"{"command":"echo mine > self.md; echo x > notes.txt"}"#),
+        [] => {
+            let command = "mkdir behaviors; echo mine > behaviors/do.yaml; echo x > notes.txt";
+            Reply::call("e", "exec", json!({ "command": command }).to_string())
+        }
         _ => Reply::text("done"),
     }));
     let mut config = world.config();
@@ -256,10 +259,10 @@ async fn a_patch_with_a_protected_file_waits_for_a_persons_word() -> anyhow::Res
         })
         .await?;
 
-    assert_eq!(world.texts(asked).await?, [r#"merge what "notes" changed in self.md"#]);
+    assert_eq!(world.texts(asked).await?, [r#"merge what "notes" changed in behaviors/do.yaml"#]);
     let shown = world.texts("select subject from session.approvals").await?.remove(0);
-    assert!(shown.ends_with("\nfile: self.md\ncontent:\n| mine\n|"), "{shown}");
-    assert_eq!(world.file("self.md").await?, None);
+    assert!(shown.ends_with("\nfile: behaviors/do.yaml\ncontent:\n| mine\n|"), "{shown}");
+    assert_eq!(world.file("behaviors/do.yaml").await?, None);
     assert_eq!(world.file("notes.txt").await?.as_deref(), Some("one\n"));
     Ok(())
 }

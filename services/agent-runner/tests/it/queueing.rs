@@ -6,7 +6,10 @@ use std::{
 };
 
 use holdfast_session::{NewMessage, TurnOutcome};
-use holdfast_testkit::{Reply, model::Gate};
+use holdfast_testkit::{
+    Reply,
+    model::{Gate, Request},
+};
 use holdfast_types::{KeyId, QueueMode, Source};
 
 use crate::{
@@ -236,5 +239,53 @@ async fn more_sessions_than_slots_are_all_answered() -> anyhow::Result<()> {
     for one in &sent {
         assert_eq!(world.text(one).await?, "echo: hello");
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_job_gives_its_slot_to_a_person_at_the_end_of_its_step_and_goes_on_after_it()
+-> anyhow::Result<()> {
+    const STEPS: usize = 12;
+    let world = World::start().await?;
+    let step = Gate::default();
+    let gate = step.clone();
+    // One of four claims is in the fair order: the job may have some more steps before it yields.
+    world.model.latency(Duration::from_millis(250));
+    world.model.answer(move |asked| {
+        let is_job = asked.body.to_string().contains("count the stars");
+        let made = asked.messages().iter().filter(|message| message["role"] == "tool");
+        match (is_job, made.count()) {
+            (true, 0) => Reply::call("c0", "agents_list", "{}").behind(&gate),
+            (true, n) if n < STEPS => Reply::call(format!("c{n}"), "agents_list", "{}"),
+            (true, _) => Reply::text("counted"),
+            (false, _) => Reply::text("hello to you"),
+        }
+    });
+    let mut config = world.config();
+    config.runner.slots = 1;
+    let _runner = world.runner_with(config, |app| app).await?;
+    let key = format!("agent:{}:cron:stars:1", world.agent.name).parse()?;
+
+    let job = world.send(NewMessage { key, ..world.message("stars", "count the stars") }).await?;
+    world.until("the job runs", async || world.model.count() == 1).await?;
+    let person = world.say("s", "hello").await?;
+    // The runner looks once a second for people who wait.
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    assert_eq!(world.model.count(), 1, "a step is not cut short");
+    step.open();
+    assert_eq!(world.text(&person).await?, "hello to you");
+    assert_eq!(world.text(&job).await?, "counted");
+
+    let requests = world.model.requests();
+    let is_person = |asked: &Arc<Request>| asked.last_user_text().ends_with("hello");
+    let at = requests.iter().position(is_person).unwrap();
+    assert!(at < STEPS, "the person was answered in the midst of the job, not at {at}");
+    // The job went on where it was, in one run.
+    assert_eq!(requests.len(), STEPS + 2);
+    assert_eq!(world.number("select count(*) from session.runs").await?, 2);
+    let id = job.session.as_uuid();
+    let lease = format!("select epoch from session.session_lease where session_id = '{id}'");
+    assert!(world.number(&lease).await? >= 2);
+    assert!(world.model.violations().is_empty(), "{:?}", world.model.violations());
     Ok(())
 }

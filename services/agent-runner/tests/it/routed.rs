@@ -218,7 +218,8 @@ async fn another_tenants_agents_are_never_on_the_list() -> anyhow::Result<()> {
 
     let named = NewModelRoute { among: vec![spy.id.to_string()], ..NewModelRoute::default() };
     let rule = NewRule { agent: "main".into(), by_model: Some(named), ..NewRule::default() };
-    let put = world.directory.routing().put_rules(world.tenant, Actor::Operator, vec![rule]).await;
+    let put =
+        world.directory.routing().put_rules(world.tenant, Actor::Operator, vec![rule], None).await;
     // As if it had been stored all the same.
     let all = world.ask_routed("spy on me", &ModelRoute::default()).await?;
     let route = ModelRoute { among: vec![spy.id], ..ModelRoute::default() };

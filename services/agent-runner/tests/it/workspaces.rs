@@ -313,6 +313,8 @@ async fn a_session_that_does_not_see_a_workspace_works_without_it() -> anyhow::R
     assert!(told.ends_with("\n/workspace"), "{told}");
     let first: Arc<Request> = world.model.requests()[0].clone();
     assert!(!input(&first).contains("secret") && !shown(&first).contains("secret"));
+    // Nor is the list of the workspace its own.
+    assert_eq!(world.number("select count(*) from work.list_members").await?, 0);
     Ok(())
 }
 
@@ -360,5 +362,12 @@ async fn a_workspace_that_drains_is_kept_until_the_todos_of_its_session_are_fini
     work.apply(world.tenant, &place, &actor, ("by hand", &[done])).await?;
 
     assert_eq!(world.text(&second).await?, "planned");
+    // The second has gone on with the list of the first.
+    let lists = (
+        work.view(world.tenant, first.session).await?,
+        work.view(world.tenant, second.session).await?,
+    );
+    assert_eq!(lists.0, lists.1);
+    assert!(lists.0.counts.wait > 0);
     Ok(())
 }

@@ -2,19 +2,23 @@
 
 pub mod behaviors;
 mod channel_options;
+pub mod proposals;
 pub mod settings;
+mod state;
 
 use std::collections::BTreeMap;
 
-use holdfast_directory::{Agent, AgentSettings, BehaviorSettings, NewAgent};
+use holdfast_directory::{Agent, AgentSettings, AgentState, BehaviorSettings, NewAgent};
 use holdfast_proto::gateway::v1::{
     self as pb, CreateAgentRequest, CreateAgentResponse, DeleteAgentRequest, DeleteAgentResponse,
-    GetAgentRequest, GetAgentResponse, ListAgentsRequest, ListAgentsResponse, UpdateAgentRequest,
-    UpdateAgentResponse, agents_server::Agents as Service,
+    GetAgentRequest, GetAgentResponse, ListAgentsRequest, ListAgentsResponse, SetAgentStateRequest,
+    SetAgentStateResponse, UpdateAgentRequest, UpdateAgentResponse,
+    agents_server::Agents as Service,
 };
-use holdfast_types::{AgentName, ContextOptions, RecommendSkills, TenantId};
+use holdfast_types::{AgentName, ContextOptions, RecommendSkills, SelfImproveSettings, TenantId};
 use tonic::{Request, Response, Status};
 
+use self::state::AgentFacts;
 use super::{
     State, actor, heartbeats, invalid, non_empty, parse_word_or_default, policies::list_warnings,
     required, timestamp, word_of, work::economy,
@@ -35,7 +39,8 @@ impl Service for Agents {
 
         let agents = self.0.directory.agents().list(caller.tenant).await.map_err(Error::from)?;
 
-        let agents = agents.into_iter().map(agent_of).collect();
+        let facts = AgentFacts::load(&self.0, caller.tenant).await?;
+        let agents = agents.into_iter().map(|agent| with_state(agent, &facts)).collect();
         Ok(Response::new(ListAgentsResponse { agents }))
     }
 
@@ -47,7 +52,7 @@ impl Service for Agents {
 
         let agent = self.0.directory.agents().get(caller.tenant, &request.agent).await;
 
-        let agent = Some(agent_of(agent.map_err(Error::from)?));
+        let agent = self.shown(caller.tenant, agent.map_err(Error::from)?).await?;
         Ok(Response::new(GetAgentResponse { agent }))
     }
 
@@ -64,7 +69,8 @@ impl Service for Agents {
 
         let agent = agent.map_err(Error::from)?;
         let warnings = tool_warnings(&self.0, &agent.settings).await?;
-        Ok(Response::new(CreateAgentResponse { agent: Some(agent_of(agent)), warnings }))
+        let agent = self.shown(caller.tenant, agent).await?;
+        Ok(Response::new(CreateAgentResponse { agent, warnings }))
     }
 
     async fn update_agent(
@@ -83,7 +89,23 @@ impl Service for Agents {
 
         let agent = agent.map_err(Error::from)?;
         let warnings = tool_warnings(&self.0, &agent.settings).await?;
-        Ok(Response::new(UpdateAgentResponse { agent: Some(agent_of(agent)), warnings }))
+        let agent = self.shown(caller.tenant, agent).await?;
+        Ok(Response::new(UpdateAgentResponse { agent, warnings }))
+    }
+
+    async fn set_agent_state(
+        &self,
+        request: Request<SetAgentStateRequest>,
+    ) -> Result<Response<SetAgentStateResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        audit::set_target(&request.agent);
+        let wanted: AgentState = request.state.parse().map_err(Error::Directory)?;
+
+        let by = (caller.tenant, actor(&caller));
+        let agent = state::set_state(&self.0, by, &request.agent, wanted).await?;
+
+        let agent = self.shown(caller.tenant, agent).await?;
+        Ok(Response::new(SetAgentStateResponse { agent }))
     }
 
     async fn delete_agent(
@@ -101,6 +123,14 @@ impl Service for Agents {
         self.0.workspaces.delete_tree(tenant, agent.id).await.map_err(Error::from)?;
         self.0.jobs.delete_heartbeat(tenant, agent.id).await.map_err(Error::from)?;
         Ok(Response::new(DeleteAgentResponse {}))
+    }
+}
+
+impl Agents {
+    /// The agent with its state.
+    async fn shown(&self, tenant: TenantId, agent: Agent) -> Result<Option<pb::Agent>, Error> {
+        let facts = AgentFacts::load(&self.0, tenant).await?;
+        Ok(Some(with_state(agent, &facts)))
     }
 }
 
@@ -139,6 +169,11 @@ async fn tool_warnings(state: &State, settings: &AgentSettings) -> Result<Vec<St
     Ok(warnings)
 }
 
+fn with_state(agent: Agent, facts: &AgentFacts) -> pb::Agent {
+    pb::Agent { state: facts.state_of(&agent).to_owned(), ..agent_of(agent) }
+}
+
+/// Converts an agent, without its state.
 fn agent_of(agent: Agent) -> pb::Agent {
     let settings = agent.settings;
     pb::Agent {
@@ -170,6 +205,10 @@ fn agent_of(agent: Agent) -> pb::Agent {
         channels: channel_options::to_proto(settings.channels),
         behaviors: settings.behaviors.map(behavior_settings_of),
         hit_points: settings.hit_points.map(economy::settings_to_proto),
+        self_improve: settings.self_improve.map(self_improve_of),
+        state: String::new(),
+        did: agent.id.did(),
+        version: agent.definition_version,
         created_at: Some(timestamp(agent.created_at)),
         updated_at: Some(timestamp(agent.updated_at)),
     }
@@ -222,6 +261,7 @@ fn new_agent(agent: pb::Agent) -> Result<NewAgent, Error> {
         channels: channel_options::from_proto(agent.channels)?,
         behaviors: agent.behaviors.map(behavior_settings),
         hit_points: agent.hit_points.map(economy::settings_from_proto),
+        self_improve: agent.self_improve.map(self_improve),
     };
     Ok(NewAgent {
         name: name(&agent.name)?,
@@ -246,6 +286,21 @@ fn behavior_settings(given: pb::BehaviorSettings) -> BehaviorSettings {
         max_steps: or(given.max_steps, usual.max_steps),
         max_hops: or(given.max_hops, usual.max_hops),
         max_seconds: or(given.max_seconds, usual.max_seconds),
+    }
+}
+
+fn self_improve_of(settings: SelfImproveSettings) -> pb::SelfImproveSettings {
+    let SelfImproveSettings { idle_s, max_per_day, max_tokens } = settings;
+    pb::SelfImproveSettings { idle_s, max_per_day, max_tokens }
+}
+
+fn self_improve(given: pb::SelfImproveSettings) -> SelfImproveSettings {
+    let usual = SelfImproveSettings::default();
+    let or = |given: u32, usual: u32| if given == 0 { usual } else { given };
+    SelfImproveSettings {
+        idle_s: or(given.idle_s, usual.idle_s),
+        max_per_day: or(given.max_per_day, usual.max_per_day),
+        max_tokens: or(given.max_tokens, usual.max_tokens),
     }
 }
 

@@ -1,11 +1,14 @@
 //! The service `Packages`: export and import of agents as files (spec SKL-014).
 
-use holdfast_directory::{AgentSettings, NewAgent, NewRule};
+use holdfast_directory::{
+    Agent, AgentSettings, BehaviorLayer, BehaviorSettings, ImportedAgent, NewAgent, NewRule,
+};
 use holdfast_proto::gateway::v1::{
     ApproveAgentRequest, ApproveAgentResponse, ExportAgentRequest, ExportAgentResponse,
     ImportAgentRequest, ImportAgentResponse, packages_server::Packages as Service,
 };
-use holdfast_skills::{AgentPackage, PackagedAgent, PackagedRoute, SkillName};
+use holdfast_skills::{AgentPackage, PackagedAgent, PackagedBehaviors, PackagedRoute, SkillName};
+use holdfast_types::TenantId;
 use tonic::{Request, Response, Status};
 
 use super::{State, actor, non_empty};
@@ -33,6 +36,7 @@ impl Service for Packages {
             let is_its = rule.agent == agent.id && rule.by_model.is_none();
             rule.pattern.filter(|_| is_its)
         });
+        let behaviors = self.packaged_behaviors(tenant, &agent).await?;
         let package = AgentPackage {
             name: package_name(agent.name.as_str()).map_err(Error::from)?,
             version: non_empty(request.version).unwrap_or_else(|| "1.0".to_owned()),
@@ -40,6 +44,8 @@ impl Service for Packages {
             agent: PackagedAgent { id: agent.name, prompt: agent.instructions.trim().to_owned() },
             tools: agent.settings.tools,
             routing: pattern.map(|pattern| PackagedRoute { pattern: pattern.as_str().to_owned() }),
+            behaviors,
+            hit_points: agent.settings.hit_points,
         };
 
         let text = package.write().map_err(Error::from)?;
@@ -61,16 +67,25 @@ impl Service for Packages {
             ..NewRule::default()
         });
         let rule_waits = rule.is_some();
-        let new = NewAgent {
+        let settings = AgentSettings {
+            tools: package.tools,
+            behaviors: package.behaviors.as_ref().map(behavior_settings),
+            hit_points: package.hit_points,
+            ..AgentSettings::default()
+        };
+        let agent = NewAgent {
             name,
             description: format!("From the package {} {}{from}.", package.name, package.version),
             instructions: package.agent.prompt,
             model: None,
             is_default: false,
-            settings: AgentSettings { tools: package.tools, ..AgentSettings::default() },
+            settings,
         };
+        let documents = package.behaviors.unwrap_or_default().documents;
+        let imported = ImportedAgent { agent, rule, behaviors: documents.into_iter().collect() };
 
-        let made = self.0.directory.agents().import(caller.tenant, actor(&caller), new, rule).await;
+        let (tenant, by) = (caller.tenant, actor(&caller));
+        let made = self.0.directory.agents().import(tenant, by, imported).await;
 
         let made = made.map_err(Error::from)?;
         Ok(Response::new(ImportAgentResponse {
@@ -92,6 +107,36 @@ impl Service for Packages {
 
         let rules = u32::try_from(enabled.map_err(Error::from)?).unwrap_or(u32::MAX);
         Ok(Response::new(ApproveAgentResponse { rules }))
+    }
+}
+
+impl Packages {
+    /// Settings and own documents of an agent that works by behaviours.
+    async fn packaged_behaviors(
+        &self,
+        tenant: TenantId,
+        agent: &Agent,
+    ) -> Result<Option<PackagedBehaviors>, Error> {
+        let Some(settings) = &agent.settings.behaviors else { return Ok(None) };
+        let stored = self.0.directory.behaviors().list(tenant, Some(agent.id)).await?;
+        let own = stored.into_iter().filter(|one| one.layer == BehaviorLayer::Agent);
+        Ok(Some(PackagedBehaviors {
+            default: Some(settings.default.clone()),
+            max_steps: Some(settings.max_steps),
+            max_hops: Some(settings.max_hops),
+            max_seconds: Some(settings.max_seconds),
+            documents: own.map(|one| (one.name, one.source)).collect(),
+        }))
+    }
+}
+
+fn behavior_settings(packaged: &PackagedBehaviors) -> BehaviorSettings {
+    let usual = BehaviorSettings::default();
+    BehaviorSettings {
+        default: packaged.default.clone().unwrap_or(usual.default),
+        max_steps: packaged.max_steps.unwrap_or(usual.max_steps),
+        max_hops: packaged.max_hops.unwrap_or(usual.max_hops),
+        max_seconds: packaged.max_seconds.unwrap_or(usual.max_seconds),
     }
 }
 

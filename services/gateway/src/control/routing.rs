@@ -103,7 +103,7 @@ impl Service for Routing {
 
         let base = non_empty(request.base);
         let routing = self.0.directory.routing();
-        let put = routing.put_rules_on(caller.tenant, actor(&caller), rules, base.as_deref()).await;
+        let put = routing.put_rules(caller.tenant, actor(&caller), rules, base.as_deref()).await;
 
         put.map_err(Error::from)?;
         Ok(Response::new(PutRulesResponse { warnings }))

@@ -1,7 +1,8 @@
-//! The service `Sessions`: sessions, their entries and runs; pause, resume, delete.
+//! The service `Sessions`: sessions, their entries and runs; pause, resume, roll back, delete.
 
-mod convert;
+pub(super) mod convert;
 mod import;
+mod rollback;
 
 use futures::{Stream, StreamExt as _, TryStreamExt as _, stream, stream::BoxStream};
 use holdfast_bus::{Control, ControlKind};
@@ -11,8 +12,9 @@ use holdfast_proto::gateway::v1::{
     GetRunResponse, GetSessionRequest, GetSessionResponse, ImportSessionRequest,
     ImportSessionResponse, ListRunsRequest, ListRunsResponse, ListSessionsRequest,
     ListSessionsResponse, ListToolCallsRequest, ListToolCallsResponse, PauseSessionRequest,
-    PauseSessionResponse, ResumeSessionRequest, ResumeSessionResponse, UpdateSessionRequest,
-    UpdateSessionResponse, export_session_response::Part, sessions_server::Sessions as Service,
+    PauseSessionResponse, ResumeSessionRequest, ResumeSessionResponse, RollBackStepRequest,
+    RollBackStepResponse, UpdateSessionRequest, UpdateSessionResponse,
+    export_session_response::Part, sessions_server::Sessions as Service,
 };
 use holdfast_session::{EntryView, SessionChanges, SessionCursor, SessionFilter, SessionView};
 use holdfast_types::{RunId, SessionId, SessionKey, TenantId};
@@ -281,6 +283,15 @@ impl Service for Handler {
 
         let calls = calls.map_err(Error::from)?.into_iter().map(convert::tool_call).collect();
         Ok(Response::new(ListToolCallsResponse { calls }))
+    }
+
+    async fn roll_back_step(
+        &self,
+        request: Request<RollBackStepRequest>,
+    ) -> Result<Response<RollBackStepResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        let id = self.find(caller.tenant, &request.session).await?;
+        Ok(Response::new(rollback::roll_back(&self.0, &caller, id, request).await?))
     }
 }
 

@@ -12,6 +12,8 @@ use holdfast_egress::Guard;
 use holdfast_grpc::{Caller, Principal, Scope, Scopes};
 use holdfast_kit::config::Secrets;
 use holdfast_pg::Pools;
+use holdfast_proposals::Proposals;
+use holdfast_rollback::StepRollback;
 use holdfast_schedule::store::{Calendar, Jobs};
 use holdfast_session::{Acceptance, NewMessage, Sessions};
 use holdfast_skills::SkillLibrary;
@@ -52,7 +54,9 @@ impl World {
         let jobs = Jobs::new(pools.clone(), Arc::new(Calendar::default()));
         let library = SkillLibrary::new(workspaces.clone(), Arc::default());
         let work = Work::new(pools.clone());
-        let sessions = Sessions::new(pools);
+        let proposals = Proposals::new(pools.clone(), directory.clone(), workspaces.clone());
+        let sessions = Sessions::new(pools.clone());
+        let rollback = StepRollback::new(pools, sessions.clone(), workspaces.clone(), None);
         let egress = Guard::with_system_resolver([]).unwrap();
         let state = State {
             directory,
@@ -61,6 +65,8 @@ impl World {
             workspaces,
             jobs,
             work,
+            proposals,
+            rollback,
             memory: None,
             library,
             egress,

@@ -234,13 +234,13 @@ impl Work {
     }
 
     /// Root session of the session with this id or key.
-    async fn list(&self, tenant: TenantId, named: &str) -> Result<SessionId, Error> {
+    pub(super) async fn list(&self, tenant: TenantId, named: &str) -> Result<SessionId, Error> {
         let session = self.session(tenant, named).await?;
         Ok(self.0.sessions.root_of(tenant, session).await?)
     }
 }
 
-fn page_limit(asked: u32, usual: u32, most: u32) -> Result<u32, Error> {
+pub(super) fn page_limit(asked: u32, usual: u32, most: u32) -> Result<u32, Error> {
     let limit = page_size(asked, usual, most)?;
     Ok(u32::try_from(limit).unwrap_or(most))
 }

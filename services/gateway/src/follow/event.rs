@@ -1,5 +1,6 @@
 //! Events of a message on its way to its answer.
 
+use holdfast_bus::StepProgress;
 use holdfast_session::{MessageStatus, OUTPUT_LIMIT_REASON, PendingApproval, TurnOutcome};
 use holdfast_types::{ClientCall, RunId, Usage};
 
@@ -33,6 +34,8 @@ pub enum EventKind {
     Approval(PendingApproval),
     /// Names of surfaces of the canvas that changed.
     Canvas(Vec<String>),
+    /// A step of a behaviour begins.
+    Progress(StepProgress),
     Done(TurnResult),
 }
 

@@ -83,6 +83,14 @@ impl DeltaMerge {
             self.last_foreign_step = Some((run, step));
             return MergeOutcome::NeedsQuery;
         }
+        if let DeltaBody::StepProgress(progress) = body {
+            // Outside of the numbering, and no part of a step's text.
+            if self.own_runs.contains(&run) {
+                let kind = EventKind::Progress(progress);
+                tell(Event { run: Some(run), step: Some(step), kind });
+            }
+            return MergeOutcome::Processed;
+        }
         let gap = match self.newest {
             Some((newest, last)) if newest == epoch => n != last.wrapping_add(1),
             // The first delta of a claim only reports its start, so missing it loses nothing.
@@ -196,7 +204,10 @@ impl DeltaMerge {
                 })
             }
             DeltaBody::Canvas { surfaces } => EventKind::Canvas(surfaces),
-            DeltaBody::Started | DeltaBody::StepRestarted | DeltaBody::Done { .. } => return,
+            DeltaBody::Started
+            | DeltaBody::StepRestarted
+            | DeltaBody::StepProgress(_)
+            | DeltaBody::Done { .. } => return,
         };
         tell(Event { run: Some(run), step: Some(number), kind: what });
     }
@@ -217,6 +228,7 @@ pub fn finished(text: &str) -> TurnResult {
 
 #[cfg(test)]
 mod tests {
+    use holdfast_bus::StepProgress;
     use holdfast_types::Usage;
     use proptest::prelude::*;
 
@@ -354,6 +366,27 @@ mod tests {
         story.ours(5, 1, 0, text("hello"));
 
         assert_eq!(story.told[2], EventKind::StepStarted { again: true });
+    }
+
+    #[test]
+    fn progress_begins_no_step_and_is_no_gap_of_its_text() {
+        let mut story = Story::new();
+        let progress = StepProgress { behavior: "do".into(), step: 2, ..StepProgress::default() };
+        let told = DeltaBody::StepProgress(progress.clone());
+        let other = RunId::generate();
+
+        story.ours(3, 0, 0, DeltaBody::Started);
+        story.ours(3, 1, 1, told.clone());
+        story.ours(3, 1, 1, text("a"));
+        story.ours(3, 1, 2, told.clone());
+        story.ours(3, 1, 2, text("b"));
+        story.hear(other, 3, 0, 3, told.clone());
+        assert_eq!(story.hear(other, 3, 0, 3, told), MergeOutcome::Processed);
+
+        assert_eq!(story.text(), "ab");
+        assert_eq!(story.told[1], EventKind::Progress(progress));
+        let told = story.told.iter().filter(|kind| matches!(kind, EventKind::Progress(_)));
+        assert_eq!(told.count(), 2);
     }
 
     #[test]

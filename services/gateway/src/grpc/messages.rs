@@ -147,6 +147,14 @@ fn event_of(follow: &FollowedMessage, event: Event) -> RunEvent {
             left_ms: awaited.left_ms,
         }),
         EventKind::Canvas(surfaces) => E::CanvasChanged(pb::CanvasChanged { surfaces }),
+        EventKind::Progress(progress) => E::StepProgress(pb::StepProgress {
+            behavior: progress.behavior,
+            step: progress.step,
+            todo: progress.todo,
+            todos_done: progress.todos_done,
+            todos: progress.todos,
+            cost_micros: progress.cost_micros,
+        }),
         EventKind::Done(finished) => E::Done(finished.into()),
     };
     RunEvent {

@@ -70,8 +70,8 @@ impl SentText {
                 vec![AnswerOutput::ToolStarted { call, tool }]
             }
             EventKind::ToolEnded { call, failed } => vec![AnswerOutput::ToolEnded { call, failed }],
-            // These formats have no field for thinking or a canvas.
-            EventKind::Thinking(_) | EventKind::Canvas(_) => Vec::new(),
+            // These formats have no field for thinking, a canvas or progress.
+            EventKind::Thinking(_) | EventKind::Canvas(_) | EventKind::Progress(_) => Vec::new(),
             EventKind::Approval(awaited) => self.wait(&awaited),
             EventKind::Done(finished) => self.end(event.step, finished),
         }

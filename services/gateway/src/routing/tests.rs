@@ -1,7 +1,7 @@
 //! Tests of the cascade's levels, the rules, the keys, and what no message can achieve.
 
 use holdfast_directory::{
-    AgentSettings, Binding, Identity, Pattern, RoutedAgent, Routing, RoutingRule,
+    AgentSettings, AgentState, Binding, Identity, Pattern, RoutedAgent, Routing, RoutingRule,
 };
 use holdfast_types::{
     AgentId, AgentName, DmScope, GroupScope, ModelRoute, Peer, PeerKind, RouteScope, SessionKey,
@@ -18,6 +18,7 @@ fn card(name: &str) -> RoutedAgent {
         name: AgentName::new(name),
         is_default: name == "main",
         settings: AgentSettings::default(),
+        state: AgentState::Enabled,
     }
 }
 

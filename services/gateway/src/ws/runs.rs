@@ -203,6 +203,18 @@ impl<'a> Teller<'a> {
             EventKind::Canvas(surfaces) => {
                 self.agent(("canvas", "agent.canvas"), json!({ "surfaces": surfaces }), false);
             }
+            EventKind::Progress(progress) => {
+                self.start();
+                let data = json!({
+                    "behavior": progress.behavior,
+                    "step": progress.step,
+                    "todo": progress.todo,
+                    "todosDone": progress.todos_done,
+                    "todos": progress.todos,
+                    "costMicros": progress.cost_micros,
+                });
+                self.agent(("step", "agent.step"), data, false);
+            }
             EventKind::Done(result) => self.done(result),
         }
     }

@@ -413,10 +413,20 @@ async fn that_a_model_is_to_choose_is_stored_with_the_message_and_waits_for_nobo
         model: Some("demo:demo".into()),
     };
     let rule = NewRule { agent: "main".into(), by_model: Some(route), ..NewRule::default() };
-    world.directory.routing().put_rules(world.anna.id, Actor::Operator, vec![rule]).await.unwrap();
+    world
+        .directory
+        .routing()
+        .put_rules(world.anna.id, Actor::Operator, vec![rule], None)
+        .await
+        .unwrap();
 
     let first = accept(&world, world.anna.id, arrival("hi")).await.unwrap();
-    world.directory.routing().put_rules(world.anna.id, Actor::Operator, Vec::new()).await.unwrap();
+    world
+        .directory
+        .routing()
+        .put_rules(world.anna.id, Actor::Operator, Vec::new(), None)
+        .await
+        .unwrap();
     // Changed rules do not make it another message.
     let again = accept(&world, world.anna.id, arrival("hi")).await.unwrap();
 

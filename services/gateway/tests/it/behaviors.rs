@@ -5,7 +5,7 @@ use holdfast_proto::gateway::v1::{
 };
 use tonic::{Code, transport::Channel};
 
-use crate::world::{Tenant, World};
+use crate::world::{Tenant, World, message};
 
 async fn behaviors(world: &World) -> BehaviorsClient<Channel> {
     BehaviorsClient::new(world.channel().await.unwrap())
@@ -154,6 +154,113 @@ async fn a_step_is_rendered_and_an_answer_read_without_a_model() {
     let wrong = client.parse_behavior_answer(parse("resolve_router", "{\"reply\": \"Hi\"}"));
     let wrong = wrong.await.unwrap().into_inner();
     assert!(wrong.error.contains("`next_behavior` is missing"), "{wrong:?}");
+}
+
+/// Behaviour, number and what follows of each step that was tried.
+fn course(tried: &pb::TryBehaviorResponse) -> Vec<(&str, u32, &str)> {
+    let steps = tried.steps.iter();
+    steps.map(|step| (step.behavior.as_str(), step.step, step.next.as_str())).collect()
+}
+
+#[tokio::test]
+async fn answers_are_tried_step_by_step_and_change_nothing() {
+    let world = World::start().await.unwrap();
+    let session = world.send(&world.anna, message("hi")).await.unwrap().session_id;
+    let mut client = behaviors(&world).await;
+    let update = |to: &str| serde_json::json!({"op": "update", "code": "T001", "to_status": to, "reason": "so"});
+    let answers = [
+        serde_json::json!({
+            "todo_delta": [{"op": "init", "items": [{"title": "write"}]}],
+            "next_behavior": "DO:todo=T001",
+        }),
+        serde_json::json!("I think that"),
+        serde_json::json!({
+            "actions": [{"tool": "write", "input": {"path": "a.txt", "content": "x"}}],
+            "todo_delta": [update("DONE"), update("IN_PROGRESS"), update("COMPLETE")],
+        }),
+        serde_json::json!({"next_behavior": "CHECK"}),
+        serde_json::json!({"todo_delta": [update("DONE")], "next_behavior": "END"}),
+        serde_json::json!({"reply": "nobody asks for this"}),
+    ];
+    let tried = client
+        .try_behavior(world.anna.request(pb::TryBehaviorRequest {
+            agent: "main".into(),
+            name: "plan".into(),
+            messages: vec!["write a file".into()],
+            session: session.clone(),
+            answers: answers.iter().map(ToString::to_string).collect(),
+            ..Default::default()
+        }))
+        .await
+        .unwrap()
+        .into_inner();
+
+    let expected = [
+        ("plan", 0, "step"),
+        ("DO:todo=T001", 0, "correct"),
+        ("DO:todo=T001", 0, "step"),
+        ("DO:todo=T001", 1, "step"),
+        ("CHECK", 0, "end"),
+    ];
+    assert_eq!(course(&tried), expected, "{tried:#?}");
+    assert_eq!(tried.unused_answers, 1);
+    assert!(tried.todos.starts_with("Todos: 1 of 1 done."), "{}", tried.todos);
+    assert!(tried.steps[1].error.contains("JSON"), "{}", tried.steps[1].error);
+    let works = &tried.steps[2];
+    let refused: Vec<bool> =
+        works.todo_operations.iter().map(|one| !one.error.is_empty()).collect();
+    assert_eq!(refused, [true, false, false]);
+    assert!(works.observation.starts_with("operation 1 of `todo_delta` was not applied"));
+    assert!(works.summary.contains("(not called: the step is only tried)"), "{}", works.summary);
+    assert!(works.prompt_tokens > 100 && works.usage.is_none() && works.model.is_empty());
+    let todos = pb::ListTodosRequest { session, ..Default::default() };
+    let mut work = pb::work_client::WorkClient::new(world.channel().await.unwrap());
+    let todos = work.list_todos(world.anna.request(todos)).await.unwrap().into_inner();
+    assert!(todos.todos.is_empty(), "{todos:?}");
+}
+
+#[tokio::test]
+async fn a_try_ends_where_the_turn_would_and_needs_a_runner_for_a_model() {
+    let world = World::start().await.unwrap();
+    let mut client = behaviors(&world).await;
+    let request = |name: &str, messages: &[&str], answers: &[&str]| pb::TryBehaviorRequest {
+        name: name.to_owned(),
+        messages: messages.iter().map(|&text| text.to_owned()).collect(),
+        answers: answers.iter().map(|&text| text.to_owned()).collect(),
+        ..Default::default()
+    };
+    let mut tried = Vec::new();
+    for wanted in [
+        request("plan", &[], &["{}"]),
+        request("plan", &["hi"], &["no", "no"]),
+        request("plan", &["hi"], &["{\"next_behavior\": \"WAIT\"}"]),
+        request(
+            "resolve_router",
+            &["hi"],
+            &[
+                "{\"next_behavior\": \"PLAN\", \"reply\": \"\", \"memory_queries\": []}",
+                "{\"thinking\": \"hm\"}",
+            ],
+        ),
+    ] {
+        let answer = client.try_behavior(world.anna.request(wanted)).await.unwrap();
+        tried.push(answer.into_inner());
+    }
+    let asks = client.try_behavior(world.anna.request(request("plan", &["hi"], &[]))).await;
+    let key = world.key(&world.anna, &["read"], None).await.unwrap();
+    let reader = world.anna.by(&key);
+    let reads = client.try_behavior(reader.request(request("plan", &["hi"], &["{}"]))).await;
+    let many = request("plan", &["hi"], &["{}"; 65]);
+    let many = client.try_behavior(world.anna.request(many)).await;
+
+    assert_eq!(course(&tried[0]), [("plan", 0, "idle")]);
+    assert_eq!(course(&tried[1]), [("plan", 0, "correct"), ("plan", 0, "fail")]);
+    assert_eq!(course(&tried[2]), [("plan", 0, "wait")]);
+    // What the router passes on is new to the plan.
+    assert_eq!(course(&tried[3]), [("resolve_router", 0, "step"), ("PLAN", 0, "step")]);
+    assert_eq!(asks.unwrap_err().code(), Code::Unavailable);
+    assert_eq!(reads.unwrap_err().code(), Code::PermissionDenied);
+    assert_eq!(many.unwrap_err().code(), Code::InvalidArgument);
 }
 
 #[tokio::test]

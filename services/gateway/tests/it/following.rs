@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use holdfast_proto::gateway::v1::{
-    CancelRequest, GetCanvasRequest, Outcome, RunEvent, SendRequest, run_event::Event,
-    sessions_client::SessionsClient,
+    CancelRequest, GetCanvasRequest, Outcome, RunEvent, SendRequest, StepProgress,
+    run_event::Event, sessions_client::SessionsClient,
 };
 use holdfast_session::NewSurface;
 use holdfast_types::QueueMode;
@@ -23,6 +23,7 @@ fn kinds(events: &[RunEvent]) -> Vec<&'static str> {
         Event::ApprovalRequested(_) => "approval",
         Event::Thinking(_) => "thinking",
         Event::CanvasChanged(_) => "canvas",
+        Event::StepProgress(_) => "progress",
         Event::Done(_) => "done",
     };
     let mut kinds: Vec<&str> = events.iter().map(kind).collect();
@@ -236,6 +237,28 @@ async fn a_change_of_the_canvas_is_told_and_the_canvas_can_be_read() {
     let [shown] = read.surfaces.as_slice() else { panic!("{read:?}") };
     assert_eq!((shown.name.as_str(), shown.content.as_str(), shown.version), ("plan", "# Plan", 1));
     assert_eq!(foreign.code(), Code::NotFound);
+}
+
+#[tokio::test]
+async fn a_step_of_a_behavior_is_told_and_the_answer_is_streamed_as_ever() {
+    let world = World::start().await.unwrap();
+
+    let events = world.stream(&world.anna, message("progress please")).await.unwrap();
+
+    assert_eq!(kinds(&events), ["accepted", "step", "progress", "text", "done"]);
+    let told = events.iter().find_map(|event| match event.event.as_ref().unwrap() {
+        Event::StepProgress(progress) => Some(progress.clone()),
+        _ => None,
+    });
+    let expected = StepProgress {
+        behavior: "DO".into(),
+        step: 2,
+        todo: "T001".into(),
+        todos_done: 1,
+        todos: 3,
+        cost_micros: 20_000,
+    };
+    assert_eq!(told, Some(expected));
 }
 
 fn ask(of: &Tenant, session: &str) -> tonic::Request<GetCanvasRequest> {

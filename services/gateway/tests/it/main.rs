@@ -6,6 +6,7 @@
     reason = "what tests share may fail as tests do"
 )]
 
+mod agent_states;
 mod agui;
 mod approvals;
 mod arrivals;
@@ -32,9 +33,11 @@ mod operators;
 mod people;
 mod plans;
 mod policies;
+mod proposals;
 mod responses;
 mod retries;
 mod roles;
+mod rollback;
 mod runner;
 mod schedules;
 mod sending;

@@ -21,7 +21,7 @@
 
 use std::{future::pending, sync::Arc, time::Duration};
 
-use holdfast_bus::{Bus, Delta, DeltaBody, McpProbe, McpProbeResult, McpProbeTool};
+use holdfast_bus::{Bus, Delta, DeltaBody, McpProbe, McpProbeResult, McpProbeTool, StepProgress};
 use holdfast_session::{
     ApprovalBatch, ApprovalFilter, Claim, Completion, Error, InboxMessage, LoadedSession,
     NewApproval, NewDelivery, OUTPUT_LIMIT_REASON, Sessions, StepWrite, TurnOutcome,
@@ -239,6 +239,7 @@ impl Work {
             // A follower may have queried the journal about the first step already.
             "linger" => step = 1,
             "canvas" => told.tell(0, DeltaBody::Canvas { surfaces: vec!["plan".to_owned()] }),
+            "progress" => told.tell(0, DeltaBody::StepProgress(progress())),
             "same" => told.say(0, "echo: "),
             "other" => told.say(0, "something else "),
             "tool" => {
@@ -466,7 +467,19 @@ impl Told<'_> {
 
     fn tell(&mut self, step: u32, body: DeltaBody) {
         let delta = Delta { run: self.run, epoch: self.claim.epoch, step, n: self.n, body };
-        self.n += 1;
+        self.n += u32::from(!matches!(delta.body, DeltaBody::StepProgress(_)));
         self.work.bus.publish_delta(self.claim.tenant, self.claim.session, &delta);
+    }
+}
+
+/// What is told of a step for a message that begins with `progress`.
+pub fn progress() -> StepProgress {
+    StepProgress {
+        behavior: "DO".to_owned(),
+        step: 2,
+        todo: "T001".to_owned(),
+        todos_done: 1,
+        todos: 3,
+        cost_micros: 20_000,
     }
 }

@@ -2,8 +2,8 @@
 //! agents.
 
 use holdfast_proto::gateway::v1::{
-    self as pb, packages_client::PackagesClient, routing_client::RoutingClient,
-    skills_client::SkillsClient,
+    self as pb, agents_client::AgentsClient, packages_client::PackagesClient,
+    routing_client::RoutingClient, skills_client::SkillsClient,
 };
 use tonic::{Code, transport::Channel};
 
@@ -151,7 +151,9 @@ async fn an_agent_comes_as_a_file_leads_nowhere_until_it_is_approved_and_goes_as
     let mut client = PackagesClient::new(world.channel().await.unwrap());
     let text = "name: travel\nversion: '2.0'\nauthor: Ada\nagent:\n  id: travel\n  prompt: |-\n    \
                 You plan journeys.\n    Ask for the budget.\ntools:\n- web_search\n\
-                routing:\n  pattern: (?i)trip|journey\n";
+                routing:\n  pattern: (?i)trip|journey\n\
+                behaviors:\n  default: plan\n  max_steps: 9\n  documents:\n    plan: |\n      \
+                process_rule: Plan a journey.\nhit_points:\n  max: 70\n  floor: 7\n";
     let import = pb::ImportAgentRequest { text: text.into() };
 
     let made = client.import_agent(world.anna.request(import.clone())).await.unwrap().into_inner();
@@ -175,6 +177,14 @@ async fn an_agent_comes_as_a_file_leads_nowhere_until_it_is_approved_and_goes_as
     client.import_agent(world.ben.request(there)).await.unwrap();
     let back = client.export_agent(world.ben.request(export)).await.unwrap().into_inner();
     assert_eq!(back.text, gone.text);
+    for part in ["max_steps: 9\n", "process_rule: Plan a journey.\n", "floor: 7\n"] {
+        assert!(gone.text.contains(part), "{part}: {}", gone.text);
+    }
+    let mut agents = AgentsClient::new(world.channel().await.unwrap());
+    let get = pb::GetAgentRequest { agent: "travel".into() };
+    let made = agents.get_agent(world.ben.request(get)).await.unwrap().into_inner().agent.unwrap();
+    let settings = (made.behaviors.unwrap(), made.hit_points.unwrap().max);
+    assert_eq!((settings.0.default.as_str(), settings.0.max_steps, settings.1), ("plan", 9, 70));
 
     let wrong = pb::ImportAgentRequest { text: text.replace("prompt:", "promt:") };
     let wrong = client.import_agent(world.anna.request(wrong)).await.unwrap_err();

@@ -81,6 +81,23 @@ async fn a_turn_is_told_as_it_runs_with_numbers_without_a_gap() {
 }
 
 #[tokio::test]
+async fn a_step_of_a_behavior_has_a_stream_of_its_own() {
+    let world = World::start().await.unwrap();
+    let mut client = Client::openclaw(world.http, &world.anna.key).await.unwrap();
+
+    let params =
+        json!({ "sessionKey": "main", "message": "progress please", "idempotencyKey": "k" });
+    client.call("chat.send", params).await.unwrap().unwrap();
+    let step = client.event(|frame| frame["payload"]["stream"] == "step").await.unwrap();
+
+    let expected = json!({
+        "behavior": "DO", "step": 2, "todo": "T001", "todosDone": 1, "todos": 3,
+        "costMicros": 20_000,
+    });
+    assert_eq!(step["payload"]["data"], expected);
+}
+
+#[tokio::test]
 async fn a_turn_that_another_client_began_is_told_too() {
     let world = World::start().await.unwrap();
     let mut client = Client::openclaw(world.http, &world.anna.key).await.unwrap();

@@ -2,7 +2,7 @@
 
 use holdfast_proto::gateway::v1::{
     ArchiveWorkspaceRequest, BindWorkspaceRequest, CreateWorkspaceRequest, ListFilesRequest,
-    ListWorkspacesRequest, Workspace, files_client::FilesClient,
+    ListWorkspacesRequest, ReadFileRequest, Workspace, files_client::FilesClient,
     workspaces_client::WorkspacesClient,
 };
 use tonic::{Code, transport::Channel};
@@ -69,6 +69,13 @@ async fn a_workspace_is_made_bound_and_archived_and_its_files_stay() {
     let refused = create(&world, "garden", "git").await.unwrap_err();
     assert!(refused.message().contains("is archived"), "{refused:?}");
     let mut files = FilesClient::new(world.channel().await.unwrap());
+    let notes =
+        ReadFileRequest { path: format!("{}/to_agent.md", made.folder), ..Default::default() };
+    let notes = files.read_file(world.anna.request(notes)).await.unwrap().into_inner().content;
+    let notes = String::from_utf8(notes).unwrap();
+    for title in ["# garden\n", "## Commits\n", "## Pull requests\n", "## Issues\n"] {
+        assert!(notes.contains(title), "{title}: {notes}");
+    }
     let list = ListFilesRequest { path: made.folder, ..Default::default() };
     let files = files.list_files(world.anna.request(list)).await.unwrap().into_inner().files;
     assert!(files.iter().any(|file| file.path == "workspaces/garden/to_agent.md"), "{files:?}");

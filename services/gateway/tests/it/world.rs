@@ -8,12 +8,14 @@ use gateway::{App, Config};
 use holdfast_bus::Bus;
 use holdfast_directory::{Actor, AgentSettings, Directory, NewAgent, NewKey};
 use holdfast_pg::Pools;
+use holdfast_proposals::Proposals;
 use holdfast_proto::gateway::v1::{
     self as pb, RunEvent, SendRequest, messages_client::MessagesClient, run_event::Event,
 };
 use holdfast_session::Sessions;
 use holdfast_testkit::{Database, Proxy, nats, redis};
 use holdfast_types::{AgentName, QueueMode, SessionState, TenantId};
+use holdfast_workspace::Workspaces;
 use reqwest::{Client, RequestBuilder, Response};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
@@ -230,6 +232,11 @@ impl World {
         // The gateway caches a tenant's agents for a second.
         tokio::time::sleep(Duration::from_millis(1100)).await;
         Ok(())
+    }
+
+    pub fn proposals(&self) -> Proposals {
+        let workspaces = Workspaces::new(self.pools.clone());
+        Proposals::new(self.pools.clone(), self.directory.clone(), workspaces)
     }
 
     /// Another key of a tenant.

@@ -1,7 +1,8 @@
 //! Agents in the gateway.
 
 use holdfast_proto::gateway::v1::{
-    self as pb, CreateAgentRequest, DeleteAgentRequest, GetAgentRequest, UpdateAgentRequest,
+    self as pb, CreateAgentRequest, DeleteAgentRequest, GetAgentRequest, ListBehaviorsRequest,
+    UpdateAgentRequest, ValidateBehaviorRequest,
 };
 
 use super::{Observed, Reconciled};
@@ -9,7 +10,10 @@ use crate::{
     context::{Context, HasStore, SecretValue, Watched},
     error::Failure,
     gateway::{answer, found},
-    resources::{Agent, AgentSpec},
+    resources::{
+        Agent, AgentSpec,
+        agent::work::{BehaviorDocuments, document_changes, own_documents},
+    },
 };
 
 impl HasStore for Agent {
@@ -22,7 +26,11 @@ impl Reconciled for Agent {
     async fn observe(&self, context: &Context) -> Result<Option<Observed>, Failure> {
         let Some(agent) = self.find(context).await? else { return Ok(None) };
         let id = agent.id.clone();
-        let state = AgentSpec::from_message(agent, &self.spec.tenant);
+        let documents = match self.spec.behavior_documents {
+            Some(_) => Some(self.own_documents(context).await?),
+            None => None,
+        };
+        let state = AgentSpec::from_message(agent, documents, &self.spec.tenant);
         let state = serde_json::to_value(state).unwrap_or_default();
         Ok(Some(Observed { id, state }))
     }
@@ -36,15 +44,23 @@ impl Reconciled for Agent {
         let key = context.tenant_key(&self.spec.tenant).await?;
         let mut agents = context.gateway.agents();
         let name = self.gateway_name();
-        let Some(observed) = observed else {
-            let agent = Some(self.spec.to_message(String::new(), name, false));
-            let made = agents.create_agent(key.request(CreateAgentRequest { agent })).await;
-            return Ok(answer(made)?.warnings);
+        let mut warnings = match observed {
+            None => {
+                let agent = Some(self.spec.to_message(String::new(), name, false));
+                let made = agents.create_agent(key.request(CreateAgentRequest { agent })).await;
+                answer(made)?.warnings
+            }
+            Some(observed) => {
+                let is_default = observed.state["default"] == true;
+                let agent = Some(self.spec.to_message(observed.id.clone(), name, is_default));
+                let changed = agents.update_agent(key.request(UpdateAgentRequest { agent })).await;
+                answer(changed)?.warnings
+            }
         };
-        let is_default = observed.state["default"] == true;
-        let agent = Some(self.spec.to_message(observed.id.clone(), name, is_default));
-        let changed = agents.update_agent(key.request(UpdateAgentRequest { agent })).await;
-        Ok(answer(changed)?.warnings)
+        if let Some(wanted) = &self.spec.behavior_documents {
+            warnings.extend(self.write_documents(context, wanted).await?);
+        }
+        Ok(warnings)
     }
 
     async fn remove(&self, context: &Context) -> Result<(), Failure> {
@@ -65,5 +81,38 @@ impl Agent {
             Some(outcome) => Ok(answer(outcome)?.agent),
             None => Ok(None),
         }
+    }
+
+    async fn own_documents(&self, context: &Context) -> Result<BehaviorDocuments, Failure> {
+        let key = context.tenant_key(&self.spec.tenant).await?;
+        let request = key.request(ListBehaviorsRequest { agent: self.gateway_name() });
+        let listed = answer(context.gateway.behaviors().list_behaviors(request).await)?;
+        Ok(own_documents(listed.behaviors))
+    }
+
+    /// Makes the agent's own behaviours those of the resource. Returns warnings, which are asked for
+    /// at last: behaviours name each other.
+    async fn write_documents(
+        &self,
+        context: &Context,
+        wanted: &BehaviorDocuments,
+    ) -> Result<Vec<String>, Failure> {
+        let key = context.tenant_key(&self.spec.tenant).await?;
+        let mut behaviors = context.gateway.behaviors();
+        let known = self.own_documents(context).await?;
+        let (put, delete) = document_changes(&self.gateway_name(), wanted, &known);
+        for request in &put {
+            answer(behaviors.put_behavior(key.request(request.clone())).await)?;
+        }
+        for request in delete {
+            answer(behaviors.delete_behavior(key.request(request)).await)?;
+        }
+        let mut warnings = Vec::new();
+        for pb::PutBehaviorRequest { agent, name, source, .. } in put {
+            let request = ValidateBehaviorRequest { agent, name, source, ..Default::default() };
+            let checked = behaviors.validate_behavior(key.request(request)).await;
+            warnings.extend(answer(checked)?.warnings);
+        }
+        Ok(warnings)
     }
 }

@@ -1,5 +1,7 @@
 //! The resource `Agent`.
 
+pub(crate) mod work;
+
 use std::collections::BTreeMap;
 
 use holdfast_proto::gateway::v1 as pb;
@@ -7,6 +9,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use self::work::{BehaviorDocuments, Behaviors, HitPoints};
 use super::{DeletionPolicy, Managed, ResourceStatus, gateway_name, non_empty};
 
 /// An agent of a tenant. A field that is absent has the gateway's default.
@@ -100,6 +103,16 @@ pub struct AgentSpec {
     pub context: Option<Context>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heartbeat: Option<Heartbeat>,
+    /// Work in steps, by behaviours; the agent has none if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub behaviors: Option<Behaviors>,
+    /// The agent's own behaviours: documents in YAML or JSON by their names. Others that it has of
+    /// its own are deleted. Absent leaves them as they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub behavior_documents: Option<BehaviorDocuments>,
+    /// What work costs the agent, and how it recovers; work costs it nothing if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hit_points: Option<HitPoints>,
     #[serde(default, skip_serializing_if = "DeletionPolicy::is_default")]
     pub deletion_policy: DeletionPolicy,
 }
@@ -278,17 +291,26 @@ impl AgentSpec {
             reactions: word(self.reactions.map(Reactions::as_str)),
             // No field of the resource (decision 0087).
             channels: std::collections::HashMap::new(),
-            // No field of the resource (decision 0093).
-            behaviors: None,
-            // No field of the resource (decision 0096).
-            hit_points: None,
+            behaviors: self.behaviors.clone().map(Behaviors::into_message),
+            hit_points: self.hit_points.clone().map(HitPoints::into_message),
+            // No field of the resource (decision 0099).
+            self_improve: None,
+            // The gateway tells them.
+            state: String::new(),
+            did: String::new(),
+            version: 0,
             created_at: None,
             updated_at: None,
         }
     }
 
-    /// All that the gateway has of an agent.
-    pub(crate) fn from_message(agent: pb::Agent, tenant: &str) -> Self {
+    /// All that the gateway has of an agent. Without `documents` its own behaviours are not
+    /// described.
+    pub(crate) fn from_message(
+        agent: pb::Agent,
+        documents: Option<BehaviorDocuments>,
+        tenant: &str,
+    ) -> Self {
         let set = |number: u32| Some(number).filter(|number| *number > 0);
         Self {
             tenant: tenant.to_owned(),
@@ -312,6 +334,9 @@ impl AgentSpec {
             reactions: Reactions::parse(&agent.reactions),
             context: agent.context.map(Context::from_message),
             heartbeat: agent.heartbeat.map(Heartbeat::from_message),
+            behaviors: agent.behaviors.map(Behaviors::from_message),
+            behavior_documents: documents,
+            hit_points: agent.hit_points.map(HitPoints::from_message),
             deletion_policy: DeletionPolicy::default(),
         }
     }

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use super::{
     Agent, AgentSpec, Channel, ChannelSpec, ModelProvider, ModelProviderSpec, SecretReference,
+    agent::work::BehaviorDocuments,
 };
 
 const API_VERSION: &str = "holdfast.dev/v1alpha1";
@@ -42,7 +43,8 @@ pub struct Documents {
     pub tenant: Option<String>,
     /// Providers with their API keys; empty is none.
     pub providers: Vec<(pb::Provider, String)>,
-    pub agents: Vec<pb::Agent>,
+    /// Agents with their own behaviours, if the file describes these.
+    pub agents: Vec<(pb::Agent, Option<BehaviorDocuments>)>,
     /// Channel accounts with their secrets, as JSON; empty is none.
     pub accounts: Vec<(pb::Account, String)>,
     pub routing: Option<RoutingSpec>,
@@ -142,7 +144,8 @@ impl Documents {
             }
             "Agent" => {
                 let spec: AgentSpec = document.spec::<Agent, _>()?;
-                self.agents.push(spec.to_message(String::new(), name, false));
+                let agent = spec.to_message(String::new(), name, false);
+                self.agents.push((agent, spec.behavior_documents));
             }
             "Channel" => {
                 let spec: ChannelSpec = document.spec::<Channel, _>()?;
@@ -172,6 +175,22 @@ impl Documents {
             _ => Ok(()),
         }
     }
+}
+
+/// Reads an agent that [`agent_document`](super::manifests::agent_document) wrote. Variables are not
+/// replaced.
+///
+/// # Errors
+///
+/// If it is no resource of the kind `Agent`.
+pub fn agent_of_document(text: &str) -> Result<pb::Agent, InvalidDocuments> {
+    let document: Document = serde_saphyr::from_str(text)?;
+    if document.api_version != API_VERSION || document.kind != "Agent" {
+        return Err(document.invalid(format!("it is no `Agent` of `{API_VERSION}`")));
+    }
+    let spec: AgentSpec = document.spec::<Agent, _>()?;
+    let name = spec.name.clone().unwrap_or_else(|| document.metadata.name.clone());
+    Ok(spec.to_message(String::new(), name, false))
 }
 
 impl Document {
@@ -331,6 +350,8 @@ metadata: {name: family-coach}
 spec:
   name: coach
   instructions: "Say ${HOME:-x} and $${KEY}."
+  behaviors: {maxSteps: 7}
+  behaviorDocuments: {do: "process_rule: work\n"}
 ---
 apiVersion: holdfast.dev/v1alpha1
 kind: Routing
@@ -350,8 +371,11 @@ spec:
         assert_eq!(parsed.tenant.as_deref(), Some("family"));
         let (provider, key) = &parsed.providers[0];
         assert_eq!((provider.name.as_str(), key.as_str()), ("openai", "sk-1"));
-        assert_eq!(parsed.agents[0].name, "coach");
-        assert_eq!(parsed.agents[0].instructions, "Say ${HOME:-x} and ${KEY}.");
+        let (agent, documents) = &parsed.agents[0];
+        assert_eq!(agent.name, "coach");
+        assert_eq!(agent.instructions, "Say ${HOME:-x} and ${KEY}.");
+        assert_eq!(agent.behaviors.as_ref().unwrap().max_steps, 7);
+        assert_eq!(documents.as_ref().unwrap()["do"], "process_rule: work\n");
         let routing = parsed.routing.unwrap();
         assert_eq!(routing.rules.unwrap().len(), 1);
         assert_eq!(routing.bindings, None);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{
     Agent, AgentSpec, Channel, ChannelSpec, ModelProvider, ModelProviderSpec, SecretReference,
-    Tenant, TenantSpec,
+    Tenant, TenantSpec, agent::work::own_documents,
 };
 
 /// First line of each generated file.
@@ -43,8 +43,16 @@ pub struct TenantState {
     /// Its settings; without them the resource describes none, and applying it changes none.
     pub settings: Option<pb::Tenant>,
     pub providers: Vec<pb::Provider>,
-    pub agents: Vec<pb::Agent>,
+    pub agents: Vec<AgentState>,
     pub accounts: Vec<pb::Account>,
+}
+
+/// State of an agent, as the gateway returns it.
+#[derive(Debug, Clone, Default)]
+pub struct AgentState {
+    pub agent: pb::Agent,
+    /// Its behaviours in effect.
+    pub behaviors: Vec<pb::Behavior>,
 }
 
 impl TenantState {
@@ -73,9 +81,10 @@ impl TenantState {
                 None => comments.push(skipped("provider", &provider.name, &provider.kind)),
             }
         }
-        for agent in &self.agents {
+        for AgentState { agent, behaviors } in self.agents.clone() {
             let name = names.next("Agent", &agent.name);
-            let spec = AgentSpec::from_message(agent.clone(), &tenant);
+            let own = Some(own_documents(behaviors)).filter(|own| !own.is_empty());
+            let spec = AgentSpec::from_message(agent, own, &tenant);
             documents.push(document::<Agent>(&name, &spec)?);
         }
         for account in &self.accounts {
@@ -92,6 +101,16 @@ impl TenantState {
         }
         Ok(format!("{}{}", comments.concat(), documents.concat()))
     }
+}
+
+/// Writes an agent as a resource that names no tenant, without its behaviours.
+///
+/// # Errors
+///
+/// If a value cannot be written as YAML. A defect.
+pub fn agent_document(agent: &pb::Agent) -> anyhow::Result<String> {
+    let spec = AgentSpec::from_message(agent.clone(), None, "");
+    document::<Agent>(&agent.name, &spec)
 }
 
 /// Names of generated resources, unique in their kind.

@@ -1,11 +1,12 @@
 //! A tenant as resources, and the same tenant from them.
 
 use holdfast_proto::gateway::v1::{
-    self as pb, GetTenantRequest, ListAccountsRequest, ListAgentsRequest, ListProvidersRequest,
-    agents_client::AgentsClient, channels_client::ChannelsClient,
-    providers_client::ProvidersClient, tenants_client::TenantsClient,
+    self as pb, GetTenantRequest, ListAccountsRequest, ListAgentsRequest, ListBehaviorsRequest,
+    ListProvidersRequest, agents_client::AgentsClient, behaviors_client::BehaviorsClient,
+    channels_client::ChannelsClient, providers_client::ProvidersClient,
+    tenants_client::TenantsClient,
 };
-use operator::TenantState;
+use operator::{AgentState, TenantState};
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 use tonic::{Request, transport::Channel};
@@ -36,6 +37,12 @@ async fn state(world: &World, tenant: &str) -> TenantState {
         .list_providers(request(&key, ListProvidersRequest {}))
         .await
         .unwrap();
+    let mut agents = Vec::new();
+    for agent in listed.into_inner().agents {
+        let list = request(&key, ListBehaviorsRequest { agent: agent.id.clone() });
+        let listed = BehaviorsClient::new(channel.clone()).list_behaviors(list).await.unwrap();
+        agents.push(AgentState { agent, behaviors: listed.into_inner().behaviors });
+    }
     let accounts = ChannelsClient::new(channel)
         .list_accounts(request(&key, ListAccountsRequest { channel: String::new() }))
         .await
@@ -44,7 +51,7 @@ async fn state(world: &World, tenant: &str) -> TenantState {
         name: tenant.to_owned(),
         settings: settings.into_inner().tenant,
         providers: providers.into_inner().providers,
-        agents: listed.into_inner().agents,
+        agents,
         accounts: accounts.into_inner().accounts,
     }
 }
@@ -74,6 +81,8 @@ async fn an_exported_tenant_applied_elsewhere_is_the_same() {
     );
     first.apply("Agent", "coach", &json!({"tenant": "acme", "default": true, "model": "mine:b",
         "instructions": "Be kind.\n\n  - \"quoted\": yes\n# no comment\n", "noTools": true, "spawns": ["*"],
+        "behaviors": {"default": "plan", "maxHops": 5}, "hitPoints": {"max": 500, "perToolMilli": 0},
+        "behaviorDocuments": {"do": "process_rule: |\n  # Work.\n\n  {{cwd/to_agent.md}}\n", "look": "name: look\nprocess_rule: Look.\nfiles: read_only\n"},
         "bundles": {"look": ["read"]}, "context": {"strategy": "lite"}, "timeZone": "Europe/Berlin",
         "heartbeat": {"every": "10m", "activeHours": {"start": "08:00", "end": "20:00"}}}));
     first.apply(
@@ -90,6 +99,11 @@ async fn an_exported_tenant_applied_elsewhere_is_the_same() {
     let exported = state(&first, "acme_1").await.to_manifests().unwrap();
     operator.stop().await;
     assert!(!exported.contains("sk-1") && !exported.contains("1:aaa"), "{exported}");
+    for field in
+        ["maxHops: 5", "maxSteps: 64", "perToolMilli: 0", "max: 500", "{{cwd/to_agent.md}}"]
+    {
+        assert!(exported.contains(field), "{field}: {exported}");
+    }
 
     let second = World::start().await;
     let _operator = second.operator().await;

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use holdfast_directory::{Actor, NewAgent};
-use holdfast_types::{AgentName, QueueMode};
+use holdfast_directory::{Actor, BehaviorSettings, NewAgent};
+use holdfast_types::{AgentId, AgentName, HitPointSettings, QueueMode};
 use serde_json::json;
 
-use crate::world::{World, ready};
+use crate::world::{PATIENCE, World, ready};
 
 #[tokio::test]
 async fn an_agent_is_created_changed_and_deleted_as_its_resource_is() {
@@ -41,6 +41,53 @@ async fn an_agent_is_created_changed_and_deleted_as_its_resource_is() {
     world.until_gone("Agent", "coach").await;
     assert!(world.agent(tenant, "coach").await.is_none());
     world.until_events("coach", &["Created", "Updated", "Deleted"]).await;
+    world.check();
+}
+
+#[tokio::test]
+async fn behaviors_and_hit_points_are_as_the_resource_says_and_others_go() {
+    let world = World::start().await;
+    let _operator = world.operator().await;
+    let tenant = world.tenant("acme").await;
+    let documents = async |agent: AgentId| {
+        let all = world.directory.behaviors().list(tenant, Some(agent)).await.unwrap();
+        all.into_iter().map(|one| (one.name, one.source)).collect::<Vec<_>>()
+    };
+    let is = |name: &str, source: &str| (name.to_owned(), source.to_owned());
+
+    world.apply("Agent", "coach", &json!({"tenant": "acme", "behaviors": {"maxSteps": 9},
+        "hitPoints": {"max": 300}, "behaviorDocuments": {"do": "process_rule: a", "look": "process_rule: b"}}));
+    world.until_ready("Agent", "coach").await;
+    let agent = world.agent(tenant, "coach").await.unwrap();
+    let expected = BehaviorSettings { max_steps: 9, ..BehaviorSettings::default() };
+    assert_eq!(agent.settings.behaviors, Some(expected));
+    let expected = HitPointSettings { max: 300, ..HitPointSettings::default() };
+    assert_eq!(agent.settings.hit_points, Some(expected));
+    assert_eq!(
+        documents(agent.id).await,
+        [is("do", "process_rule: a"), is("look", "process_rule: b")]
+    );
+
+    // One that was changed by hand returns, and another goes.
+    let place = |name| (Some(agent.id), name);
+    let stored = world.directory.behaviors();
+    stored.put(tenant, Actor::Operator, place("do"), None, "process_rule: c").await.unwrap();
+    stored.put(tenant, Actor::Operator, place("more"), None, "process_rule: d").await.unwrap();
+    let end = tokio::time::Instant::now() + PATIENCE;
+    while documents(agent.id).await != [is("do", "process_rule: a"), is("look", "process_rule: b")]
+    {
+        assert!(tokio::time::Instant::now() < end, "{:?}", documents(agent.id).await);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+
+    world.apply("Agent", "coach", &json!({"tenant": "acme", "behaviorDocuments": {"do": "a: ["}}));
+    world.until_reason("Agent", "coach", "Refused").await;
+    // Without the fields the agent has no behaviours and no hit points, and its documents stay.
+    world.apply("Agent", "coach", &json!({"tenant": "acme"}));
+    world.until_ready("Agent", "coach").await;
+    let agent = world.agent(tenant, "coach").await.unwrap();
+    assert_eq!((&agent.settings.behaviors, &agent.settings.hit_points), (&None, &None));
+    assert!(documents(agent.id).await.contains(&is("do", "process_rule: a")));
     world.check();
 }
 

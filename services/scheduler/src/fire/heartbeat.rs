@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use holdfast_agent::person::OWNER;
+use holdfast_directory::AgentState;
 use holdfast_schedule::store::{Firing, Job, JobState, NewHeartbeatLine, Outcome};
 use holdfast_schedule::{
     Zone,
@@ -56,7 +57,8 @@ async fn try_prepare(ctx: &Ctx, firing: &Firing, job: &Job) -> anyhow::Result<Fi
         }
         agent => agent?,
     };
-    let config = &agent.settings.heartbeat;
+    let is_enabled = agent.settings.heartbeat.enabled && agent.state == AgentState::Enabled;
+    let config = &HeartbeatConfig { enabled: is_enabled, ..agent.settings.heartbeat };
     let main = SessionKey::main(&agent.name);
     let key = session(config, &agent.name);
     if firing.attempt > 1 {

@@ -71,6 +71,24 @@ async fn what_was_made_a_moment_ago_is_due_in_time_though_the_scheduler_slept() 
 }
 
 #[tokio::test]
+async fn a_repeated_job_of_a_disabled_agent_is_skipped_and_one_with_one_slot_waits_for_it()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.admin("update control.agents set state = 'disabled'").await?;
+    let _scheduler = world.scheduler().await?;
+
+    let often = world.add(world.new_job(each_second()?, turn("water"))).await?;
+    let line = world.line(&often).await?;
+    let once = world.add(world.new_job(soon(50)?, turn("once"))).await?;
+    let (_, loaded) = world.claim().await?;
+
+    assert_eq!((line.outcome, line.class.as_deref()), (Outcome::Skipped, Some("agent_disabled")));
+    assert!(loaded.key.contains(&once.id.to_string()), "{}", loaded.key);
+    assert_eq!(loaded.waiting[0].body, Body::text("once"));
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_job_that_is_asked_for_runs_now_and_once() -> anyhow::Result<()> {
     let world = World::start().await?;
     let _scheduler = world.scheduler().await?;

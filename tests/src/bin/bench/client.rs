@@ -48,6 +48,8 @@ pub struct TurnTiming {
     /// Until the first text came.
     pub first: Duration,
     pub done: Duration,
+    /// Tokens of all model requests: read, and written.
+    pub tokens: (u64, u64),
 }
 
 impl Client {
@@ -102,8 +104,10 @@ impl Client {
                         done.outcome(),
                         done.reason
                     );
+                    let usage = done.usage.unwrap_or_default();
+                    let tokens = (usage.input_tokens, usage.output_tokens);
                     let done = sent.elapsed();
-                    return Ok(TurnTiming { sent, first: first.unwrap_or(done), done });
+                    return Ok(TurnTiming { sent, first: first.unwrap_or(done), done, tokens });
                 }
                 Some(
                     Event::Accepted(_)
@@ -112,7 +116,8 @@ impl Client {
                     | Event::ToolEnded(_)
                     | Event::Thinking(_)
                     | Event::ApprovalRequested(_)
-                    | Event::CanvasChanged(_),
+                    | Event::CanvasChanged(_)
+                    | Event::StepProgress(_),
                 )
                 | None => {}
             }

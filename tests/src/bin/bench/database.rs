@@ -1,6 +1,16 @@
 //! Counters of Postgres: transactions, row versions, durability settings.
 
+use std::{path::Path, time::Duration};
+
+use anyhow::Context as _;
 use sqlx::PgConnection;
+use tokio::time::sleep;
+
+/// Longer than a connection takes to tell how many transactions it has committed.
+pub const STATS_DELAY: Duration = Duration::from_secs(12);
+
+/// Longer than the server's processes take to read a changed setting.
+const RELOAD_DELAY: Duration = Duration::from_secs(1);
 
 /// Transactions since the cluster was made.
 #[derive(Debug, Clone, Copy)]
@@ -33,4 +43,36 @@ pub async fn durability(admin: &mut PgConnection) -> sqlx::Result<String> {
                || current_setting('fsync') || ', synchronous_commit '
                || current_setting('synchronous_commit')";
     sqlx::query_scalar(SQL).fetch_one(admin).await
+}
+
+/// Counts the statements that the server runs while something is done. It writes each to its log
+/// meanwhile, so nothing else is measured at the same time. `dir` is the folder of the backends.
+pub async fn count_statements(
+    admin: &mut PgConnection,
+    dir: &Path,
+    what: impl AsyncFnOnce() -> anyhow::Result<()>,
+) -> anyhow::Result<usize> {
+    const LOG: &str = "alter system set log_statement = 'all'";
+    const RESET: &str = "alter system reset log_statement";
+    let logged = async || {
+        let log = dir.join("log/postgres.log");
+        let text = tokio::fs::read(&log).await.context("the log of Postgres cannot be read")?;
+        let text = String::from_utf8_lossy(&text);
+        let is_statement =
+            |line: &&str| line.contains(" LOG:  execute ") || line.contains(" LOG:  statement: ");
+        anyhow::Ok(text.lines().filter(is_statement).count())
+    };
+    change_setting(admin, LOG).await?;
+    let before = logged().await?;
+    let done = what().await;
+    let after = logged().await?;
+    change_setting(admin, RESET).await?;
+    done.map(|()| after - before)
+}
+
+async fn change_setting(admin: &mut PgConnection, sql: &'static str) -> sqlx::Result<()> {
+    sqlx::raw_sql(sql).execute(&mut *admin).await?;
+    sqlx::query("select pg_reload_conf()").execute(admin).await?;
+    sleep(RELOAD_DELAY).await;
+    Ok(())
 }

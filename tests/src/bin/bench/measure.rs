@@ -1,5 +1,6 @@
 //! The parts of the table, one module each.
 
+mod behaviors;
 mod claim;
 mod commands;
 mod connections;
@@ -14,6 +15,7 @@ mod schedule;
 mod start;
 mod thinking;
 mod throughput;
+mod todos;
 mod turn;
 mod wake;
 
@@ -30,6 +32,8 @@ pub enum Section {
     Throughput,
     /// CPU time and commits of one turn
     Cost,
+    /// Work in 12 steps of behaviours, against the same calls in the plain loop
+    Behaviors,
     /// Resident memory
     Memory,
     /// From a process' start until it is ready
@@ -44,6 +48,8 @@ pub enum Section {
     Fairness,
     /// Claims with 10,000 sessions queued
     Claim,
+    /// A list of 10,000 todos, against one of 100
+    Todos,
     /// Jobs that are due in one instant, and spread ones
     Schedule,
     /// What is done before a model is asked: its instructions, the policy, the request
@@ -60,18 +66,20 @@ pub enum Section {
 
 impl Section {
     /// Those that are measured if none is named, in this order.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         // First, while the processes are as they were started.
         Self::Memory,
         Self::Start,
         Self::Turn,
         Self::Throughput,
         Self::Cost,
+        Self::Behaviors,
         Self::Thinking,
         Self::Wake,
         Self::Crowd,
         Self::Fairness,
         Self::Claim,
+        Self::Todos,
         Self::Schedule,
         Self::Commands,
         Self::Connections,
@@ -85,6 +93,7 @@ impl Section {
             Self::Turn => "overhead of a turn",
             Self::Throughput => "turns a second",
             Self::Cost => "cost of a turn",
+            Self::Behaviors => "12 steps of behaviours, and 12 calls of the plain loop",
             Self::Memory => "memory",
             Self::Start => "start to ready",
             Self::Wake => "waking an idle assistant",
@@ -92,6 +101,7 @@ impl Section {
             Self::Crash => "kill -9 of gateway and runner",
             Self::Fairness => "a quiet tenant beside a noisy one",
             Self::Claim => "claims, 10,000 sessions queued",
+            Self::Todos => "10,000 todos, against 100",
             Self::Schedule => "jobs that are due",
             Self::Thinking => "before a model is asked",
             Self::Commands => "commands",
@@ -107,6 +117,7 @@ impl Section {
             Self::Turn => turn::measure(mesh, pace).await,
             Self::Throughput => throughput::measure(mesh, pace).await,
             Self::Cost => cost::measure(mesh, pace).await,
+            Self::Behaviors => behaviors::measure(mesh, pace).await,
             Self::Memory => memory::measure(mesh, pace).await,
             Self::Start => start::measure(mesh, pace).await,
             Self::Wake => wake::measure(mesh, pace).await,
@@ -114,6 +125,7 @@ impl Section {
             Self::Crash => crash::measure(mesh, pace).await,
             Self::Fairness => fairness::measure(mesh, pace).await,
             Self::Claim => claim::measure(mesh, pace).await,
+            Self::Todos => todos::measure(mesh, pace).await,
             Self::Schedule => schedule::measure(mesh, pace).await,
             Self::Thinking => thinking::measure(mesh, pace).await,
             Self::Commands => commands::measure(mesh, pace).await,

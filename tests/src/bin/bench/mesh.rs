@@ -10,19 +10,23 @@ use std::{
 use anyhow::{Context as _, ensure};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use holdfast_directory::{
-    Actor, AgentSettings, Directory, NewAgent, NewProvider, ProviderKind, TenantChanges,
+    Actor, AgentSettings, BehaviorSettings, Directory, NewAgent, NewProvider, ProviderKind,
+    TenantChanges,
 };
 use holdfast_pg::Pools;
 use holdfast_session::{Sessions, ShareChanges};
 use holdfast_testkit::{Database, OwnBackends, Process};
 use holdfast_types::{AgentName, QueueMode, TenantId};
-use holdfast_workspace::Workspaces;
 use secrecy::{ExposeSecret as _, SecretString};
 use sqlx::{Connection as _, PgConnection};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
-use crate::{client::Client, models::Models, readiness};
+use crate::{
+    client::Client,
+    models::{Model, Models},
+    readiness,
+};
 
 /// Longer than anything here should take; a mesh that is not ready by then is broken.
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -254,24 +258,16 @@ impl Mesh {
     }
 
     /// Another database on the same server, with the schema and nothing else.
-    pub async fn empty_database(&self) -> anyhow::Result<(Database, Sessions)> {
+    pub async fn empty_database(&self) -> anyhow::Result<(Database, Pools)> {
         let database = Database::create_on(self.backends.urls()).await?;
         holdfast_pg::migrate(&database.admin_url()).await?;
-        let sessions = Sessions::new(pools(&database)?);
-        Ok((database, sessions))
+        let pools = pools(&database)?;
+        Ok((database, pools))
     }
 
     /// The protocol over the mesh's database, as a process of its own would use it.
     pub fn sessions(&self) -> anyhow::Result<Sessions> {
         Ok(Sessions::new(pools(&self.database)?))
-    }
-
-    /// The files of agents, in a database like it.
-    pub async fn empty_workspaces(&self) -> anyhow::Result<(Database, Workspaces)> {
-        let database = Database::create_on(self.backends.urls()).await?;
-        holdfast_pg::migrate(&database.admin_url()).await?;
-        let workspaces = Workspaces::new(pools(&database)?);
-        Ok((database, workspaces))
     }
 
     /// A connection to the mesh's database as its superuser, whom row-level security does not bind.
@@ -299,11 +295,17 @@ async fn make_tenant(directory: &Directory, models: &Models, name: &str) -> anyh
             default_model: None,
         };
         directory.providers().put(tenant.id, by, provider).await?;
+        let plans = || BehaviorSettings { default: "plan".to_owned(), ..Default::default() };
+        let settings = AgentSettings {
+            // One run for each message, so that messages and turns are the same number.
+            queue_mode: QueueMode::Followup,
+            behaviors: (model == Model::Behaviors).then(plans),
+            ..AgentSettings::default()
+        };
         let agent = NewAgent {
             name: AgentName::new(model.name()),
             model: Some(format!("{}:fake-model", model.name())),
-            // One run for each message, so that messages and turns are the same number.
-            settings: AgentSettings { queue_mode: QueueMode::Followup, ..AgentSettings::default() },
+            settings,
             ..NewAgent::default()
         };
         directory.agents().create(tenant.id, by, agent).await?;

@@ -18,10 +18,18 @@ pub enum Model {
     VerySlow,
     /// Answers at once, and calls a tool first.
     Tool,
+    /// Calls a tool [`ROUNDS`] times, one call after the other.
+    Rounds,
+    /// Plays the built-in behaviours in [`ROUNDS`] steps, of which each calls the tool.
+    Behaviors,
 }
 
+/// Calls of the tool in one turn of the models that call it more than once.
+pub const ROUNDS: usize = 12;
+
 impl Model {
-    const ALL: [Self; 4] = [Self::Instant, Self::Slow, Self::VerySlow, Self::Tool];
+    const ALL: [Self; 6] =
+        [Self::Instant, Self::Slow, Self::VerySlow, Self::Tool, Self::Rounds, Self::Behaviors];
 
     /// The provider's name, and the agent's.
     pub const fn name(self) -> &'static str {
@@ -30,12 +38,14 @@ impl Model {
             Self::Slow => "slow",
             Self::VerySlow => "very-slow",
             Self::Tool => "tool",
+            Self::Rounds => "rounds",
+            Self::Behaviors => "behaviors",
         }
     }
 
     pub const fn latency(self) -> Duration {
         match self {
-            Self::Instant | Self::Tool => Duration::ZERO,
+            Self::Instant | Self::Tool | Self::Rounds | Self::Behaviors => Duration::ZERO,
             Self::Slow => Duration::from_millis(200),
             Self::VerySlow => Duration::from_secs(3),
         }
@@ -52,8 +62,18 @@ impl Models {
         for model in Model::ALL {
             let latency = model.latency().as_millis().to_string();
             let mut builder = Process::builder(&program).arg("--latency-ms").arg(latency);
-            if model == Model::Tool {
+            let arguments = match model {
+                Model::Instant | Model::Slow | Model::VerySlow => Vec::new(),
+                Model::Tool => vec!["--rounds".to_owned(), "1".to_owned()],
+                Model::Rounds => vec!["--rounds".to_owned(), ROUNDS.to_string()],
+                // The first step plans the todos, the last one checks them.
+                Model::Behaviors => vec!["--todos".to_owned(), (ROUNDS - 2).to_string()],
+            };
+            if !arguments.is_empty() {
                 builder = builder.arg("--tool").arg("session_status");
+            }
+            for argument in arguments {
+                builder = builder.arg(argument);
             }
             let process = builder.spawn().context("the fake models are built by `make bench`")?;
             running.push((model, url(&process).await?, process));

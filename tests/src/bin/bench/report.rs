@@ -47,6 +47,9 @@ pub enum Unit {
     Count,
     #[serde(rename = "per turn")]
     PerTurn,
+    /// One figure divided by another.
+    #[serde(rename = "ratio")]
+    Ratio,
 }
 
 /// What is to be reached.
@@ -174,7 +177,7 @@ impl Unit {
             Self::Megabytes => format!("{value:.1} MB"),
             Self::Percent => format!("{value:.2} %"),
             Self::Count => format!("{value:.0}"),
-            Self::PerTurn => format!("{value:.2}"),
+            Self::PerTurn | Self::Ratio => format!("{value:.2}"),
         }
     }
 }

@@ -123,6 +123,7 @@ fn a_subagent_is_not_told_what_is_not_for_it() {
             "## Workspace",
             "## Workspace Files (injected)",
             "# Project Context",
+            "## role.md",
             "## AGENTS.md",
             "## TOOLS.md",
         ]

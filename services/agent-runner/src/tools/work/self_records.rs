@@ -1,4 +1,6 @@
-//! Records of changes that agents make to what they say of themselves.
+//! Records of changes that agents make to what they say of themselves, and their proposals.
+
+pub(crate) mod proposals;
 
 use holdfast_session::Sessions;
 use holdfast_tools::{Call, SelfChange, SelfLog};

@@ -54,11 +54,17 @@ pub(super) async fn decide_call(
     let Some(known) = turn.tools.canonical_name(&call.tool) else {
         return Ok(CallDecision::Allowed);
     };
+    if turn.is_self_improvement() && changes_agent(known, &call.input) {
+        return Ok(CallDecision::Refused(request::PROPOSE_RESULT.to_owned()));
+    }
     let wanted = match required_approval(turn, snapshot, call, known).await? {
         Approval::Never => return Ok(CallDecision::Allowed),
         Approval::Deny(why) => return Ok(CallDecision::Refused(why)),
         Approval::Ask { .. } if turn.is_flushing() => {
             return Ok(CallDecision::Refused(request::IN_FLUSH_RESULT.to_owned()));
+        }
+        Approval::Ask { .. } if turn.is_self_improvement() => {
+            return Ok(CallDecision::Refused(request::NOBODY_RESULT.to_owned()));
         }
         Approval::Ask { subject, summary, pattern } => ApprovalNeed {
             tool: known.to_owned(),
@@ -147,6 +153,12 @@ async fn required_approval(
         Decision::Deny { .. } => Approval::Never,
         Decision::NeedApproval { reason } => ask_about(known, &input, reason, None),
     })
+}
+
+/// Whether a call changes what defines the agent. While it looks after itself it proposes such changes.
+fn changes_agent(tool: &str, input: &str) -> bool {
+    let input = serde_json::from_str(input).unwrap_or(Value::Null);
+    outside_text::changes_agent(tool, &input)
 }
 
 fn is_payment(tool: &str, input: &Value) -> bool {

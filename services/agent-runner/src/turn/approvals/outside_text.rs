@@ -14,7 +14,7 @@
 
 use holdfast_agent::{
     bootstrap::{BootstrapName, is_shown, may_load},
-    file_view::is_instruction,
+    file_view::{NOTES_FOLDER, is_instruction},
     policy::{CompiledPolicy, written_paths},
 };
 use holdfast_tools::is_untrusted;
@@ -92,6 +92,18 @@ pub(crate) fn is_among(entries: &[Entry]) -> bool {
     })
 }
 
+/// Whether a call changes what the agent does in later turns, other than what it notes of the past.
+pub(super) fn changes_agent(tool: &str, input: &Value) -> bool {
+    let is_note = |path: &str| {
+        path == BootstrapName::Memory.path()
+            || path.split_once('/').is_some_and(|(folder, _)| folder == NOTES_FOLDER)
+    };
+    match written_paths(tool, input) {
+        Some(paths) => paths.iter().any(|path| is_instruction(path) && !is_note(path)),
+        None => changes_instructions(tool, input),
+    }
+}
+
 /// Whether a call changes what the agent does in later turns.
 pub(super) fn changes_instructions(tool: &str, input: &Value) -> bool {
     if let Some(paths) = written_paths(tool, input) {
@@ -106,6 +118,9 @@ pub(super) fn changes_instructions(tool: &str, input: &Value) -> bool {
         ),
         "scheduler_add" => !matches!(input["auto_continue"], Value::Null | Value::Bool(false)),
         "install_skill" => true,
+        "self" => {
+            !matches!(input["action"].as_str(), Some("show" | "propose" | "read" | "proposals"))
+        }
         _ => false,
     }
 }
@@ -131,9 +146,29 @@ mod tests {
             ("scheduler_add", json!({"auto_continue": true}), true),
             ("scheduler_add", json!({"content": "tea"}), false),
             ("install_skill", json!({}), true),
+            ("write", json!({"path": "role.md"}), true),
+            ("self", json!({"action": "change"}), true),
+            ("self", json!({"action": "apply"}), true),
+            ("self", json!({"action": "propose"}), false),
             ("read", json!({"path": "SOUL.md"}), false),
         ] {
             assert_eq!(changes_instructions(tool, &input), changes, "{tool} {input}");
+        }
+    }
+
+    #[test]
+    fn notes_of_the_past_do_not_change_the_agent() {
+        for (tool, input, changes) in [
+            ("write", json!({"path": "MEMORY.md"}), false),
+            ("edit", json!({"path": "memory/2026-11-26.md"}), false),
+            ("write", json!({"path": "notes.txt"}), false),
+            ("write", json!({"path": "skills/tea/SKILL.md"}), true),
+            ("edit", json!({"path": "self.md"}), true),
+            ("self", json!({"action": "change"}), true),
+            ("self", json!({"action": "propose"}), false),
+            ("install_skill", json!({}), true),
+        ] {
+            assert_eq!(changes_agent(tool, &input), changes, "{tool} {input}");
         }
     }
 

@@ -24,6 +24,14 @@ pub(super) const CHANGED_RESULT: &str = "what this call would do has changed sin
 pub(super) const IN_FLUSH_RESULT: &str = "this call needs a person's approval, and nobody is asked now: \
      it was not made";
 
+/// Tool result of a call that needs an approval while the agent looks after itself.
+pub(super) const NOBODY_RESULT: &str = "this call needs a person's approval, and nobody is here now: it \
+     was not made. Leave it, or note it for your owner";
+
+/// Tool result of a call that would change the agent while it looks after itself.
+pub(super) const PROPOSE_RESULT: &str = "this call would change what you are or can, and nobody is here \
+     now: it was not made. Propose it instead, with the tool `self` and the action `propose`";
+
 /// Reply to a decision when no approval is pending.
 pub(super) const NO_APPROVAL_REPLY: &str = "Nothing waits for approval here.";
 

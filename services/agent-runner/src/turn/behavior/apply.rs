@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use holdfast_agent::behavior::{
     ActionOutcome, CallOutcome, FinishedEntries, FinishedStep, StepPosition, last_reply,
+    next_behavior,
     state::{NextAction, Transition, advance},
     step_summary,
 };
@@ -47,6 +48,7 @@ pub(crate) async fn apply_result(
     });
     let (action, is_bound) = (transition.action, chosen.is_some());
     let effects = ResultEffects::new(turn, snapshot, run, &result, (transition, chosen));
+    let stored = effects.stored();
     turn.journal.set_effects(Arc::new(effects));
     turn.journal.add_unstored(Entry::returned(&call.id, APPLIED, false));
     let wait = match action {
@@ -56,7 +58,7 @@ pub(crate) async fn apply_result(
                 // The next claim waits until no other session works in the workspace.
                 return Err(Error::ReleaseRequested);
             }
-            run::reload_state(turn).await?;
+            run::go_on(turn, &stored).await?;
             return Ok(None);
         }
         NextAction::Wait(kind) => kind.wait(result.wait_details.as_ref()),
@@ -76,7 +78,7 @@ fn transition(
     let summary = summary(turn, run, result);
     let next = match &refused {
         Some(_) => None,
-        None => handover::next_behavior(result),
+        None => next_behavior(result),
     };
     let mut transition = run.with_rules(|rules| advance(&run.state, rules, next, summary));
     let is_router = run.role() == BehaviorRole::Route;

@@ -6,30 +6,39 @@ use holdfast_agent::behavior::{
 };
 use holdfast_pg::TenantTx;
 use holdfast_session::{
-    EffectFuture, StepEffects, WorkspaceBinding, bind_workspace, store_behavior, store_title,
+    EffectFuture, NewStep, StepEffects, StepId, WorkspaceBinding, bind_workspace, store_behavior,
+    store_step, store_title,
 };
-use holdfast_types::{Effect, SessionId, StepResult, TodoOperation};
+use holdfast_types::{Effect, SessionId, StepResult, TodoInit, TodoOperation};
 use holdfast_work::{
-    ActionKind, ActionRecord, Actor, ActorKind, ImpactLevel, ModelCall, Period, Place, StepRecord,
-    StepStatus, apply_todos, record_period, record_step,
+    ActionKind, ActionRecord, Actor, ActorKind, ImpactLevel, JoinedList, ModelCall, Period, Place,
+    StepRecord, StepStatus, apply_todos, join_list, record_period, record_step,
 };
+use holdfast_workspace::{FileWatch, watch_files};
 use jiff::Timestamp;
-use std::time::Duration;
+use std::{
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
+use uuid::Uuid;
 
-use super::run::{BehaviorRun, PeriodCheck};
+use super::{
+    run::{BehaviorRun, PeriodCheck, StoredState},
+    watch::watch_of,
+};
 use crate::{
     agents::snapshots::AgentSnapshot,
     turn::state::{TurnState, count_thoughts},
 };
 
-/// The state alone, after a step without a usable result.
+/// The state alone.
 #[derive(Debug)]
 pub(super) struct StateWrite {
     pub(super) session: SessionId,
     pub(super) state: BehaviorState,
 }
 
-/// Todos, worklog, ledger, title and state, as a result changes them.
+/// Todos, worklog, ledger, title and state, as the end of a step changes them.
 #[derive(Debug)]
 pub(super) struct ResultEffects {
     place: Place,
@@ -38,12 +47,17 @@ pub(super) struct ResultEffects {
     operation: String,
     todos: Vec<TodoOperation>,
     record: StepRecord,
+    /// The step and the state before it, for a rollback.
+    saved: NewStep,
     /// The scheduling period that ends with the step.
     period: Option<Period>,
     title: Option<String>,
     /// Local workspace that the result has chosen.
-    workspace: Option<WorkspaceBinding>,
+    workspace: Option<(Uuid, WorkspaceBinding)>,
+    /// The session waits for a change of files that comes after this time.
+    watch: Option<(FileWatch, Timestamp)>,
     state: BehaviorState,
+    stored: StoredState,
 }
 
 impl StepEffects for StateWrite {
@@ -64,38 +78,110 @@ impl ResultEffects {
         snapshot: &AgentSnapshot,
         run: &BehaviorRun,
         result: &StepResult,
-        (Transition { state, action }, workspace): (Transition, Option<WorkspaceBinding>),
+        (Transition { state, action }, workspace): (Transition, Option<(Uuid, WorkspaceBinding)>),
+    ) -> Self {
+        let finished = FinishedEntries::of(turn.journal.entries());
+        let replies = result.reply.iter().map(|reply| reply.content.clone());
+        let record = StepRecord {
+            status: StepStatus::Ok,
+            summary: state.last_step.clone(),
+            next: result.next_behavior.clone().unwrap_or_default(),
+            replies: replies.filter(|text| !text.trim().is_empty()).collect(),
+            ..record(turn, run, &finished)
+        };
+        let watch = match action {
+            NextAction::Wait(kind) => {
+                watch_of(turn, snapshot, &kind.wait(result.wait_details.as_ref()))
+            }
+            NextAction::Continue | NextAction::End => None,
+        };
+        Self {
+            todos: result.todo_delta.clone(),
+            period: period(turn, run, &state, action),
+            title: result.session_delta.title.clone(),
+            workspace,
+            watch: watch.map(|watch| (watch, run.step_began)),
+            ..Self::without_result((turn, snapshot, run), finished.first, record, state)
+        }
+    }
+
+    /// What is written after a step whose answer could not be used. `state` is the one after it.
+    pub(super) fn of_failure(
+        turn: &TurnState<'_>,
+        snapshot: &AgentSnapshot,
+        run: &BehaviorRun,
+        error: &str,
+        state: BehaviorState,
+    ) -> Self {
+        let finished = FinishedEntries::without_result(turn.journal.entries());
+        let record = StepRecord {
+            status: StepStatus::Failed,
+            summary: format!("the answer could not be used: {error}"),
+            next: "WAIT".to_owned(),
+            error: Some(error.to_owned()),
+            ..record(turn, run, &finished)
+        };
+        let period = Some(new_period(turn, run, &state, "failed"));
+        Self {
+            period,
+            ..Self::without_result((turn, snapshot, run), finished.first, record, state)
+        }
+    }
+
+    fn without_result(
+        (turn, snapshot, run): (&TurnState<'_>, &AgentSnapshot, &BehaviorRun),
+        first: usize,
+        record: StepRecord,
+        state: BehaviorState,
     ) -> Self {
         let step = count_thoughts(turn.journal.turn());
         Self {
             place: place(turn, snapshot, run),
             actor: actor(turn, snapshot, run),
             operation: format!("{}:{}:{step}", turn.lease.claim.session, turn.run),
-            todos: result.todo_delta.clone(),
-            record: record(turn, run, result, &state),
-            period: period(turn, run, &state, action),
-            title: result.session_delta.title.clone(),
-            workspace,
+            todos: Vec::new(),
+            record,
+            saved: saved_step(turn, run, first),
+            period: None,
+            title: None,
+            workspace: None,
+            watch: None,
             state,
+            stored: StoredState::default(),
         }
     }
 
+    pub(super) fn stored(&self) -> StoredState {
+        Arc::clone(&self.stored)
+    }
+
     async fn write(&self, tx: &mut TenantTx) -> Result<(), holdfast_session::Error> {
-        let mut state = self.state.clone();
-        let results = apply_todos(tx, &self.place, &self.actor, &self.operation, &self.todos).await;
+        let (mut state, mut todos) = (self.state.clone(), self.todos.clone());
+        if let Some((workspace, binding)) = &self.workspace {
+            bind_workspace(tx, self.place.session, Some(binding)).await?;
+            // The todos of this result are those of the workspace.
+            let (agent, root) = (self.place.agent, self.place.list);
+            let joined = join_list(tx, agent, root, *workspace).await.map_err(session_error)?;
+            if joined == JoinedList::Existing {
+                todos.iter_mut().for_each(keep_others);
+            }
+        }
+        let results = apply_todos(tx, &self.place, &self.actor, &self.operation, &todos).await;
         for (number, result) in (1..).zip(results.map_err(session_error)?) {
             if let Err(error) = result {
                 let told = format!("operation {number} of `todo_delta` was not applied: {error}\n");
                 state.observation.insert_str(0, &told);
             }
         }
-        record_step(tx, &self.place, &self.record).await.map_err(session_error)?;
+        let newest = record_step(tx, &self.place, &self.record).await.map_err(session_error)?;
+        store_step(tx, self.place.session, &self.saved, newest).await?;
         if let Some(period) = &self.period {
             record_period(tx, &self.place, period).await.map_err(session_error)?;
         }
         store_state(tx, self.place.session, &state).await?;
-        if let Some(workspace) = &self.workspace {
-            bind_workspace(tx, self.place.session, Some(workspace)).await?;
+        *self.stored.lock().unwrap_or_else(PoisonError::into_inner) = Some(state);
+        if let Some((watch, since)) = &self.watch {
+            watch_files(tx, watch, *since).await.map_err(files_error)?;
         }
         match &self.title {
             Some(title) => store_title(tx, self.place.session, title).await,
@@ -120,6 +206,20 @@ pub(crate) fn session_error(error: holdfast_work::Error) -> holdfast_session::Er
     }
 }
 
+/// A step that has not seen a list adds to it.
+fn keep_others(operation: &mut TodoOperation) {
+    if let TodoOperation::Init { mode, .. } = operation {
+        *mode = TodoInit::Merge;
+    }
+}
+
+fn files_error(error: holdfast_workspace::Error) -> holdfast_session::Error {
+    match error {
+        holdfast_workspace::Error::Store(error) => error.into(),
+        other => holdfast_session::Error::Conflict(other.to_string()),
+    }
+}
+
 fn place(turn: &TurnState<'_>, snapshot: &AgentSnapshot, run: &BehaviorRun) -> Place {
     Place {
         session: turn.lease.claim.session,
@@ -140,17 +240,36 @@ fn actor(turn: &TurnState<'_>, snapshot: &AgentSnapshot, run: &BehaviorRun) -> A
     }
 }
 
-fn record(
-    turn: &TurnState<'_>,
-    run: &BehaviorRun,
-    result: &StepResult,
-    after: &BehaviorState,
-) -> StepRecord {
-    let finished = FinishedEntries::of(turn.journal.entries());
-    let model_calls = finished.thoughts.iter().map(|(model, usage)| ModelCall {
+/// The step with the state before it. `first` is the index of its first entry in the journal.
+fn saved_step(turn: &TurnState<'_>, run: &BehaviorRun, first: usize) -> NewStep {
+    let entries = turn.journal.entries();
+    let turn_start = entries.len() - turn.journal.turn().len();
+    let before = count_thoughts(entries.get(turn_start..first).unwrap_or_default());
+    let first_thought = u32::try_from(before).unwrap_or(u32::MAX);
+    let state = BehaviorState { unusable: Vec::new(), ..run.state.clone() };
+    NewStep {
+        id: StepId { run: turn.run, first_thought },
+        behavior: run.state.behavior.to_string(),
+        step: run.state.step,
+        first_entry: turn.journal.first_entry() + i64::try_from(first).unwrap_or(i64::MAX),
+        // A state always converts to JSON: it was read from it.
+        state: serde_json::to_value(state).unwrap_or_default(),
+    }
+}
+
+/// What the step did, without its outcome.
+fn record(turn: &TurnState<'_>, run: &BehaviorRun, finished: &FinishedEntries<'_>) -> StepRecord {
+    let thoughts = finished.thoughts.iter().map(|(model, usage)| ModelCall {
         model: (*model).to_owned(),
         usage: *usage,
         micros: turn.journal.micros(model, usage),
+        ..ModelCall::default()
+    });
+    let unusable = run.state.unusable.iter().map(|answer| ModelCall {
+        model: answer.model.clone(),
+        usage: answer.usage,
+        micros: turn.journal.micros(&answer.model, &answer.usage),
+        error: Some(answer.error.clone()),
         ..ModelCall::default()
     });
     let actions = finished.outcomes.iter().map(|outcome| {
@@ -167,19 +286,14 @@ fn record(
             artifacts: Vec::new(),
         }
     });
-    let replies = result.reply.iter().map(|reply| reply.content.clone());
     StepRecord {
-        status: StepStatus::Ok,
-        summary: after.last_step.clone(),
-        next: result.next_behavior.clone().unwrap_or_default(),
-        error: None,
         messages: finished.messages.iter().map(|text| (*text).to_owned()).collect(),
-        replies: replies.filter(|text| !text.trim().is_empty()).collect(),
-        model_calls: model_calls.collect(),
+        model_calls: thoughts.chain(unusable).collect(),
         actions: actions.collect(),
         started_at: run.step_began,
         finished_at: Timestamp::now(),
         trace: holdfast_kit::trace::current(),
+        ..StepRecord::default()
     }
 }
 
@@ -201,15 +315,24 @@ fn period(
         NextAction::Wait(_) => "wait",
         NextAction::End => "end",
     };
+    Some(new_period(turn, run, after, outcome))
+}
+
+fn new_period(
+    turn: &TurnState<'_>,
+    run: &BehaviorRun,
+    after: &BehaviorState,
+    outcome: &str,
+) -> Period {
     let usage = turn.journal.usage();
-    Some(Period {
+    Period {
         steps: run.steps_of_period(after.run),
         outcome: outcome.to_owned(),
         usage,
         micros: turn.journal.micros(&turn.journal.model(), &usage),
         duration: turn.timing.began.elapsed(),
         trace: holdfast_kit::trace::current(),
-    })
+    }
 }
 
 const fn impact(effect: Effect) -> ImpactLevel {

@@ -3,9 +3,11 @@
 
 use std::time::Duration;
 
+use holdfast_agent::behavior::{FinishedEntries, hands_over};
 use holdfast_session::{NewMessage, SessionChanges};
 use holdfast_types::{Body, QueueMode, SessionKey, Source, StepResult};
 
+use super::result::MEMORY_SEARCH;
 use crate::{agents::snapshots::AgentSnapshot, error::Error, turn::state::TurnState};
 
 /// Source of a message that a session gives to another one.
@@ -13,15 +15,8 @@ const SOURCE: &str = "route";
 
 const MAX_TITLE_CHARS: usize = 200;
 
-/// Whether a result gives the turn's messages to another session.
-const fn hands_over(result: &StepResult) -> bool {
-    result.new_session.is_some() || result.route_session_id.is_some()
-}
-
-/// Behaviour that follows in this session. A message that another session has ends the work here.
-pub(super) fn next_behavior(result: &StepResult) -> Option<&str> {
-    if hands_over(result) { Some("END") } else { result.next_behavior.as_deref() }
-}
+/// Part of the hits of one search that is given on, in bytes.
+const MAX_FOUND_BYTES: usize = 4 * 1024;
 
 /// Gives the turn's messages to the session that the result names. A repetition gives them once.
 /// Returns why it cannot, for the model.
@@ -39,19 +34,24 @@ pub(super) async fn hand_over(
         ));
     };
     let heard = turn.heard_seqs();
+    let found = found_memories(turn);
     let messages = turn.inbox.iter().filter(|row| heard.contains(&row.seq) && !row.body.silent);
     for row in messages {
-        let text = match result.new_session.as_ref().filter(|new| !new.description.is_empty()) {
-            Some(new) => format!("{}\n\n{}", row.body.text, new.description),
-            None => row.body.text.clone(),
-        };
+        let description = result.new_session.as_ref().map(|new| new.description.as_str());
+        let parts = [Some(row.body.text.as_str()), description, Some(found.as_str())];
+        let parts: Vec<&str> =
+            parts.into_iter().flatten().filter(|text| !text.is_empty()).collect();
+        // The description and the memories may repeat what this conversation has read.
+        let outside = row.body.outside || turn.has_read_outside_text();
+        let body =
+            Body { text: parts.join("\n\n"), outside, answer_options: None, ..row.body.clone() };
         let message = NewMessage {
             key: key.clone(),
             agent: snapshot.agent,
             label: None,
             source: Source::Internal(SOURCE.to_owned()),
             idem_key: format!("{}:{}", turn.run, row.seq),
-            body: Body { text, answer_options: None, ..row.body.clone() },
+            body,
             target: row.target.clone(),
             mode: QueueMode::Followup,
             debounce: Duration::ZERO,
@@ -69,6 +69,19 @@ pub(super) async fn hand_over(
         }
     }
     Ok(None)
+}
+
+/// What the searches of the result have found, for the session that works on the message; empty if
+/// there were none.
+fn found_memories(turn: &TurnState<'_>) -> String {
+    let finished = FinishedEntries::of(turn.journal.entries());
+    let searches = finished.outcomes.iter().filter(|one| one.is_action && !one.failed);
+    let found = searches.filter(|one| one.call.tool == MEMORY_SEARCH);
+    let found = found.map(|one| {
+        let end = one.output.floor_char_boundary(MAX_FOUND_BYTES);
+        format!("Found in your memory:\n{}", one.output[..end].trim())
+    });
+    found.collect::<Vec<_>>().join("\n\n")
 }
 
 /// Beginning of the keys of the sessions that this conversation has opened for work.

@@ -5,10 +5,11 @@ use holdfast_agent::{
         Behavior, BehaviorInput, BehaviorSkill, Bucket, BucketKind, Composed, IncludedFile,
         RoleTexts, StepEntries, StepPosition, ToolFilter, compose,
     },
-    bootstrap::{BootstrapName, is_shown},
+    bootstrap::{BootstrapName, is_shown, trimmed},
     recently_used_tools,
 };
-use holdfast_types::{BehaviorRole, ChatMessage, Fault as _, ToolSpec, TreePath};
+use holdfast_types::{BehaviorRole, ChatMessage, Fault as _, SessionKind, ToolSpec, TreePath};
+use holdfast_work::TodoCounts;
 use tracing::warn;
 
 use super::{effects, handover, run::BehaviorRun, workspace};
@@ -25,21 +26,35 @@ use crate::{
 const WORKLOG_TOKENS: usize = 4_000;
 const TODO_TOKENS: usize = 1_600;
 
-/// Files that say who the agent is.
-const ROLE_FILES: [BootstrapName; 3] =
-    [BootstrapName::Soul, BootstrapName::Identity, BootstrapName::User];
+/// Told to the first step after a turn was cut off or has yielded.
+const GOES_ON: &str = "this work was interrupted and goes on now: look at the files before you trust \
+                       the worklog";
+
+/// Skills of a todo that are loaded for it.
+const MAX_TODO_SKILLS: usize = 8;
+
+/// Files that say who the agent is, besides what it says of itself.
+const ROLE_FILES: [BootstrapName; 4] =
+    [BootstrapName::Role, BootstrapName::Soul, BootstrapName::Identity, BootstrapName::User];
 
 /// What a step is shown, besides the agent's snapshot.
 #[derive(Debug, Default)]
 pub(super) struct StepMaterial {
+    /// The step routes what a person has written to the agent alone.
+    pub(super) awaits_reply: bool,
+    /// The current todo waits for a subagent that works on another one, and nothing is new.
+    waits_for_subagent: bool,
     messages: Vec<String>,
     events: Vec<String>,
     rounds: Vec<ChatMessage>,
     history: Vec<String>,
+    /// Summary of what was said before the history; at most one.
+    summaries: Vec<String>,
     memories: Vec<String>,
     todo: Option<String>,
     next_todo: Option<String>,
     todos: String,
+    pub(super) counts: TodoCounts,
     worklog: String,
     /// Sessions for work that this conversation has opened, a line for each.
     sessions: String,
@@ -53,6 +68,8 @@ pub(super) struct StepMaterial {
     skills: Vec<(String, String)>,
     now: String,
     role: String,
+    /// What the agent says of itself.
+    self_text: String,
 }
 
 /// Loads what the current step is shown.
@@ -68,17 +85,26 @@ pub(super) async fn load(
     if !run.state.observation.is_empty() {
         events.push(format!("about the step before: {}", run.state.observation));
     }
+    let messages = entries.messages(turn.kind);
+    let has_input = run.state.continues || !messages.is_empty() || !events.is_empty();
+    if run.was_interrupted() && has_input {
+        events.push(GOES_ON.to_owned());
+    }
     let (now, zone) = time_zone::local_time(turn, snapshot);
     let mut material = StepMaterial {
-        messages: entries.messages(turn.kind),
+        awaits_reply: behavior.role == BehaviorRole::Route
+            && !messages.is_empty()
+            && matches!(turn.kind, SessionKind::Main | SessionKind::Dm | SessionKind::Api),
+        messages,
         events,
         rounds: entries.rounds(turn.kind),
         history: entries.history(turn.kind),
+        summaries: entries.summary(turn.kind).into_iter().collect(),
         memories: memories(turn, snapshot),
         files: load_files(turn, snapshot, behavior).await?,
-        skills: load_skills(turn, snapshot, behavior).await?,
         now: format!("{now} ({zone})"),
         role: role_text(turn, snapshot),
+        self_text: file_texts(turn, snapshot, &[BootstrapName::SelfFile]),
         workspace: turn.workspace.as_ref().map(workspace::summary).unwrap_or_default(),
         workspaces: match behavior.role {
             BehaviorRole::Route | BehaviorRole::Plan => workspace::list(turn, snapshot).await?,
@@ -88,17 +114,38 @@ pub(super) async fn load(
         },
         ..StepMaterial::default()
     };
-    load_rows(turn, run, (snapshot, behavior.role), &mut material).await?;
+    let todo = load_rows(turn, run, (snapshot, behavior.role), &mut material).await?;
+    material.skills = load_skills(turn, snapshot, (behavior, &todo.skills)).await?;
+    let has_news = !material.messages.is_empty() || !material.events.is_empty();
+    if behavior.role == BehaviorRole::Do && !has_news && !todo.subagents.is_empty() {
+        material.waits_for_subagent = is_working(turn, &todo.subagents).await?;
+    }
     Ok(material)
 }
 
-/// Loads todos, worklog and sessions in one transaction.
+/// What the current todo needs besides its text.
+struct TodoNeeds {
+    skills: Vec<String>,
+    /// Subagents that its todo waits for.
+    subagents: Vec<String>,
+}
+
+/// Whether one of these subagents still works. Its end wakes the session (spec SUB-020).
+async fn is_working(turn: &TurnState<'_>, labels: &[String]) -> Result<bool, Error> {
+    let claim = &turn.lease.claim;
+    let subagents = turn.worker.sessions.subagents();
+    let children = subagents.children(claim.tenant, claim.session).await?;
+    let is_awaited = |label: &String| labels.contains(label);
+    Ok(children.iter().any(|child| child.outcome.is_none() && is_awaited(&child.label)))
+}
+
+/// Loads todos, worklog and sessions in one transaction. Returns what the current todo needs.
 async fn load_rows(
     turn: &TurnState<'_>,
     run: &BehaviorRun,
     (snapshot, role): (&AgentSnapshot, BehaviorRole),
     material: &mut StepMaterial,
-) -> Result<(), Error> {
+) -> Result<TodoNeeds, Error> {
     let mut tx = turn.worker.sessions.behaviors().read(turn.lease.claim.tenant).await?;
     let list = run.list;
     let view = holdfast_work::todo_view(&mut tx, list).await.map_err(effects::session_error)?;
@@ -111,23 +158,34 @@ async fn load_rows(
         material.sessions = lines.collect::<Vec<_>>().join("\n");
     }
     tx.finish_reading();
-    let named = run.state.behavior.params().get("todo");
+    let named = run.state.behavior.params().get("todo").map(String::as_str);
     material.todo = named.and_then(|code| view.details(code));
     material.next_todo = view.next_ready().and_then(|code| view.details(code));
     material.todos = view.render(TODO_TOKENS);
-    Ok(())
+    material.counts = view.counts;
+    let current = named.or_else(|| view.next_ready()).unwrap_or_default();
+    let skills: &[String] = if role == BehaviorRole::Route { &[] } else { view.skills(current) };
+    let subagents = view.awaited_subagents(current).into_iter().map(str::to_owned);
+    Ok(TodoNeeds { skills: skills.to_vec(), subagents: subagents.collect() })
 }
 
 /// The agent's definition, as far as the conversation's participants may read it.
 fn role_text(turn: &TurnState<'_>, snapshot: &AgentSnapshot) -> String {
+    let files = file_texts(turn, snapshot, &ROLE_FILES);
+    let all = [snapshot.instructions.trim(), &files];
+    all.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n")
+}
+
+/// Texts of files as far as the conversation's participants may read them, each cut to what a prompt
+/// shows of a file.
+fn file_texts(turn: &TurnState<'_>, snapshot: &AgentSnapshot, names: &[BootstrapName]) -> String {
     let audience = turn.audience(snapshot);
     let files = snapshot
         .files
         .iter()
-        .filter(|file| ROLE_FILES.contains(&file.name) && is_shown(turn.kind, audience, file.name));
-    let texts = files.filter_map(|file| file.content.as_deref());
-    let all = std::iter::once(snapshot.instructions.as_str()).chain(texts);
-    all.map(str::trim).filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n")
+        .filter(|file| names.contains(&file.name) && is_shown(turn.kind, audience, file.name));
+    let texts = files.filter_map(|file| Some(trimmed(file.name, file.content.as_deref()?.trim())));
+    texts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n")
 }
 
 /// The agent's long-term notes, and memories that fit the messages.
@@ -180,15 +238,20 @@ fn included_paths(turn: &TurnState<'_>, path: &str) -> Vec<TreePath> {
     local.into_iter().chain(path.parse().ok()).collect()
 }
 
-/// Skills whose text is in the prompt from the start.
+/// Skills whose text is in the prompt: those that the behaviour loads, and those that the current
+/// todo names and the behaviour may use.
 async fn load_skills(
     turn: &TurnState<'_>,
     snapshot: &AgentSnapshot,
-    behavior: &Behavior,
+    (behavior, of_todo): (&Behavior, &[String]),
 ) -> Result<Vec<(String, String)>, Error> {
     let of = (turn.lease.claim.tenant, snapshot.agent);
-    let names = &behavior.toolbox.load_skills;
-    turn.worker.agents.skill_texts(of, &snapshot.skills, names).await
+    let mut names = behavior.toolbox.load_skills.clone();
+    let of_todo = of_todo.iter().filter(|name| behavior.toolbox.has_skill(name));
+    names.extend(of_todo.take(MAX_TODO_SKILLS).cloned());
+    names.sort_unstable();
+    names.dedup();
+    turn.worker.agents.skill_texts(of, &snapshot.skills, &names).await
 }
 
 /// Composes the request of the current step.
@@ -214,7 +277,7 @@ pub(super) fn compose_chat(
     let role = RoleTexts {
         agent: snapshot.name.as_str(),
         role: &material.role,
-        self_text: "",
+        self_text: &material.self_text,
         skills: &skills,
         files: &files,
     };
@@ -222,6 +285,7 @@ pub(super) fn compose_chat(
     let workspace = [material.workspace.clone()];
     let buckets = [
         Bucket { kind: BucketKind::AgentMemory, items: &material.memories },
+        Bucket { kind: BucketKind::SessionSummaries, items: &material.summaries },
         Bucket { kind: BucketKind::HistoryMessages, items: &material.history },
         Bucket { kind: BucketKind::WorkspaceSummary, items: &workspace },
         Bucket { kind: BucketKind::WorkspaceTodo, items: &todos },
@@ -245,7 +309,9 @@ pub(super) fn compose_chat(
         rounds: &material.rounds,
         ..BehaviorInput::at(position, &material.now)
     };
-    compose(behavior, &role, &input, &tools, budget)
+    let mut composed = compose(behavior, &role, &input, &tools, budget);
+    composed.is_empty_input |= material.waits_for_subagent;
+    composed
 }
 
 /// Tools of the step: those that its toolbox and the policy allow.

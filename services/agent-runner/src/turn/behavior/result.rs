@@ -1,48 +1,35 @@
-//! Checks of a step's result, and the thought that stores it.
+//! Texts of a step's result, and the thought that stores it.
 
-use holdfast_agent::behavior::{Behavior, RESULT_TOOL, parse_result};
+use holdfast_agent::behavior::RESULT_TOOL;
 use holdfast_types::{Entry, StepResult, ToolCall, Usage};
 use serde_json::json;
 
 use crate::tools::tool_set::ToolSet;
 
-/// Searches of the memory for one step.
-const MAX_QUERIES: usize = 4;
+/// Tool that searches the memory.
+pub(super) const MEMORY_SEARCH: &str = "memory_search";
 
-/// Values that one step may remember.
-const MAX_VALUES: usize = 16;
+/// Tool that stores a value.
+const MEMORY_SET: &str = "memory_set";
 
-/// Receivers of a reply that mean the one who wrote.
-const ASKER: [&str; 4] = ["", "user", "sender", "asker"];
+/// Tools that `set_memory` and `memory_queries` of a result call.
+pub(crate) const RESULT_MEMORY_TOOLS: [&str; 2] = [MEMORY_SET, MEMORY_SEARCH];
 
-/// Parses and checks the result of a step. The error is for the model.
-pub(super) fn read_result(behavior: &Behavior, text: &str) -> Result<StepResult, String> {
-    let result = parse_result(behavior.protocol, text).map_err(|error| error.to_string())?;
-    let most = usize::try_from(behavior.limits.max_calls_per_round).unwrap_or(usize::MAX);
-    if result.actions.len() > most {
-        return Err(format!(
-            "`actions` has {} calls, and {most} is the most of one step",
-            result.actions.len()
-        ));
-    }
-    if result.actions.iter().any(|action| action.tool == RESULT_TOOL) {
-        return Err(format!("`actions` names `{RESULT_TOOL}`, which is no tool"));
-    }
-    if result.set_memory.len() > MAX_VALUES || result.memory_queries.len() > MAX_QUERIES {
-        return Err(format!(
-            "a step has {MAX_VALUES} entries of `set_memory` and {MAX_QUERIES} `memory_queries` \
-             at most"
-        ));
-    }
-    let is_asker = |audience: &str| ASKER.contains(&audience.trim().to_ascii_lowercase().as_str());
-    match result.reply.iter().find(|reply| !is_asker(&reply.audience)) {
-        Some(_) => {
-            Err("`audience` names another receiver: leave it empty, and use a tool such as \
-                        `message` to write to others"
-                .to_owned())
-        }
-        None => Ok(result),
-    }
+/// Error of a router that leaves a person without an answer (C-29), for the model.
+pub(super) const NO_REPLY: &str = "nobody would answer the message: give a `reply`, or name what \
+                                   goes on with it in `next_behavior`, `route_session_id` or \
+                                   `new_session`";
+
+/// Whether a result says nothing, and nothing follows it.
+pub(super) fn is_silent_end(result: &StepResult) -> bool {
+    let ends = |next: &str| {
+        let word = next.trim().to_ascii_uppercase();
+        word == "END" || word == "DONE" || word.starts_with("WAIT")
+    };
+    result.reply.is_empty()
+        && result.route_session_id.is_none()
+        && result.new_session.is_none()
+        && result.next_behavior.as_deref().is_some_and(ends)
 }
 
 /// Text of a result's replies.
@@ -70,10 +57,10 @@ pub(super) fn thought(
     let values = result.set_memory.iter().enumerate().map(|(at, (key, value))| {
         let value = Some(value).filter(|value| !value.is_empty());
         let input = json!({ "key": key, "value": value });
-        call(format!("memory-{at}"), "memory_set", input.to_string())
+        call(format!("memory-{at}"), MEMORY_SET, input.to_string())
     });
     let queries = result.memory_queries.iter().enumerate().map(|(at, query)| {
-        call(format!("query-{at}"), "memory_search", json!({ "query": query }).to_string())
+        call(format!("query-{at}"), MEMORY_SEARCH, json!({ "query": query }).to_string())
     });
     // Without a memory service the tools do not exist.
     let memory = values.chain(queries).filter(|call| tools.canonical_name(&call.tool).is_some());

@@ -1,6 +1,9 @@
 //! The behaviours of a turn, and its state among them.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use holdfast_agent::behavior::{
     Behavior, BehaviorSet, FileAccessMode, RESULT_TOOL, Toolbox,
@@ -22,11 +25,17 @@ use crate::{
 /// Behaviour with which a session begins that was opened for work, if the agent has it.
 const WORK_BEHAVIOR: &str = "plan";
 
+/// Behaviour with which a session begins in which the agent looks after itself.
+const UPKEEP_BEHAVIOR: &str = "self_improve";
+
 /// A turn that has yielded this often without an end is given up.
 const MAX_PERIODS: u32 = 8;
 
 /// Part of a turn's time limit after which it yields at the latest.
 const MAX_PERIOD_SHARE: f64 = 0.8;
+
+/// State that the last write has stored, for the next step; empty if this runner has not written it.
+pub(super) type StoredState = Arc<Mutex<Option<BehaviorState>>>;
 
 /// Behaviours of a turn.
 #[derive(Debug)]
@@ -107,9 +116,21 @@ impl BehaviorRun {
         if is_over { PeriodCheck::Yield } else { PeriodCheck::Continue }
     }
 
+    /// Whether the current step may have another round of calls.
+    pub(super) fn has_round_left(&self, behavior: &Behavior, rounds: usize) -> bool {
+        let most = usize::try_from(behavior.limits.max_tool_rounds).unwrap_or(usize::MAX);
+        let spent = Timestamp::now().duration_since(self.step_began);
+        rounds < most && Duration::try_from(spent).unwrap_or_default() < behavior.limits.deadline
+    }
+
     /// Steps since this runner took the turn.
     pub(super) const fn steps_of_period(&self, run: RunCounts) -> u32 {
         run.steps.saturating_sub(self.taken.steps)
+    }
+
+    /// Whether the turn has saved steps, none of them since this runner took it.
+    pub(super) const fn was_interrupted(&self) -> bool {
+        self.taken.steps > 0 && self.steps_of_period(self.state.run) == 0
     }
 
     /// Moves to the default behaviour: the current one does not exist any more.
@@ -124,14 +145,16 @@ pub(crate) async fn load_behavior(
     turn: &mut TurnState<'_>,
     snapshot: &AgentSnapshot,
 ) -> Result<(), Error> {
-    let Some((set, settings)) = behaviors_of(turn.kind, snapshot) else {
+    let found = behaviors_of(turn.kind, snapshot).filter(|_| !turn.is_flushing());
+    let Some((set, settings)) = found else {
         turn.behavior = None;
         return Ok(());
     };
     if turn.behavior.is_some() {
         return Ok(());
     }
-    let Some(default) = default_behavior(turn.kind, &set, &settings) else {
+    let first = first_behavior(turn);
+    let Some(default) = default_behavior(first, &set, &settings) else {
         turn.behavior = None;
         return Ok(());
     };
@@ -167,9 +190,13 @@ impl TurnState<'_> {
     }
 }
 
-/// Reads the state that the last step has stored.
-pub(super) async fn reload_state(turn: &mut TurnState<'_>) -> Result<(), Error> {
-    let stored = read_state(turn).await?;
+/// Moves to the state that the last step has stored. It is read if another runner has stored it.
+pub(super) async fn go_on(turn: &mut TurnState<'_>, stored: &StoredState) -> Result<(), Error> {
+    let stored = stored.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let stored = match stored {
+        Some(state) => Some(state),
+        None => read_state(turn).await?,
+    };
     if let (Some(run), Some(state)) = (&mut turn.behavior, stored) {
         run.state = state.in_run(turn.run, &run.default);
         run.step_began = Timestamp::now();
@@ -211,16 +238,23 @@ fn behaviors_of(
     }
 }
 
-/// Behaviour with which a session begins: its agent's, or planning if it was opened for work.
+/// Behaviour with which a session of this kind begins, if the agent has it.
+fn first_behavior(turn: &TurnState<'_>) -> Option<&'static str> {
+    let is_work = matches!(turn.kind, SessionKind::Work | SessionKind::Subagent);
+    match turn.is_self_improvement() {
+        true => Some(UPKEEP_BEHAVIOR),
+        false => Some(WORK_BEHAVIOR).filter(|_| is_work),
+    }
+}
+
+/// Behaviour with which a session begins: that of its kind, else its agent's.
 fn default_behavior(
-    kind: SessionKind,
+    first: Option<&str>,
     set: &BehaviorSet,
     settings: &BehaviorSettings,
 ) -> Option<BehaviorName> {
-    let is_work = matches!(kind, SessionKind::Work | SessionKind::Subagent);
     let named = |name: &str| name.parse().ok().filter(|name| set.find(name).is_some());
-    let plan = Some(WORK_BEHAVIOR).filter(|_| is_work).and_then(named);
-    plan.or_else(|| named(&settings.default)).or_else(|| named(set.default_name()))
+    first.and_then(named).or_else(|| named(&settings.default)).or_else(|| named(set.default_name()))
 }
 
 /// Whether a call applies the result of a step.

@@ -9,20 +9,21 @@
 use std::sync::Arc;
 
 use holdfast_agent::behavior::{
-    Behavior, Composed, RESULT_TOOL, StepEntries,
-    state::{BehaviorState, NextAction, advance, advance_after_failure},
+    Behavior, Composed, RESULT_TOOL, StepEntries, next_behavior, read_result,
+    state::{BehaviorState, NextAction, UnusableAnswer, advance, advance_after_failure},
 };
+use holdfast_bus::StepProgress;
 use holdfast_llm::Error as ModelError;
 use holdfast_session::{CompletionResult, NewDelivery};
 use holdfast_types::{Chat, ChatMessage, Entry, Reply, StepResult, Usage};
 
 use super::{
-    effects::StateWrite,
-    handover,
+    effects::{ResultEffects, StateWrite},
     input::{self, StepMaterial},
     request::{self, StepReply},
     result,
     run::PeriodCheck,
+    upkeep,
 };
 use crate::{
     agents::snapshots::AgentSnapshot,
@@ -54,8 +55,8 @@ enum Answer {
 /// Outcome of asking the model for a step.
 enum Asked {
     Answered(Box<Reply>, Answer),
-    /// No answer can be used; the last one with what is wrong.
-    Unusable(Box<Reply>, String),
+    /// No answer can be used; what is wrong with the last one.
+    Unusable(String),
     Ended(Option<CompletionResult>),
 }
 
@@ -76,7 +77,7 @@ async fn think(
 ) -> Result<Option<CompletionResult>, Error> {
     let rounds = StepEntries::of(turn.journal.entries(), false).round_count();
     if rounds == 0
-        && let Some(completed) = check_period(turn).await?
+        && let Some(completed) = check_limits(turn, snapshot).await?
     {
         return Ok(Some(completed));
     }
@@ -101,10 +102,7 @@ async fn think(
     let material = input::load(turn, snapshot, behavior).await?;
     let (reply, result) = match ask(turn, asking, behavior, &material, rounds).await? {
         Asked::Ended(completed) => return Ok(completed),
-        Asked::Unusable(reply, error) => {
-            turn.journal.charge_reply(&reply.model, &reply.usage);
-            return fail_step(turn, &error).await.map(Some);
-        }
+        Asked::Unusable(error) => return fail_step(turn, snapshot, &error).await.map(Some),
         Asked::Answered(reply, Answer::Calls) => return store_round(turn, behavior, *reply).await,
         Asked::Answered(reply, Answer::Result(result)) => (*reply, result),
     };
@@ -112,6 +110,28 @@ async fn think(
 }
 
 /// Ends the claim or the turn if it has reached a limit.
+async fn check_limits(
+    turn: &mut TurnState<'_>,
+    snapshot: &AgentSnapshot,
+) -> Result<Option<CompletionResult>, Error> {
+    if turn.is_self_improvement() && upkeep::is_spent(turn, snapshot).await? {
+        metrics::counter!("holdfast_runner_self_improvements_ended_total").increment(1);
+        end_work(turn);
+        return finish_idle(turn).await.map(Some);
+    }
+    check_period(turn).await
+}
+
+/// Lets the session begin anew with its next input.
+fn end_work(turn: &mut TurnState<'_>) {
+    if let Some(run) = &turn.behavior {
+        let (session, state) = (turn.lease.claim.session, run.state.clone());
+        let state = BehaviorState { ended: true, ..state };
+        turn.journal.set_effects(Arc::new(StateWrite { session, state }));
+    }
+}
+
+/// Ends the claim or the turn if its period is over.
 async fn check_period(turn: &mut TurnState<'_>) -> Result<Option<CompletionResult>, Error> {
     let deadline = turn.worker.config.turn_deadline;
     // The turn goes on when the agent has recovered.
@@ -125,11 +145,7 @@ async fn check_period(turn: &mut TurnState<'_>) -> Result<Option<CompletionResul
             Err(Error::ReleaseRequested)
         }
         Some(PeriodCheck::GiveUp) => {
-            if let Some(run) = &turn.behavior {
-                let (session, state) = (turn.lease.claim.session, run.state.clone());
-                let state = BehaviorState { ended: true, ..state };
-                turn.journal.set_effects(Arc::new(StateWrite { session, state }));
-            }
+            end_work(turn);
             completion::finish_with_failure(turn, &Failure::StepLimit).await.map(Some)
         }
     }
@@ -143,8 +159,8 @@ async fn ask(
     material: &StepMaterial,
     rounds: usize,
 ) -> Result<Asked, Error> {
-    let most = usize::try_from(behavior.limits.max_tool_rounds).unwrap_or(usize::MAX);
-    let with_tools = rounds < most;
+    let run = turn.behavior.as_ref();
+    let with_tools = run.is_some_and(|run| run.has_round_left(behavior, rounds));
     let mut room = behavior.limits.max_prompt_tokens.min(turn.context_tokens);
     let mut halvings = 0;
     let mut correction: Option<(String, String)> = None;
@@ -154,6 +170,9 @@ async fn ask(
         if is_empty_input && rounds == 0 && correction.is_none() {
             metrics::counter!("holdfast_runner_behavior_idle_total").increment(1);
             return finish_idle(turn).await.map(|completed| Asked::Ended(Some(completed)));
+        }
+        if rounds == 0 && correction.is_none() {
+            tell_progress(turn, material);
         }
         let chat = with_correction(chat, correction.as_ref());
         let reply = match request::ask(turn, asking, behavior, chat).await? {
@@ -174,27 +193,77 @@ async fn ask(
                 continue;
             }
             StepReply::Failed(error) => {
-                if is_about_answer(&error) {
-                    note_failure(turn, &error.to_string());
-                }
+                note_model_error(turn, asking, &error);
                 let failure = Failure::Model(&error);
                 let ended = completion::finish_with_failure(turn, &failure).await?;
                 return Ok(Asked::Ended(Some(ended)));
             }
         };
-        match judge(behavior, &reply, with_tools) {
+        match judge(behavior, material, &reply, with_tools) {
             Ok(answer) => return Ok(Asked::Answered(reply, answer)),
-            Err(error) if correction.is_some() => return Ok(Asked::Unusable(reply, error)),
             Err(error) => {
+                note_unusable(turn, &reply, &error);
+                if correction.is_some() {
+                    return Ok(Asked::Unusable(error));
+                }
                 metrics::counter!("holdfast_runner_behavior_corrections_total").increment(1);
-                turn.journal.charge_reply(&reply.model, &reply.usage);
                 correction = Some((reply.text, error));
             }
         }
     }
 }
 
-fn judge(behavior: &Behavior, reply: &Reply, with_tools: bool) -> Result<Answer, String> {
+/// Charges an answer that cannot be used, and keeps it for the record of the step.
+fn note_unusable(turn: &mut TurnState<'_>, reply: &Reply, error: &str) {
+    turn.journal.charge_reply(&reply.model, &reply.usage);
+    if let Some(run) = &mut turn.behavior {
+        let (model, usage) = (reply.model.clone(), reply.usage);
+        run.state.unusable.push(UnusableAnswer { model, usage, error: error.to_owned() });
+    }
+}
+
+/// Records the step as failed if the model has answered in it, and no answer is of use.
+fn note_model_error(turn: &mut TurnState<'_>, asking: &AgentSnapshot, error: &ModelError) {
+    let Some(run) = &mut turn.behavior else { return };
+    if is_about_answer(error) {
+        let (model, usage) = (asking.model_id.to_string(), Usage::default());
+        run.state.unusable.push(UnusableAnswer { model, usage, error: error.to_string() });
+    }
+    if !run.state.unusable.is_empty() {
+        note_failure(turn, asking, &error.to_string());
+    }
+}
+
+/// Stores answers that could not be used with the thought that follows them, for whoever records the
+/// step.
+fn store_unusable(turn: &mut TurnState<'_>) {
+    let Some(run) = turn.behavior.as_ref().filter(|run| !run.state.unusable.is_empty()) else {
+        return;
+    };
+    let (session, state) = (turn.lease.claim.session, run.state.clone());
+    turn.journal.set_effects(Arc::new(StateWrite { session, state }));
+}
+
+/// Tells followers of the turn which step begins.
+fn tell_progress(turn: &TurnState<'_>, material: &StepMaterial) {
+    let Some(run) = &turn.behavior else { return };
+    let name = &run.state.behavior;
+    turn.stream.send_progress(StepProgress {
+        behavior: name.base().to_owned(),
+        step: run.state.step,
+        todo: name.params().get("todo").cloned().unwrap_or_default(),
+        todos_done: material.counts.done,
+        todos: material.counts.total(),
+        cost_micros: turn.journal.turn_micros(),
+    });
+}
+
+fn judge(
+    behavior: &Behavior,
+    material: &StepMaterial,
+    reply: &Reply,
+    with_tools: bool,
+) -> Result<Answer, String> {
     if reply.calls.iter().any(|call| call.tool == RESULT_TOOL) {
         return Err(format!("`{RESULT_TOOL}` is no tool: write the result as your answer"));
     }
@@ -203,8 +272,13 @@ fn judge(behavior: &Behavior, reply: &Reply, with_tools: bool) -> Result<Answer,
         (false, false) if reply.text.trim().is_empty() => {
             Err("no more calls can be made in this step: answer with its result".to_owned())
         }
-        (true, _) | (false, false) => result::read_result(behavior, &reply.text)
-            .map(|result| Answer::Result(Box::new(result))),
+        (true, _) | (false, false) => {
+            let result = read_result(behavior, &reply.text)?;
+            if material.awaits_reply && result::is_silent_end(&result) {
+                return Err(result::NO_REPLY.to_owned());
+            }
+            Ok(Answer::Result(Box::new(result)))
+        }
     }
 }
 
@@ -239,6 +313,7 @@ async fn store_round(
     let Reply { calls, usage, model, carry, .. } = reply;
     // Text beside calls is for nobody: what a person reads is in the result.
     let thought = Entry::Thought { text: String::new(), calls, usage, model, carry };
+    store_unusable(turn);
     turn.append([vec![thought], beyond].concat()).await?;
     Ok(None)
 }
@@ -253,6 +328,7 @@ async fn store_result(
     let text = result::reply_text(result);
     let is_last = ends_turn(turn, result);
     let cost = (reply.usage, reply.model);
+    store_unusable(turn);
     if is_last || text.is_empty() {
         let thought = result::thought(&turn.tools, result, String::new(), cost);
         turn.append(vec![thought]).await?;
@@ -268,7 +344,7 @@ async fn store_result(
 /// Whether the turn ends when this result is applied.
 fn ends_turn(turn: &TurnState<'_>, result: &StepResult) -> bool {
     turn.behavior.as_ref().is_none_or(|run| {
-        let next = handover::next_behavior(result);
+        let next = next_behavior(result);
         let after = run.with_rules(|rules| advance(&run.state, rules, next, String::new()));
         after.action != NextAction::Continue
     })
@@ -300,8 +376,12 @@ async fn finish_idle(turn: &mut TurnState<'_>) -> Result<CompletionResult, Error
 }
 
 /// Ends the turn after a step without a usable result. The next step is told why.
-async fn fail_step(turn: &mut TurnState<'_>, error: &str) -> Result<CompletionResult, Error> {
-    note_failure(turn, error);
+async fn fail_step(
+    turn: &mut TurnState<'_>,
+    snapshot: &AgentSnapshot,
+    error: &str,
+) -> Result<CompletionResult, Error> {
+    note_failure(turn, snapshot, error);
     completion::finish_with_failure(turn, &Failure::AnswerFormat(error)).await
 }
 
@@ -310,12 +390,12 @@ fn is_about_answer(error: &ModelError) -> bool {
     matches!(error, ModelError::Empty | ModelError::TooLong { .. } | ModelError::Malformed(_))
 }
 
-/// Tells the next step, with the write that ends the turn, why this one has no result.
-fn note_failure(turn: &mut TurnState<'_>, error: &str) {
+/// Records the step as failed with the write that ends the turn, and tells the next step why.
+fn note_failure(turn: &mut TurnState<'_>, snapshot: &AgentSnapshot, error: &str) {
     if let Some(run) = &turn.behavior {
         let reason = format!("the answer of the step before could not be used: {error}");
         let state = advance_after_failure(&run.state, &reason);
-        let session = turn.lease.claim.session;
-        turn.journal.set_effects(Arc::new(StateWrite { session, state }));
+        let effects = ResultEffects::of_failure(turn, snapshot, run, error, state);
+        turn.journal.set_effects(Arc::new(effects));
     }
 }

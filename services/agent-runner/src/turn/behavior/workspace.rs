@@ -10,6 +10,7 @@ use holdfast_workspace::{
 };
 use uuid::Uuid;
 
+use super::effects::session_error;
 use crate::{agents::snapshots::AgentSnapshot, error::Error, turn::state::TurnState};
 
 /// The session's local workspace.
@@ -21,7 +22,7 @@ pub(crate) struct LocalWorkspace {
     pub(crate) seen: TreePath,
 }
 
-/// Loads the session's local workspace, once in a turn.
+/// Loads the session's local workspace, once in a turn, with the list of its todos.
 pub(crate) async fn load_workspace(
     turn: &mut TurnState<'_>,
     snapshot: &AgentSnapshot,
@@ -30,10 +31,16 @@ pub(crate) async fn load_workspace(
         return Ok(());
     };
     let Ok(id) = id.parse::<Uuid>() else { return Ok(()) };
-    let tenant = turn.lease.claim.tenant;
+    let (tenant, session) = (turn.lease.claim.tenant, turn.lease.claim.session);
     let found = turn.worker.workspaces.named(tenant, id).await?;
     turn.workspace = found.and_then(|found| local_workspace(turn, snapshot, found));
-    Ok(())
+    let work = &turn.worker.work;
+    let joined = match turn.workspace {
+        Some(_) => work.join_list(tenant, snapshot.agent, session, id).await,
+        // Its todos are not for a session that does not see the folder.
+        None => work.leave_list(tenant, session).await,
+    };
+    Ok(joined.map_err(session_error)?)
 }
 
 /// Makes or finds the workspace that a result chooses. Returns it if the session is not bound to
@@ -42,7 +49,7 @@ pub(super) async fn choose_workspace(
     turn: &TurnState<'_>,
     snapshot: &AgentSnapshot,
     result: &StepResult,
-) -> Result<Result<Option<WorkspaceBinding>, String>, Error> {
+) -> Result<Result<Option<(Uuid, WorkspaceBinding)>, String>, Error> {
     let Some(choice) = &result.session_delta.workspace else { return Ok(Ok(None)) };
     let refuse =
         |why: String| Ok(Err(format!("`session_delta.workspace` was not applied: {why}\n")));
@@ -70,7 +77,7 @@ pub(super) async fn choose_workspace(
             let drains = made.lock == WorkspaceLock::TodoDrain;
             let binding = WorkspaceBinding { workspace: made.id.to_string(), drains };
             let is_new = turn.bound_workspace.as_ref() != Some(&binding.workspace);
-            Ok(Ok(Some(binding).filter(|_| is_new)))
+            Ok(Ok(Some((made.id, binding)).filter(|_| is_new)))
         }
         Err(error) if error.kind().is_transient() => Err(error.into()),
         Err(error) => refuse(error.to_string()),

@@ -13,12 +13,12 @@ use holdfast_work::{HitPoints, Place, charge_hit_points};
 use tracing::info;
 
 use crate::{
-    agents::snapshots::AgentLookup, error::Error, tools::mesh::delivery_id,
+    agents::snapshots::AgentSnapshot, error::Error, tools::mesh::delivery_id,
     turn::behavior::session_error, worker::Worker,
 };
 
 /// Longest rest until the hit points are read again: the settings may have changed.
-const MAX_REST: Duration = Duration::from_mins(10);
+pub(super) const MAX_REST: Duration = Duration::from_mins(10);
 
 /// Text for people whose message an agent without hit points does not answer.
 pub(crate) const DISABLED: &str = "this assistant has no hit points left and is disabled. Whoever set it up can \
@@ -133,28 +133,30 @@ pub(crate) async fn begin(
     worker: &Worker,
     claim: &Claim,
     (run, loaded): (RunId, &LoadedSession),
-    agent: &AgentLookup,
+    snapshot: &AgentSnapshot,
 ) -> Result<Option<HitPointMeter>, Error> {
-    let AgentLookup::Ready(snapshot) = agent else { return Ok(None) };
     let Some(settings) = snapshot.hit_points else { return Ok(None) };
     let found = worker.work.hit_points(claim.tenant, snapshot.agent, &settings).await;
     let found = found.map_err(|error| Error::from(session_error(error)))?;
     let level = HitPointLevel::of(&found, &settings);
     if level == HitPointLevel::BelowFloor {
-        rest(worker, claim, loaded, settings.rest(found.level_milli)).await?;
+        let time = settings.rest(found.level_milli);
+        rest(worker, claim, loaded, (time, &rest_text(time))).await?;
         return Err(Error::Resting);
     }
     let place = Place { run: Some(run), ..Place::outside(claim.session, snapshot.agent) };
     Ok(Some(HitPointMeter { settings, place, level: Arc::new(Mutex::new(level)) }))
 }
 
-async fn rest(
+/// Releases a session for some time, ten minutes at most. People on a channel are told the text once
+/// for the message that waits.
+pub(super) async fn rest(
     worker: &Worker,
     claim: &Claim,
     loaded: &LoadedSession,
-    rest: Duration,
+    (rest, text): (Duration, &str),
 ) -> Result<(), Error> {
-    let notice = rest_notice(loaded, rest);
+    let notice = rest_notice(loaded, text);
     let channel = notice.as_ref().map(|(_, delivery)| delivery.target.channel.clone());
     worker.sessions.release_to_rest(claim, rest.min(MAX_REST), notice).await?;
     if let Some(channel) = channel {
@@ -165,19 +167,23 @@ async fn rest(
 }
 
 /// Message that tells people on a channel that their message waits.
-fn rest_notice(loaded: &LoadedSession, rest: Duration) -> Option<(RunId, NewDelivery)> {
+fn rest_notice(loaded: &LoadedSession, text: &str) -> Option<(RunId, NewDelivery)> {
     let first = loaded.waiting.iter().find(|row| !row.body.silent && row.target.is_some())?;
-    let minutes = rest.as_secs().div_ceil(60).max(1);
-    let unit = if minutes == 1 { "minute" } else { "minutes" };
     let delivery = NewDelivery {
         target: first.target.clone()?,
-        text: format!(
-            "I have used up my hit points and rest for about {minutes} {unit}. I keep your message \
-             and answer by myself after that."
-        ),
+        text: text.to_owned(),
         act: None,
         id: delivery_id(&format!("rest:{}", first.message)),
         delay: Duration::ZERO,
     };
     Some((RunId::from(first.message), delivery))
+}
+
+fn rest_text(rest: Duration) -> String {
+    let minutes = rest.as_secs().div_ceil(60).max(1);
+    let unit = if minutes == 1 { "minute" } else { "minutes" };
+    format!(
+        "I have used up my hit points and rest for about {minutes} {unit}. I keep your message \
+         and answer by myself after that."
+    )
 }

@@ -47,6 +47,8 @@ pub(crate) async fn run_compact_command(
         return commands::finish_command(turn, Note::Command, why).await.map(Some);
     }
     if flush::begin_flush(turn, snapshot, Reason::Asked).await? {
+        // What the flush writes down is no step of a behaviour.
+        turn.behavior = None;
         return Ok(None);
     }
     let before = prompt_tokens(turn);

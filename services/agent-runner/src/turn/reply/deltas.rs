@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use holdfast_bus::{Bus, Delta, DeltaBody};
+use holdfast_bus::{Bus, Delta, DeltaBody, StepProgress};
 use holdfast_session::Claim;
 use holdfast_types::{Reasoning, RunId};
 use tokio::{
@@ -65,6 +65,17 @@ impl DeltaStream {
     pub(crate) fn send(&self, body: DeltaBody) {
         self.flush();
         self.publish(&mut self.lock(), body);
+    }
+
+    /// Sends the progress of a step, after the pending text. It is outside of the numbering, so that
+    /// listeners that do not know it notice no gap.
+    pub(crate) fn send_progress(&self, progress: StepProgress) {
+        self.flush();
+        let state = self.lock();
+        let body = DeltaBody::StepProgress(progress);
+        let delta =
+            Delta { run: state.run, epoch: self.claim.epoch, step: state.step, n: state.n, body };
+        self.bus.publish_delta(self.claim.tenant, self.claim.session, &delta);
     }
 
     /// Processes a delta of the model.

@@ -3,9 +3,10 @@
 use holdfast_agent::behavior::{Protocol, parse_result};
 use holdfast_session::TurnOutcome;
 use holdfast_testkit::Reply;
+use holdfast_types::SessionId;
 use serde_json::json;
 
-use super::script::{input, result};
+use super::script::{input, result, tool_count};
 use crate::world::World;
 
 /// Answers that a model may give instead of a result.
@@ -163,5 +164,118 @@ async fn a_change_of_a_todo_that_is_not_allowed_is_told_to_the_next_step() -> an
     assert_eq!(world.todos(sent.session).await?, ["1 task WAIT"]);
     let told = input(&world.model.requests()[1]);
     assert!(told.contains("operation 2 of `todo_delta` was not applied"), "{told}");
+    Ok(())
+}
+
+/// Name or kind, outcome and output tokens of the ledger's entries of a session.
+async fn ledger(world: &World, session: SessionId) -> anyhow::Result<Vec<String>> {
+    let id = session.as_uuid();
+    let sql = format!(
+        "select kind || ' ' || outcome || case when output_tokens > 0 then ' with tokens' else '' end
+         from work.ledger where session_id = '{id}' order by kind, outcome desc"
+    );
+    world.texts(&sql).await
+}
+
+#[tokio::test]
+async fn an_answer_that_was_corrected_is_in_the_records_of_its_step() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.use_behaviors(|settings| settings.default = "do".to_owned()).await?;
+    world.model.queue([
+        Reply::text(r#"{"todo_delta": [{"op": "fly"}]}"#),
+        result(&json!({"reply": "better", "next_behavior": "END"})),
+    ]);
+    let _runner = world.runner().await?;
+
+    let sent = world.say("s", "begin").await?;
+    assert_eq!(world.text(&sent).await?, "better");
+
+    let tasks = "select kind || ' ' || status || ' ' || (error is not null) from work.tasks
+                 order by task_id";
+    assert_eq!(
+        world.texts(tasks).await?,
+        ["step OK false", "model OK false", "model FAILED true", "result OK false"]
+    );
+    assert_eq!(
+        ledger(&world, sent.session).await?,
+        ["model ok with tokens", "model failed with tokens", "period end with tokens"]
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_step_that_fails_is_recorded_once_with_what_it_did_and_cost_even_if_its_runner_dies()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.use_behaviors(|settings| settings.default = "do".to_owned()).await?;
+    let answers = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counting = std::sync::Arc::clone(&answers);
+    // The second answer of the first runner never comes.
+    world.model.answer(move |asked| match tool_count(asked) == 0 {
+        true => {
+            let file = json!({"path": "x.txt", "content": "x"});
+            Reply::call("w", "write", file.to_string())
+        }
+        false => match counting.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
+            1 => Reply::hang(std::time::Duration::from_secs(300)),
+            _ => Reply::text("Sure, I will do that."),
+        },
+    });
+    let mut config = world.config();
+    config.runner.lease = std::time::Duration::from_secs(1);
+    config.runner.sweep = std::time::Duration::from_millis(100);
+    let runner = world.runner_with(config.clone(), |app| app).await?;
+    let sent = world.say("s", "begin").await?;
+    let count = || answers.load(std::sync::atomic::Ordering::SeqCst);
+    world.until("the correction is asked for", async || count() == 2).await?;
+    runner.kill();
+    let _other = world.runner_with(config, |app| app).await?;
+
+    let first = world.answer(&sent).await?;
+
+    assert_eq!(first.outcome, Some(TurnOutcome::Failed));
+    let worklog =
+        "select type || ' ' || behavior || ' ' || step || ' ' || status || ' ' || commit_state
+                   from work.worklog order by seq";
+    assert_eq!(
+        world.texts(worklog).await?,
+        [
+            "GetMessage.v1 do 0 OK COMMITTED",
+            "FunctionRecord.v1 do 0 OK COMMITTED",
+            "StepSummary.v1 do 0 FAILED COMMITTED",
+        ]
+    );
+    let tasks = "select kind || ' ' || status || ' ' || (error is not null) from work.tasks
+                 order by task_id";
+    assert_eq!(
+        world.texts(tasks).await?,
+        [
+            "step FAILED true",
+            "model OK false",
+            "model FAILED true",
+            "model FAILED true",
+            "tool OK false",
+            "result OK false",
+        ]
+    );
+    assert_eq!(
+        ledger(&world, sent.session).await?,
+        [
+            "model ok with tokens",
+            "model failed with tokens",
+            "model failed with tokens",
+            "period failed with tokens",
+            "tool ok",
+        ]
+    );
+    let charged = "select sum(input_tokens + output_tokens)::bigint from work.ledger
+                   where kind = 'model'";
+    let usage =
+        "select sum(input_tokens + output_tokens)::bigint from work.tasks where kind = 'step'";
+    assert_eq!(world.number(charged).await?, world.number(usage).await?);
+    // The failed step can be rolled back as any other.
+    let saved =
+        "select behavior || ' ' || step || ' ' || first_thought from session.behavior_steps";
+    assert_eq!(world.texts(saved).await?, ["do 0 0"]);
     Ok(())
 }

@@ -30,6 +30,11 @@ pub fn input(asked: &Request) -> String {
     shown[start..].to_owned()
 }
 
+/// Number of results of tools that a request shows.
+pub fn tool_count(asked: &Request) -> usize {
+    asked.messages().iter().filter(|message| message["role"] == "tool").count()
+}
+
 pub fn result(value: &Value) -> Reply {
     Reply::text(value.to_string())
 }

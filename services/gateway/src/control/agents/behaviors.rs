@@ -1,6 +1,7 @@
 //! The service `Behaviors`: behaviours as documents, in layers, and what they make of an input.
 
 mod render;
+mod trial;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -11,8 +12,8 @@ use holdfast_proto::gateway::v1::{
     GetBehaviorResponse, ListBehaviorVersionsRequest, ListBehaviorVersionsResponse,
     ListBehaviorsRequest, ListBehaviorsResponse, ParseBehaviorAnswerRequest,
     ParseBehaviorAnswerResponse, PutBehaviorRequest, PutBehaviorResponse, RenderBehaviorRequest,
-    RenderBehaviorResponse, ValidateBehaviorRequest, ValidateBehaviorResponse,
-    behaviors_server::Behaviors as Service,
+    RenderBehaviorResponse, TryBehaviorRequest, TryBehaviorResponse, ValidateBehaviorRequest,
+    ValidateBehaviorResponse, behaviors_server::Behaviors as Service,
 };
 use holdfast_types::{AgentId, BehaviorName, TenantId};
 use tonic::{Request, Response, Status};
@@ -312,6 +313,25 @@ impl Service for Behaviors {
                 ParseBehaviorAnswerResponse { result: String::new(), error: error.to_string() }
             }
         }))
+    }
+
+    async fn try_behavior(
+        &self,
+        request: Request<TryBehaviorRequest>,
+    ) -> Result<Response<TryBehaviorResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        let agent = self.agent(caller.tenant, &request.agent).await?;
+        let name = parse_name(&request.name, &request.source)?;
+        let wanted = (&name, request.source.as_str());
+        let mut behavior = self.behavior(caller.tenant, agent.as_ref(), wanted).await?;
+        let mut set = self.compiled(caller.tenant, agent.as_ref()).await?;
+        // A document is used for the name under which it is tried.
+        behavior.name = name.base().to_ascii_lowercase();
+        set.add(Arc::new(behavior));
+
+        let trial = trial::Trial::new(&self.0, (caller.tenant, agent), set, request);
+
+        Ok(Response::new(trial.await?.run(name).await?))
     }
 }
 

@@ -85,6 +85,8 @@ impl Service for Workspaces {
         let bound = self.0.sessions.bind_workspace(caller.tenant, session, binding.as_ref()).await;
 
         bound.map_err(Error::from)?;
+        // The session's next turn joins the list of its workspace, if it sees the folder.
+        self.0.work.leave_list(caller.tenant, session).await.map_err(Error::from)?;
         Ok(Response::new(BindWorkspaceResponse {}))
     }
 

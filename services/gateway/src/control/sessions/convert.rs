@@ -175,7 +175,7 @@ const fn outcome(outcome: TurnOutcome) -> pb::Outcome {
     }
 }
 
-const fn usage(usage: Usage) -> pb::Usage {
+pub(in crate::control) const fn usage(usage: Usage) -> pb::Usage {
     pb::Usage {
         input_tokens: usage.input,
         cached_tokens: usage.cached,

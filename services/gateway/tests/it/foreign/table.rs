@@ -38,6 +38,7 @@ pub fn table() -> Vec<Row> {
     let doors = doors.into_iter().chain([approvals(), policies(), others(), schedules(), skills()]);
     let doors =
         doors.chain([memories(), event_webhooks(), behaviors(), work(), workspaces(), economy()]);
+    let doors = doors.chain([proposals()]);
     doors.into_iter().flatten().map(|(method, is, ask)| Row { method, is, ask }).collect()
 }
 
@@ -149,6 +150,12 @@ fn sessions() -> Vec<Try> {
         }),
         ("Sessions/DeleteSession", Is::Found, |of| {
             bytes(pb::DeleteSessionRequest { session: of.session_key.clone() })
+        }),
+        ("Sessions/RollBackStep", Is::Found, |of| {
+            bytes(pb::RollBackStepRequest { session: of.session.clone(), ..Default::default() })
+        }),
+        ("Sessions/RollBackStep", Is::Found, |of| {
+            bytes(pb::RollBackStepRequest { session: of.session_key.clone(), ..Default::default() })
         }),
         ("Sessions/ListRuns", Is::Shown, |_| bytes(pb::ListRunsRequest::default())),
         ("Sessions/ListRuns", Is::Found, |of| {
@@ -364,6 +371,27 @@ fn others() -> Vec<Try> {
             bytes(pb::DeleteChainRequest { name: of.chain.clone() })
         }),
         ("Chains/PutChain", Is::Made, |of| bytes(put_chain(&of.chain))),
+    ]
+}
+
+fn proposals() -> Vec<Try> {
+    vec![
+        ("Proposals/ListAgentProposals", Is::Shown, |_| {
+            bytes(pb::ListAgentProposalsRequest::default())
+        }),
+        ("Proposals/GetAgentProposal", Is::Found, |of| {
+            bytes(pb::GetAgentProposalRequest { id: of.agent_proposal.clone() })
+        }),
+        ("Proposals/ApproveAgentProposal", Is::Found, |of| {
+            bytes(pb::ApproveAgentProposalRequest { id: of.agent_proposal.clone() })
+        }),
+        ("Proposals/RollBackAgentProposal", Is::Found, |of| {
+            bytes(pb::RollBackAgentProposalRequest { id: of.agent_proposal.clone() })
+        }),
+        ("Proposals/RejectAgentProposal", Is::Found, |of| {
+            let (id, reason) = (of.other_agent_proposal.clone(), String::new());
+            bytes(pb::RejectAgentProposalRequest { id, reason })
+        }),
     ]
 }
 
@@ -622,6 +650,12 @@ pub fn put_behavior(name: &str) -> pb::PutBehaviorRequest {
     pb::PutBehaviorRequest { name: name.to_owned(), source, ..Default::default() }
 }
 
+/// A step of a built-in behaviour, with an answer.
+fn try_behavior() -> pb::TryBehaviorRequest {
+    let (name, answers) = ("plan".to_owned(), vec!["{}".to_owned()]);
+    pb::TryBehaviorRequest { name, answers, messages: vec!["go".into()], ..Default::default() }
+}
+
 /// Behaviours of the tenant, and of an agent.
 fn behaviors() -> Vec<Try> {
     vec![
@@ -655,6 +689,15 @@ fn behaviors() -> Vec<Try> {
         ("Behaviors/ParseBehaviorAnswer", Is::Found, |of| {
             let (name, answer) = (of.behavior.clone(), "{}".to_owned());
             bytes(pb::ParseBehaviorAnswerRequest { name, answer, ..Default::default() })
+        }),
+        ("Behaviors/TryBehavior", Is::Found, |of| {
+            bytes(pb::TryBehaviorRequest { name: of.behavior.clone(), ..try_behavior() })
+        }),
+        ("Behaviors/TryBehavior", Is::Found, |of| {
+            bytes(pb::TryBehaviorRequest { agent: of.agent.clone(), ..try_behavior() })
+        }),
+        ("Behaviors/TryBehavior", Is::Found, |of| {
+            bytes(pb::TryBehaviorRequest { session: of.session.clone(), ..try_behavior() })
         }),
         ("Behaviors/PutBehavior", Is::Found, |of| {
             let agent = of.agent.clone();
@@ -768,6 +811,10 @@ fn agents() -> Vec<Try> {
         ("Agents/UpdateAgent", Is::Found, |of| {
             let agent = pb::Agent { name: of.agent_name.clone(), ..Default::default() };
             bytes(pb::UpdateAgentRequest { agent: Some(agent) })
+        }),
+        ("Agents/SetAgentState", Is::Found, |of| {
+            let state = "enabled".to_owned();
+            bytes(pb::SetAgentStateRequest { agent: of.agent.clone(), state })
         }),
         ("Agents/DeleteAgent", Is::Found, |of| {
             bytes(pb::DeleteAgentRequest { agent: of.agent.clone() })

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use holdfast_directory::{Actor, DeviceProfile, SignIn};
+use holdfast_proposals::NewProposal;
 use holdfast_proto::{
     gateway::v1::{self as pb, AcceptRequest},
     memory::v1 as kept,
@@ -11,7 +12,7 @@ use holdfast_proto::{
 use holdfast_session::{Cleanup, NewSubagent, SubagentAccess};
 use holdfast_types::{
     AccountId, AgentId, AgentName, ApprovalId, DeliveryId, JobId, KeyId, MessageId, NodeId,
-    PersonId, RunId, SessionId, SessionKey, TenantRole,
+    PersonId, ProposalId, ProposalKind, RunId, SessionId, SessionKey, TenantRole,
 };
 use holdfast_work::{Period, Place, record_period};
 use prost::Message;
@@ -80,6 +81,8 @@ pub struct Things {
     pub memory: String,
     pub article: String,
     pub proposal: String,
+    pub agent_proposal: String,
+    pub other_agent_proposal: String,
     /// Id of a response of the Responses API.
     pub response: String,
 }
@@ -123,6 +126,8 @@ impl Things {
             device: "0".repeat(64),
             device_request: Uuid::now_v7().to_string(),
             other_device_request: Uuid::now_v7().to_string(),
+            agent_proposal: ProposalId::generate().to_string(),
+            other_agent_proposal: ProposalId::generate().to_string(),
             key: KeyId::generate().to_string(),
             node: NodeId::generate().to_string(),
             account: AccountId::generate().to_string(),
@@ -343,8 +348,8 @@ impl Things {
         self.spawn(world).await
     }
 
-    /// A todo, and an entry of the ledger.
-    async fn work(&self, world: &World) -> anyhow::Result<()> {
+    /// A todo, an entry of the ledger, and proposals.
+    async fn work(&mut self, world: &World) -> anyhow::Result<()> {
         let apply = apply_todos(&self.session);
         let applied: pb::ApplyTodosResponse =
             ask(world, &world.anna, "Work/ApplyTodos", apply).await?;
@@ -361,7 +366,24 @@ impl Things {
         };
         let mut tx = world.pools.tenant(world.anna.id).await?;
         record_period(&mut tx, &place, &Period::default()).await?;
-        Ok(tx.commit().await?)
+        tx.commit().await?;
+        for (id, name) in
+            [(&mut self.agent_proposal, "greet"), (&mut self.other_agent_proposal, "look")]
+        {
+            let new = NewProposal {
+                key: name.into(),
+                place: place.clone(),
+                kind: ProposalKind::Behavior,
+                target: name.into(),
+                content: format!("process_rule: annas {name}"),
+                goal: "annas goal".into(),
+                risk: "none".into(),
+                benefit: "annas benefit".into(),
+                outside: false,
+            };
+            *id = world.proposals().propose(world.anna.id, &new).await?.id.to_string();
+        }
+        Ok(())
     }
 
     /// A subagent that has ended.
@@ -456,13 +478,15 @@ impl Things {
         }
     }
 
-    fn ids(&self) -> [&str; 23] {
+    fn ids(&self) -> [&str; 25] {
         [
             &self.agent,
             &self.person,
             &self.device,
             &self.device_request,
             &self.other_device_request,
+            &self.agent_proposal,
+            &self.other_agent_proposal,
             &self.node,
             &self.key,
             &self.account,

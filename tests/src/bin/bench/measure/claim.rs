@@ -18,7 +18,8 @@ const CLAIMERS: usize = 4;
 const SLOTS: u32 = 4;
 
 pub async fn measure(mesh: &Mesh, pace: Pace) -> anyhow::Result<Vec<Line>> {
-    let (_database, sessions) = mesh.empty_database().await?;
+    let (_database, pools) = mesh.empty_database().await?;
+    let sessions = Sessions::new(pools);
     let each = pace.count(100, 20);
     queue(&sessions, each).await?;
 

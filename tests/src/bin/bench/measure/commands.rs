@@ -61,7 +61,8 @@ async fn isolation(pace: Pace) -> anyhow::Result<Vec<Line>> {
 }
 
 async fn files(mesh: &Mesh, pace: Pace) -> anyhow::Result<Vec<Line>> {
-    let (_database, workspaces) = mesh.empty_workspaces().await?;
+    let (_database, pools) = mesh.empty_database().await?;
+    let workspaces = Workspaces::new(pools);
     let (tenant, agent) = (TenantId::generate(), AgentId::generate());
     let by = ChangeAuthor::new("bench", "files");
     let put = |nth: usize, byte: u8| {

@@ -14,9 +14,6 @@ use crate::{
     spent::Spent,
 };
 
-/// Longer than a connection takes to tell how many transactions it has committed.
-const STATS_DELAY: Duration = Duration::from_secs(12);
-
 pub async fn measure(mesh: &Mesh, pace: Pace) -> anyhow::Result<Vec<Line>> {
     let client = mesh.client(&mesh.tenant)?;
     let mut lines = cpu(mesh, &client, pace).await?;
@@ -50,13 +47,13 @@ async fn cpu(mesh: &Mesh, client: &Client, pace: Pace) -> anyhow::Result<Vec<Lin
 async fn commits(mesh: &Mesh, client: &Client, pace: Pace) -> anyhow::Result<Vec<Line>> {
     let mut admin = mesh.admin().await?;
     let (turns, session) = (pace.count(500, 50), unique_session("commits"));
-    sleep(STATS_DELAY).await;
+    sleep(database::STATS_DELAY).await;
     let before = database::transactions(&mut admin).await?;
     for _ in 0..turns {
         client.turn(0, Model::Instant, &session).await?;
     }
     let written = database::transactions(&mut admin).await?.writing - before.writing;
-    sleep(STATS_DELAY).await;
+    sleep(database::STATS_DELAY).await;
     let all = database::transactions(&mut admin).await?.all - before.all;
 
     let line = |what: &str, count: i64| {

@@ -27,7 +27,7 @@ pub async fn measure(mesh: &Mesh, pace: Pace) -> anyhow::Result<Vec<Line>> {
         let spent = loaded.seen.1.since(&loaded.seen.0);
         let what = match model {
             Model::Slow => format!("{parallel} parallel, 200 ms model"),
-            Model::Instant | Model::VerySlow | Model::Tool => {
+            Model::Instant | Model::VerySlow | Model::Tool | Model::Rounds | Model::Behaviors => {
                 format!("{parallel} parallel, instant model")
             }
         };
