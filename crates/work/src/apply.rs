@@ -1,7 +1,7 @@
 //! Changes of stored todo lists.
 
 use holdfast_pg::TenantTx;
-use holdfast_types::TodoOperation;
+use holdfast_types::{TodoKind, TodoOperation};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -107,7 +107,7 @@ async fn first_results(
     Ok(found.map(|Json(results)| results))
 }
 
-/// Loads the todos that operations name, and those that these wait for.
+/// Loads the todos that operations name or that new todos wait for, and those that these wait for.
 async fn load(
     tx: &mut TenantTx,
     list: ListId,
@@ -125,26 +125,35 @@ async fn load(
         where t.tenant_id = $1 and t.list_id = $2 and t.number <> all($3)
         union all
         select before.body from (
-            select max(number) as number from named where kind = 'bench') bench,
+            select case when $5 then 2147483647
+                        else (select max(number) from named where kind = 'bench') end as number) bench,
             lateral (
                 select body from work.todos
                 where tenant_id = $1 and list_id = $2 and number < bench.number
                   and number <> all($3) and kind = 'task' and status not in ('COMPLETE', 'DONE')
                 order by number limit $4) before";
 
-    let numbers: Vec<i32> = ops
-        .iter()
-        .filter_map(|op| match op {
-            TodoOperation::Init { .. } => None,
-            TodoOperation::Update { code, .. } | TodoOperation::Note { code, .. } => {
-                code_number(code).and_then(|number| i32::try_from(number).ok())
+    let to_column = |code: &String| code_number(code).and_then(|code| i32::try_from(code).ok());
+    let (mut numbers, mut has_new_bench) = (Vec::new(), false);
+    for op in ops {
+        match op {
+            TodoOperation::Init { items, .. } => {
+                // A new task waits for the last one, if it names nothing else.
+                numbers.push(head.last_task);
+                numbers.extend(
+                    items.iter().flat_map(|item| &item.deps).flatten().filter_map(to_column),
+                );
+                has_new_bench |= items.iter().any(|item| item.kind == TodoKind::Bench);
             }
-        })
-        .collect();
+            TodoOperation::Update { code, .. } | TodoOperation::Note { code, .. } => {
+                numbers.extend(to_column(code));
+            }
+        }
+    }
     let tenant = tx.tenant().as_uuid();
     let query = holdfast_pg::query_scalar(SQL).bind(tenant).bind(list.as_uuid());
     let todos: Vec<Json<Todo>> =
-        query.bind(numbers).bind(BLOCKING_TASKS).fetch_all(tx.conn()).await?;
+        query.bind(numbers).bind(BLOCKING_TASKS).bind(has_new_bench).fetch_all(tx.conn()).await?;
     let todos = todos.into_iter().map(|Json(todo)| todo).collect();
     let last = (head.last_number.unsigned_abs(), head.last_task.unsigned_abs());
     Ok(TodoList::partial(last, head.counts.0, todos))

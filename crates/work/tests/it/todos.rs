@@ -1,7 +1,8 @@
 //! Changes of stored lists: once for each operation id, by one writer at a time, with their events.
 
 use holdfast_types::{
-    BehaviorRole, NewTodo, RunId, SessionId, TodoNoteKind, TodoOperation, TodoStatus,
+    BehaviorRole, NewTodo, RunId, SessionId, TodoInit, TodoKind, TodoNoteKind, TodoOperation,
+    TodoStatus,
 };
 use holdfast_work::{
     Actor, ActorKind, Error, Place, TodoErrorKind, TodoFilter, Wakeups, apply_todos, todo,
@@ -46,6 +47,24 @@ async fn a_list_goes_from_its_plan_to_its_bench() -> anyhow::Result<()> {
     let view = todo_view(&mut tx, world.list).await?;
     assert_eq!((view.unfinished(), view.next_ready(), view.ready_bench()), (0, None, None));
     assert!(view.render(1_600).starts_with("Todos: 3 of 3 done."), "{}", view.render(1_600));
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_call_adds_waits_for_what_was_there_before_it() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.plan(2).await?;
+    let agent = Actor { kind: ActorKind::RootAgent, name: "painter".to_owned(), role: None };
+    let add = |item| TodoOperation::Init { mode: TodoInit::Merge, items: vec![item] };
+    let bench = NewTodo { kind: TodoKind::Bench, ..task("all is well") };
+
+    let by_task = [add(task("more")), update("T004", TodoStatus::InProgress)];
+    let by_task = world.apply(&agent, "task", &by_task).await?;
+    let by_bench = [add(bench), update("T005", TodoStatus::Done)];
+    let by_bench = world.apply(&agent, "bench", &by_bench).await?;
+
+    assert!(by_task[0].is_ok() && by_task[1].is_err(), "{by_task:?}");
+    assert!(by_bench[0].is_ok() && by_bench[1].is_err(), "{by_bench:?}");
     Ok(())
 }
 
