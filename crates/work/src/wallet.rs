@@ -273,13 +273,13 @@ pub(crate) async fn pay(
 
 /// Sums of earlier payments.
 #[derive(FromRow)]
-struct Spent {
+struct PaymentSums {
     day: i64,
     task: i64,
     session: i64,
 }
 
-async fn spent(tx: &mut TenantTx, place: &Place) -> Result<Spent, Error> {
+async fn spent(tx: &mut TenantTx, place: &Place) -> Result<PaymentSums, Error> {
     const SQL: &str = "
         select coalesce(sum(amount) filter (
                    where created_at >= date_trunc('day', clock_timestamp(), 'utc')), 0)::bigint as day,
@@ -298,7 +298,7 @@ async fn spent(tx: &mut TenantTx, place: &Place) -> Result<Spent, Error> {
 }
 
 /// Checks a payment against the rules. The error is a text for the model.
-fn check(wallet: &Wallet, spent: &Spent, order: &PaymentOrder) -> Result<(), String> {
+fn check(wallet: &Wallet, spent: &PaymentSums, order: &PaymentOrder) -> Result<(), String> {
     let rules = &wallet.rules;
     if !rules.is_authorized {
         return Err("nobody has authorised this agent to spend: ask the user".to_owned());

@@ -44,7 +44,7 @@ pub enum Todos {
         session: String,
     },
     /// Show one todo with its notes
-    Show(Named),
+    Show(TodoAddress),
     /// Print the code of the todo that can be done next
     Next {
         /// Id or key of the session
@@ -77,7 +77,7 @@ pub enum Todos {
     /// Add a note to a todo
     Note {
         #[command(flatten)]
-        todo: Named,
+        todo: TodoAddress,
         /// The note: text, `@file`, or `-` for stdin
         text: String,
         /// What it is: result, error or note
@@ -92,7 +92,7 @@ pub enum Todos {
 }
 
 #[derive(Debug, Args)]
-pub struct Named {
+pub struct TodoAddress {
     /// Id or key of the session
     session: String,
     /// Code of the todo, such as T001
@@ -102,7 +102,7 @@ pub struct Named {
 #[derive(Debug, Args)]
 pub struct Change {
     #[command(flatten)]
-    todo: Named,
+    todo: TodoAddress,
     /// Why, at most 1,024 characters
     #[arg(long, default_value = "set by hand")]
     reason: String,
@@ -171,7 +171,7 @@ impl Todos {
             Self::Pass(change) => change.apply("DONE", client, screen).await,
             Self::Reject(change) => change.apply("CHECK_FAILED", client, screen).await,
             Self::Reset(change) => change.apply("WAIT", client, screen).await,
-            Self::Note { todo: Named { session, code }, text, kind } => {
+            Self::Note { todo: TodoAddress { session, code }, text, kind } => {
                 let text = option_values::text(&text)?;
                 let note = json!([{"op": "note", "code": code, "kind": kind, "text": text}]);
                 apply(session, note, "noted", client, screen).await
@@ -186,7 +186,7 @@ impl Todos {
 
 impl Change {
     async fn apply(self, status: &str, client: &Client, screen: &Screen) -> Result<(), Error> {
-        let Named { session, code } = self.todo;
+        let TodoAddress { session, code } = self.todo;
         let update =
             json!([{"op": "update", "code": code, "to_status": status, "reason": self.reason}]);
         apply(session, update, status, client, screen).await
@@ -220,8 +220,8 @@ async fn list(request: ListTodosRequest, client: &Client, screen: &Screen) -> Re
     Ok(())
 }
 
-async fn show(named: Named, client: &Client, screen: &Screen) -> Result<(), Error> {
-    let Named { session, code } = named;
+async fn show(named: TodoAddress, client: &Client, screen: &Screen) -> Result<(), Error> {
+    let TodoAddress { session, code } = named;
     let request = client.request(GetTodoRequest { session, code });
     let found = client.answer(client.work().get_todo(request).await)?;
     screen.one(&COLUMNS, &view(&found.todo.unwrap_or_default()))

@@ -32,7 +32,7 @@ pub struct FileConflict {
 
 /// Contents of a file before and after the changes of a run.
 #[derive(Debug)]
-struct Changed {
+struct RunContents {
     before: Option<ContentRef>,
     after: Option<ContentRef>,
 }
@@ -67,7 +67,7 @@ impl Workspaces {
         let now = current_files(tx, agent, &changed).await?;
         let mut undone = UndoneFiles::default();
         let (mut own, mut outside) = (Vec::new(), Vec::new());
-        for (path, Changed { before, after }) in changed {
+        for (path, RunContents { before, after }) in changed {
             let current = now.get(&path);
             let content = current.map(|file| file.content);
             if content == before {
@@ -117,7 +117,7 @@ async fn changes_of_run(
     tx: &mut TenantTx,
     (agent, run): (AgentId, RunId),
     is_undone: &(dyn Fn(&str) -> bool + Sync),
-) -> Result<BTreeMap<TreePath, Changed>, Error> {
+) -> Result<BTreeMap<TreePath, RunContents>, Error> {
     const SQL: &str = "
         select r.idem_key, h.path, h.old_hash, h.old_size, h.new_hash, h.new_size
         from (select revision, idem_key from workspace.revisions
@@ -133,7 +133,7 @@ async fn changes_of_run(
         .bind(run.as_uuid())
         .fetch_all(tx.conn())
         .await?;
-    let mut changed: BTreeMap<TreePath, Changed> = BTreeMap::new();
+    let mut changed: BTreeMap<TreePath, RunContents> = BTreeMap::new();
     for (key, path, old_hash, old_size, new_hash, new_size) in rows {
         if !is_undone(&key) {
             continue;
@@ -141,7 +141,7 @@ async fn changes_of_run(
         let before = ContentRef::from_stored(old_hash, old_size)?;
         let after = ContentRef::from_stored(new_hash, new_size)?;
         let of_path = changed.entry(parse_stored_path(&path)?);
-        of_path.or_insert(Changed { before, after }).after = after;
+        of_path.or_insert(RunContents { before, after }).after = after;
     }
     Ok(changed)
 }
@@ -149,7 +149,7 @@ async fn changes_of_run(
 async fn current_files(
     tx: &mut TenantTx,
     agent: AgentId,
-    changed: &BTreeMap<TreePath, Changed>,
+    changed: &BTreeMap<TreePath, RunContents>,
 ) -> Result<BTreeMap<TreePath, Current>, Error> {
     const SQL: &str = "
         select path, hash, size, outside from workspace.files

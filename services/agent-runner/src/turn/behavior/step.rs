@@ -53,7 +53,7 @@ enum Answer {
 }
 
 /// Outcome of asking the model for a step.
-enum Asked {
+enum AskOutcome {
     Answered(Box<Reply>, Answer),
     /// No answer can be used; what is wrong with the last one.
     Unusable(String),
@@ -101,10 +101,12 @@ async fn think(
     let asking = asking.as_deref().unwrap_or(snapshot);
     let material = input::load(turn, snapshot, behavior).await?;
     let (reply, result) = match ask(turn, asking, behavior, &material, rounds).await? {
-        Asked::Ended(completed) => return Ok(completed),
-        Asked::Unusable(error) => return fail_step(turn, snapshot, &error).await.map(Some),
-        Asked::Answered(reply, Answer::Calls) => return store_round(turn, behavior, *reply).await,
-        Asked::Answered(reply, Answer::Result(result)) => (*reply, result),
+        AskOutcome::Ended(completed) => return Ok(completed),
+        AskOutcome::Unusable(error) => return fail_step(turn, snapshot, &error).await.map(Some),
+        AskOutcome::Answered(reply, Answer::Calls) => {
+            return store_round(turn, behavior, *reply).await;
+        }
+        AskOutcome::Answered(reply, Answer::Result(result)) => (*reply, result),
     };
     store_result(turn, reply, &result).await
 }
@@ -158,7 +160,7 @@ async fn ask(
     behavior: &Behavior,
     material: &StepMaterial,
     rounds: usize,
-) -> Result<Asked, Error> {
+) -> Result<AskOutcome, Error> {
     let run = turn.behavior.as_ref();
     let with_tools = run.is_some_and(|run| run.has_round_left(behavior, rounds));
     let mut room = behavior.limits.max_prompt_tokens.min(turn.context_tokens);
@@ -169,7 +171,7 @@ async fn ask(
             input::compose_chat(turn, asking, behavior, material, (with_tools, room));
         if is_empty_input && rounds == 0 && correction.is_none() {
             metrics::counter!("holdfast_runner_behavior_idle_total").increment(1);
-            return finish_idle(turn).await.map(|completed| Asked::Ended(Some(completed)));
+            return finish_idle(turn).await.map(|completed| AskOutcome::Ended(Some(completed)));
         }
         if rounds == 0 && correction.is_none() {
             tell_progress(turn, material);
@@ -180,12 +182,12 @@ async fn ask(
             StepReply::Interrupted => {
                 budget::charge_read(turn);
                 turn.reload_inbox().await?;
-                return Ok(Asked::Ended(None));
+                return Ok(AskOutcome::Ended(None));
             }
             StepReply::Spent(why) => {
                 let failure = Failure::BudgetSpent(&why);
                 let ended = completion::finish_with_failure(turn, &failure).await?;
-                return Ok(Asked::Ended(Some(ended)));
+                return Ok(AskOutcome::Ended(Some(ended)));
             }
             StepReply::Failed(ModelError::ContextOverflow) if halvings < MAX_HALVINGS => {
                 halvings += 1;
@@ -196,15 +198,15 @@ async fn ask(
                 note_model_error(turn, asking, &error);
                 let failure = Failure::Model(&error);
                 let ended = completion::finish_with_failure(turn, &failure).await?;
-                return Ok(Asked::Ended(Some(ended)));
+                return Ok(AskOutcome::Ended(Some(ended)));
             }
         };
         match judge(behavior, material, &reply, with_tools) {
-            Ok(answer) => return Ok(Asked::Answered(reply, answer)),
+            Ok(answer) => return Ok(AskOutcome::Answered(reply, answer)),
             Err(error) => {
                 note_unusable(turn, &reply, &error);
                 if correction.is_some() {
-                    return Ok(Asked::Unusable(error));
+                    return Ok(AskOutcome::Unusable(error));
                 }
                 metrics::counter!("holdfast_runner_behavior_corrections_total").increment(1);
                 correction = Some((reply.text, error));

@@ -51,9 +51,9 @@ pub(super) struct Trial<'a> {
 /// Answer of a model, or why there is none.
 type Answer = Result<(Reply, u64), String>;
 
-/// What a step is shown, besides its place.
+/// Messages and events that a step has not seen yet, and its todo.
 #[derive(Default)]
-struct News {
+struct StepNews {
     messages: Vec<String>,
     events: Vec<String>,
 }
@@ -90,7 +90,7 @@ impl<'a> Trial<'a> {
         state.step = self.request.step;
         state.last_step = std::mem::take(&mut self.request.last_step);
         state.continues = state.step > 0;
-        let mut news = News {
+        let mut news = StepNews {
             messages: std::mem::take(&mut self.request.messages),
             events: std::mem::take(&mut self.request.events),
         };
@@ -125,7 +125,7 @@ impl<'a> Trial<'a> {
             steps.push(step);
             if let Some(after) = after {
                 if !after.forwards {
-                    news = News::default();
+                    news = StepNews::default();
                 }
                 state = after;
             }
@@ -144,7 +144,7 @@ impl<'a> Trial<'a> {
         &self,
         behavior: &Behavior,
         state: &BehaviorState,
-        news: &News,
+        news: &StepNews,
     ) -> Result<Composed, Error> {
         let view = TodoView::of(&self.todos);
         let todo = state.behavior.params().get("todo").and_then(|code| view.details(code));
