@@ -137,7 +137,15 @@ impl Run<'_> {
             }
             (Some(known), false) => {
                 let is_default = agent.is_default || known.is_default;
-                let agent = Agent { id: known.id.clone(), is_default, ..agent };
+                let agent = Agent {
+                    id: known.id.clone(),
+                    is_default,
+                    // No fields of the resource: they stay as they are. An agent improves itself only
+                    // by behaviours.
+                    channels: known.channels.clone(),
+                    self_improve: known.self_improve.filter(|_| agent.behaviors.is_some()),
+                    ..agent
+                };
                 let request = client.request(UpdateAgentRequest { agent: Some(agent) });
                 let changed = client.answer(client.agents().update_agent(request).await)?;
                 self.screen.warn(&changed.warnings)?;

@@ -51,8 +51,16 @@ impl Reconciled for Agent {
                 answer(made)?.warnings
             }
             Some(observed) => {
-                let is_default = observed.state["default"] == true;
-                let agent = Some(self.spec.to_message(observed.id.clone(), name, is_default));
+                // Read again: another agent may have become the default one since.
+                let known = self.find(context).await?.unwrap_or_default();
+                let agent = self.spec.to_message(observed.id.clone(), name, known.is_default);
+                // No fields of the resource: they stay as they are. An agent improves itself only by
+                // behaviours.
+                let agent = Some(pb::Agent {
+                    channels: known.channels,
+                    self_improve: known.self_improve.filter(|_| agent.behaviors.is_some()),
+                    ..agent
+                });
                 let changed = agents.update_agent(key.request(UpdateAgentRequest { agent })).await;
                 answer(changed)?.warnings
             }

@@ -289,11 +289,11 @@ impl AgentSpec {
             no_tools: self.no_tools,
             kind: word(self.kind.map(AgentKind::as_str)),
             reactions: word(self.reactions.map(Reactions::as_str)),
-            // No field of the resource (decision 0087).
+            // No field of the resource (decision 0087): an update keeps it.
             channels: std::collections::HashMap::new(),
             behaviors: self.behaviors.clone().map(Behaviors::into_message),
             hit_points: self.hit_points.clone().map(HitPoints::into_message),
-            // No field of the resource (decision 0099).
+            // No field of the resource (decision 0099): an update keeps it.
             self_improve: None,
             // The gateway tells them.
             state: String::new(),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use holdfast_directory::{Actor, BehaviorSettings, NewAgent};
-use holdfast_types::{AgentId, AgentName, HitPointSettings, QueueMode};
+use holdfast_types::{AgentId, AgentName, HitPointSettings, QueueMode, SelfImproveSettings};
 use serde_json::json;
 
 use crate::world::{PATIENCE, World, ready};
@@ -42,6 +42,56 @@ async fn an_agent_is_created_changed_and_deleted_as_its_resource_is() {
     assert!(world.agent(tenant, "coach").await.is_none());
     world.until_events("coach", &["Created", "Updated", "Deleted"]).await;
     world.check();
+}
+
+#[tokio::test]
+async fn settings_that_are_no_fields_of_the_resource_stay_when_it_changes() {
+    let world = World::start().await;
+    let _operator = world.operator().await;
+    let tenant = world.tenant("acme").await;
+    world.apply("Agent", "coach", &json!({"tenant": "acme", "behaviors": {}}));
+    world.until_ready("Agent", "coach").await;
+    let agent = world.agent(tenant, "coach").await.unwrap();
+    let improves = Some(SelfImproveSettings { max_per_day: 2, ..SelfImproveSettings::default() });
+    let mut settings = agent.settings.clone();
+    settings.self_improve = improves;
+    let new = NewAgent {
+        name: agent.name.clone(),
+        description: agent.description.clone(),
+        instructions: agent.instructions.clone(),
+        model: agent.model.clone(),
+        is_default: agent.is_default,
+        settings,
+    };
+    world.directory.agents().update(tenant, Actor::Operator, "coach", new).await.unwrap();
+
+    world.apply(
+        "Agent",
+        "coach",
+        &json!({"tenant": "acme", "behaviors": {}, "instructions": "Be brief."}),
+    );
+    world.until_ready("Agent", "coach").await;
+    let changed = world.agent(tenant, "coach").await.unwrap();
+    assert_eq!((&*changed.instructions, changed.settings.self_improve), ("Be brief.", improves));
+
+    // Without behaviours there is nothing by which it could improve itself.
+    world.apply("Agent", "coach", &json!({"tenant": "acme", "instructions": "Be brief."}));
+    world.until_ready("Agent", "coach").await;
+    assert_eq!(world.agent(tenant, "coach").await.unwrap().settings.self_improve, None);
+    world.check();
+}
+
+#[tokio::test]
+async fn a_behavior_that_cannot_be_used_is_told_with_what_is_wrong() {
+    let world = World::start().await;
+    let _operator = world.operator().await;
+    world.tenant("acme").await;
+
+    let documents = json!({"do": "process_rule: |\n  # Work.\n\n  {{new_msg}}\n"});
+    world.apply("Agent", "coach", &json!({"tenant": "acme", "behaviorDocuments": documents}));
+
+    let told = world.until_reason("Agent", "coach", "Refused").await;
+    assert!(told.contains("`process_rule`: `{{new_msg}}` cannot be used here"), "{told}");
 }
 
 #[tokio::test]
