@@ -11,19 +11,15 @@ use crate::Error;
 
 /// Id of a list: that of its root session, or of its workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ListId {
-    id: Uuid,
-    root: SessionId,
-}
+pub(crate) struct ListId(Uuid);
 
 impl ListId {
-    pub const fn as_uuid(self) -> Uuid {
-        self.id
+    pub const fn new(id: Uuid) -> Self {
+        Self(id)
     }
 
-    /// The root session, if the list is that of a workspace.
-    pub fn member(self) -> Option<Uuid> {
-        Some(self.root.as_uuid()).filter(|root| *root != self.id)
+    pub const fn as_uuid(self) -> Uuid {
+        self.0
     }
 }
 
@@ -34,7 +30,7 @@ pub(crate) async fn list_of(tx: &mut TenantTx, root: SessionId) -> Result<ListId
     let tenant = tx.tenant().as_uuid();
     let query = holdfast_pg::query_scalar(SQL).bind(tenant).bind(root.as_uuid());
     let shared: Option<Uuid> = query.fetch_optional(tx.conn()).await?;
-    Ok(ListId { id: shared.unwrap_or(root.as_uuid()), root })
+    Ok(ListId::new(shared.unwrap_or(root.as_uuid())))
 }
 
 /// What a session finds that joins the list of a workspace.

@@ -48,7 +48,7 @@ pub async fn todo_view(tx: &mut TenantTx, root: SessionId) -> Result<TodoView, E
                      s (status),
                 lateral (
                     select t.number, t.body from work.todos t
-                    where t.tenant_id = $1 and t.list_id = $2 and t.status = s.status
+                    where t.tenant_id = $1 and t.list_id = l.list_id and t.status = s.status
                     order by t.priority, t.number limit $3) shown
                 order by shown.number) as todos,
             (
@@ -57,26 +57,32 @@ pub async fn todo_view(tx: &mut TenantTx, root: SessionId) -> Result<TodoView, E
                      with ordinality s (status, place),
                 lateral (
                     select t.number from work.todos t
-                    where t.tenant_id = $1 and t.list_id = $2 and t.status = s.status
+                    where t.tenant_id = $1 and t.list_id = l.list_id and t.status = s.status
                       and t.kind = 'task' and t.assignee is null
+                      -- Each is looked up, whatever the size of the list.
                       and not exists (
-                          select from work.todos d
-                          where d.tenant_id = $1 and d.list_id = $2 and d.number = any(t.deps)
-                            and d.status not in ('COMPLETE', 'DONE'))
+                          select from unnest(t.deps) dep (number)
+                          where (
+                              select d.status not in ('COMPLETE', 'DONE') from work.todos d
+                              where d.tenant_id = $1 and d.list_id = l.list_id
+                                and d.number = dep.number))
                     order by t.priority, t.number limit 1) ready
                 order by s.place limit 1) as next,
             (
                 select t.number from work.todos t
-                where t.tenant_id = $1 and t.list_id = $2 and t.status = 'WAIT' and t.kind = 'bench'
+                where t.tenant_id = $1 and t.list_id = l.list_id and t.status = 'WAIT'
+                  and t.kind = 'bench'
                   and not exists (
                       select from work.todos d
-                      where d.tenant_id = $1 and d.list_id = $2 and d.kind = 'task'
+                      where d.tenant_id = $1 and d.list_id = l.list_id and d.kind = 'task'
                         and d.number < t.number and d.status not in ('COMPLETE', 'DONE'))
                 order by t.priority, t.number limit 1) as bench
-        from work.lists l where l.tenant_id = $1 and l.list_id = $2";
+        from work.lists l
+        where l.tenant_id = $1
+          and l.list_id = coalesce((select m.list_id from work.list_members m
+                                    where m.tenant_id = $1 and m.session_id = $2), $2)";
 
-    let (tenant, list) = (tx.tenant().as_uuid(), list_of(tx, root).await?);
-    let query = holdfast_pg::query_as(SQL).bind(tenant).bind(list.as_uuid());
+    let query = holdfast_pg::query_as(SQL).bind(tx.tenant().as_uuid()).bind(root.as_uuid());
     let row: Option<ViewRow> = query.bind(TODOS_PER_STATUS).fetch_optional(tx.conn()).await?;
     let Some(row) = row else { return Ok(TodoView::default()) };
     let code = |number: i32| code_of(number.unsigned_abs());

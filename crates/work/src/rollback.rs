@@ -15,9 +15,9 @@ use sqlx::{FromRow, types::Json};
 
 use crate::{
     Actor, Change, Error, Place, TodoList,
-    apply::{Results, announce, lock_list, log_operations, save},
+    apply::{Results, announce, lock_list, save},
     ledger::{self, LedgerKind, NewEntry},
-    members::{ListId, list_of},
+    members::ListId,
     worklog::{self, NewRecord},
 };
 
@@ -69,8 +69,7 @@ pub async fn undo_todos(
     op_id: &str,
     is_undone: &(dyn Fn(&str) -> bool + Sync),
 ) -> Result<UndoneTodos, Error> {
-    let list_id = list_of(tx, place.list).await?;
-    let head = lock_list(tx, place, list_id).await?;
+    let (list_id, head) = lock_list(tx, place).await?;
     let log = load_log(tx, list_id).await?;
     let before = undone_ids(&log);
     let is_new = |call: &&LoggedCall| {
@@ -86,10 +85,9 @@ pub async fn undo_todos(
     let undone = before.iter().copied().chain(op_ids.iter().map(String::as_str)).collect();
     let (mut list, refused) = replay(&log, &undone);
     list.replace_stored();
-    save(tx, list_id, &list).await?;
-    let at = head.at.to_jiff();
-    let logged = [UndoOperation::Undo { op_ids }];
-    log_operations(tx, (place, list_id), (actor, at), op_id, (&logged[..], &vec![Ok(())])).await?;
+    let (at, logged) = (head.at.to_jiff(), [UndoOperation::Undo { op_ids }]);
+    let saved = (place, list_id, &list);
+    save(tx, saved, (actor, at), op_id, (&logged[..], &vec![Ok(())])).await?;
     let change = Change {
         codes: list.todos().take(32).map(crate::Todo::code).collect(),
         text: format!("{operations} changes of a step undone"),

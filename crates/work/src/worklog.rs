@@ -124,15 +124,18 @@ pub(crate) async fn append(
     const SQL: &str = "
         with head as (
             insert into work.lists as l (tenant_id, list_id, agent_id, log_seq)
-            values ($1, $2, $3, $4)
+            select $1, coalesce((select m.list_id from work.list_members m
+                                 where m.tenant_id = $1 and m.session_id = $2), $2), $3, $4
             on conflict (tenant_id, list_id) do update set log_seq = l.log_seq + $4
-            returning log_seq)
+            returning list_id, log_seq)
         insert into work.worklog
             (tenant_id, list_id, seq, record_id, type, scope, agent_id, session_id, run_id, behavior,
              step, todo, impact_level, domain, importance, status, trace, payload, artifacts, error,
              digest, detail, commit_state, member_id)
-        select $1, $2, head.log_seq - $4 + r.place, (r.body->>'id')::uuid, r.body->>'type',
-               case when $12 <> $5 then 'subagent' when $2 <> $12 then 'workspace' else 'session' end,
+        select $1, head.list_id, head.log_seq - $4 + r.place, (r.body->>'id')::uuid,
+               r.body->>'type',
+               case when $2 <> $5 then 'subagent' when head.list_id <> $2 then 'workspace'
+                    else 'session' end,
                $3, $5, $6, $7, $8,
                coalesce(r.body->>'todo', $9), r.body->>'level', r.body->>'domain',
                case r.body->>'level' when 'external' then 2 when 'internal' then 1 else 0 end,
@@ -140,17 +143,16 @@ pub(crate) async fn append(
                r.body->'payload', r.body->'artifacts', r.body->>'error', r.body->>'digest',
                r.body->>'detail',
                case when $10 and not (r.body->>'is_saved')::boolean then 'PENDING' else 'COMMITTED' end,
-               nullif($12, $2)
+               nullif($2, head.list_id)
         from head, unnest($11::jsonb[]) with ordinality r (body, place)
         returning seq";
 
     if records.is_empty() {
         return Ok(0);
     }
-    let (tenant, list) = (tx.tenant().as_uuid(), list_of(tx, place.list).await?);
     let written: Vec<i64> = holdfast_pg::query_scalar(SQL)
-        .bind(tenant)
-        .bind(list.as_uuid())
+        .bind(tx.tenant().as_uuid())
+        .bind(place.list.as_uuid())
         .bind(place.agent.as_uuid())
         .bind(crate::to_column(records.len() as u64))
         .bind(place.session.as_uuid())
@@ -160,7 +162,6 @@ pub(crate) async fn append(
         .bind(&place.todo)
         .bind(place.is_in_step())
         .bind(records.iter().map(Json).collect::<Vec<_>>())
-        .bind(place.list.as_uuid())
         .fetch_all(tx.conn())
         .await?;
     Ok(written.into_iter().max().unwrap_or(0))
@@ -370,15 +371,18 @@ pub async fn worklog_text(
 ) -> Result<String, Error> {
     const SQL: &str = "
         select seq, type, impact_level, digest, detail from (
-            select seq, type, impact_level, digest, detail, commit_state
-            from work.worklog
-            where tenant_id = $1 and list_id = $2 and member_id is not distinct from $4
-            order by seq desc limit $3) newest
+            select w.seq, w.type, w.impact_level, w.digest, w.detail, w.commit_state
+            from (select (select m.list_id from work.list_members m
+                          where m.tenant_id = $1 and m.session_id = $2) as shared) list,
+                lateral (
+                    select * from work.worklog
+                    where tenant_id = $1 and list_id = coalesce(list.shared, $2)
+                      and member_id is not distinct from
+                          case when list.shared is not null then $2 end
+                    order by seq desc limit $3) w) newest
         where commit_state = 'COMMITTED' order by seq desc";
-    let (tenant, list) = (tx.tenant().as_uuid(), list_of(tx, root).await?);
-    let query = holdfast_pg::query_as(SQL).bind(tenant).bind(list.as_uuid());
-    let query = query.bind(RECORDS_FOR_PROMPT).bind(list.member());
-    let rows: Vec<PromptRow> = query.fetch_all(tx.conn()).await?;
+    let query = holdfast_pg::query_as(SQL).bind(tx.tenant().as_uuid()).bind(root.as_uuid());
+    let rows: Vec<PromptRow> = query.bind(RECORDS_FOR_PROMPT).fetch_all(tx.conn()).await?;
     Ok(render(&rows, budget_tokens))
 }
 

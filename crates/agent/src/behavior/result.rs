@@ -14,6 +14,7 @@
 //! | a list of `{key, value}` as `set_memory` | a map |
 //! | `topic_tags` | `session_delta.tags` |
 //! | an object as `todo_delta` | a list of it |
+//! | an action without input | one with an empty object |
 
 use holdfast_types::{BehaviorName, StepResult};
 use serde_json::{Map, Value, json};
@@ -242,6 +243,9 @@ fn actions(object: &mut Map<String, Value>) -> Result<(), ResultError> {
             && let Ok(input @ Value::Object(_)) = serde_json::from_str(text)
         {
             fields.insert("input".to_owned(), input);
+        }
+        if fields.get("input").is_none_or(Value::is_null) {
+            fields.insert("input".to_owned(), json!({}));
         }
     }
     match object.remove("shell_commands") {

@@ -41,7 +41,7 @@ fn all_spellings_of_the_references_are_read() {
     let result = parse(
         r#"{
             "thinking": "t", "reply": ["a", {"content": "b", "audience": "ann"}, " "],
-            "tool_calls": [{"name": "read", "arguments": "{\"path\": \"x\"}"}],
+            "tool_calls": [{"name": "read", "arguments": "{\"path\": \"x\"}"}, {"name": "now"}],
             "shell_commands": ["ls"],
             "todo": {"op": "update", "id": "T001", "to_status": "COMPLETE", "reason": "r"},
             "set_memory": [{"key": "tea", "value": "green"}, {"key": "old", "value": null}],
@@ -55,6 +55,7 @@ fn all_spellings_of_the_references_are_read() {
     assert_eq!((result.reply.len(), result.reply[1].audience.as_str()), (2, "ann"));
     let actions = [
         StepAction { tool: "read".into(), input: json!({"path": "x"}) },
+        StepAction { tool: "now".into(), input: json!({}) },
         StepAction { tool: "exec".into(), input: json!({"command": "ls"}) },
     ];
     assert_eq!(result.actions, actions);

@@ -159,11 +159,12 @@ fn update(number: u32, to_status: TodoStatus) -> TodoOperation {
 
 fn message(key: SessionKey, agent: AgentId) -> NewMessage {
     NewMessage {
+        // One message for each list.
+        idem_key: key.to_string(),
         key,
         agent,
         label: None,
         source: Source::Internal("bench".to_owned()),
-        idem_key: "begin".to_owned(),
         body: Body::text("hello"),
         target: None,
         mode: QueueMode::Followup,
