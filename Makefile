@@ -16,7 +16,7 @@ HOLDFAST = $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/holdfast
 BACKENDS = $(PYTHON) deploy/dev/backends.py
 
 .DEFAULT_GOAL := help
-.PHONY: help up down build embedder test test-clients test-down chaos soak fuzz bench bench-memory lint deny helm-check helm-run helm-upgrade proto-check images sbom fmt fmt-check doc
+.PHONY: help up down build console web-dev embedder test test-clients test-web test-down chaos soak fuzz bench bench-memory lint deny helm-check helm-run helm-upgrade proto-check images sbom fmt fmt-check doc docs
 
 help: ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1#/p' $(MAKEFILE_LIST) | column -t -s '#'
@@ -24,13 +24,25 @@ help: ## what there is to make
 build: ## build the `holdfast` binary
 	$(CARGO) build $(FLAGS) --profile $(PROFILE) -p holdfast
 
-# Without the model everything works, and is found by its words only.
-up: build ## run everything on this machine, and say what to try
+# Console and documentation first: the binary takes in what is built. Without the model everything works,
+# and is found by its words only.
+up: ## run everything on this machine, and say what to try
+	@$(MAKE) --no-print-directory console || echo "make: going on without the web console"
+	@$(MAKE) --no-print-directory docs || echo "make: going on without the documentation"
+	@$(MAKE) --no-print-directory build
 	@$(MAKE) --no-print-directory embedder || echo "make: going on without the local embedding model"
 	@$(HOLDFAST) up --detach $(ARGS)
 
 down: build ## stop it again
 	@$(HOLDFAST) down
+
+console: ## build the web console, if its sources have changed; the next build of the binary takes it in
+	@$(PYTHON) deploy/dev/console.py --dir .holdfast
+
+# The gateway's HTTP address: of `make up`, or another one.
+GATEWAY ?= http://127.0.0.1:18789
+web-dev: ## serve the web console from its sources, for the gateway that runs: GATEWAY=http://127.0.0.1:18789
+	@$(PYTHON) deploy/dev/console.py --dir .holdfast dev $(GATEWAY)
 
 embedder: ## fetch the local embedding model, once
 	@$(PYTHON) deploy/dev/embedder.py --dir .holdfast
@@ -65,6 +77,14 @@ test: ## run every test, on real backends
 
 test-clients: build ## run programs of integrators and platforms of channels, with their packages installed: ARGS="python slack"
 	@$(PYTHON) tests/clients/run.py --holdfast $(HOLDFAST) $(ARGS)
+
+# Without a browser it is not run, and says so; with CI=true that is an error. ARGS are Playwright's.
+test-web: ## test the console in a browser, with a mesh of its own: ARGS="signin --project phone"
+	@missing=$$($(PYTHON) tests/tools.py needs_packages needs_chromium) || exit 1; \
+	if [ -n "$$missing" ]; then echo "make: the console is not tested"; exit 0; fi; \
+	$(MAKE) --no-print-directory console && \
+	$(CARGO) build $(FLAGS) --profile $(PROFILE) --workspace --bins && \
+	HOLDFAST_PROGRAMS=$(abspath $(dir $(HOLDFAST))) $(PYTHON) deploy/dev/console.py --dir .holdfast test $(ARGS)
 
 test-down: ## stop the backends that tests use
 	@$(TEST_DOWN)
@@ -140,3 +160,6 @@ fmt-check: ## is it formatted?
 
 doc: ## the crates' documentation, warnings are errors
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(FLAGS) --workspace --no-deps
+
+docs: ## build the documentation as a book, if it has changed; the next build of the binary takes it in
+	@$(PYTHON) book/build.py --dir .holdfast

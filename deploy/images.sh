@@ -26,14 +26,15 @@ pinned() {
 }
 rust=$(pinned RUST)
 debian=$(pinned DEBIAN)
-echo "built from $rust and $debian"
+node=$(pinned NODE)
+echo "built from $rust, $debian and $node"
 
 for target in services holdfast; do
     name=$repository
     [ $target = holdfast ] || name=$repository-$target
     docker buildx build --file deploy/Dockerfile --target $target --push --tag "$name:$tag" \
         --platform "${PLATFORMS:-linux/amd64,linux/arm64}" \
-        --build-arg "RUST=$rust" --build-arg "DEBIAN=$debian" \
+        --build-arg "RUST=$rust" --build-arg "DEBIAN=$debian" --build-arg "NODE=$node" \
         --sbom=true --provenance=mode=max .
     docker buildx imagetools inspect --format "$name@{{.Manifest.Digest}}" "$name:$tag"
 done

@@ -4,7 +4,7 @@ use std::{env, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 27] = [
+const FILES: [&str; 30] = [
     "messages",
     "schedules",
     "sessions",
@@ -15,11 +15,13 @@ const FILES: [&str; 27] = [
     "audit",
     "behaviors",
     "connections",
+    "console",
     "devices",
     "economy",
     "events",
     "mcp",
     "memories",
+    "mesh",
     "models",
     "nodes",
     "operations",
@@ -27,6 +29,7 @@ const FILES: [&str; 27] = [
     "plans",
     "policies",
     "proposals",
+    "runs",
     "settings",
     "skills",
     "subagents",

@@ -1,7 +1,9 @@
 """Prints which groups of tests need a tool that this machine lacks, one name per line.
 
 A group is a module of tests with that name. `make test` leaves these tests out and names them;
-with CI=true a missing tool is an error.
+with CI=true a missing tool is an error. With names of groups, only these are looked at:
+
+    python3 tests/tools.py needs_packages needs_chromium
 """
 
 import os
@@ -87,7 +89,8 @@ GROUPS = {
 
 
 def main():
-    missing = [group for group, (is_there, _) in GROUPS.items() if not is_there()]
+    wanted = sys.argv[1:] or GROUPS
+    missing = [group for group in wanted if not GROUPS[group][0]()]
     for group in missing:
         print(f"tests: not run: `{group}`: {GROUPS[group][1]}", file=sys.stderr)
         print(group)

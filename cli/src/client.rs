@@ -7,17 +7,18 @@ use holdfast_proto::gateway::v1::{
     agents_client::AgentsClient, approvals_client::ApprovalsClient, audit_client::AuditClient,
     behaviors_client::BehaviorsClient, budgets_client::BudgetsClient, chains_client::ChainsClient,
     channels_client::ChannelsClient, connections_client::ConnectionsClient,
-    credentials_client::CredentialsClient, devices_client::DevicesClient,
-    economy_client::EconomyClient, event_webhooks_client::EventWebhooksClient,
-    events_client::EventsClient, files_client::FilesClient, heartbeats_client::HeartbeatsClient,
-    keys_client::KeysClient, knowledge_client::KnowledgeClient,
-    mcp_servers_client::McpServersClient, memories_client::MemoriesClient,
-    messages_client::MessagesClient, models_client::ModelsClient, nodes_client::NodesClient,
-    operations_client::OperationsClient, packages_client::PackagesClient,
-    people_client::PeopleClient, plans_client::PlansClient, policies_client::PoliciesClient,
-    proposals_client::ProposalsClient, providers_client::ProvidersClient,
-    routing_client::RoutingClient, schedules_client::SchedulesClient,
-    sessions_client::SessionsClient, settings_client::SettingsClient, skills_client::SkillsClient,
+    console_client::ConsoleClient, credentials_client::CredentialsClient,
+    devices_client::DevicesClient, economy_client::EconomyClient,
+    event_webhooks_client::EventWebhooksClient, events_client::EventsClient,
+    files_client::FilesClient, heartbeats_client::HeartbeatsClient, keys_client::KeysClient,
+    knowledge_client::KnowledgeClient, mcp_servers_client::McpServersClient,
+    memories_client::MemoriesClient, messages_client::MessagesClient, models_client::ModelsClient,
+    nodes_client::NodesClient, operations_client::OperationsClient,
+    packages_client::PackagesClient, people_client::PeopleClient, plans_client::PlansClient,
+    policies_client::PoliciesClient, proposals_client::ProposalsClient,
+    providers_client::ProvidersClient, routing_client::RoutingClient,
+    schedules_client::SchedulesClient, sessions_client::SessionsClient,
+    settings_client::SettingsClient, skills_client::SkillsClient,
     subagents_client::SubagentsClient, tenants_client::TenantsClient,
     usage_reports_client::UsageReportsClient, work_client::WorkClient,
     workspaces_client::WorkspacesClient,
@@ -139,6 +140,10 @@ impl Client {
 
     pub fn operations(&self) -> OperationsClient<Channel> {
         OperationsClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
+    }
+
+    pub fn console(&self) -> ConsoleClient<Channel> {
+        ConsoleClient::new(self.channel.clone())
     }
 
     pub fn agents(&self) -> AgentsClient<Channel> {

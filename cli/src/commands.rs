@@ -130,6 +130,8 @@ pub enum Caller {
     /// Create and revoke API keys
     #[command(subcommand)]
     Keys(keys::Keys),
+    /// Print a link that signs in to the web console once
+    Console(keys::console::Console),
     /// Pair devices that connect over WebSocket, and end their tokens
     #[command(subcommand)]
     Devices(keys::devices::Devices),
@@ -223,6 +225,7 @@ impl Caller {
             Self::Heartbeat(command) => command.run(client, screen).await,
             Self::Usage(command) => command.run(client, screen).await,
             Self::Mcp(command) => command.run(client, screen).await,
+            Self::Console(command) => command.run(client, screen).await,
             Self::Devices(command) => command.run(client, screen).await,
             Self::Keys(command) => command.run(client, screen).await,
             Self::People(command) => command.run(client, screen).await,

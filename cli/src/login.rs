@@ -23,6 +23,8 @@ use crate::{
     tokens::{Login, Provider},
 };
 
+pub use browser::open as open_browser;
+
 /// `holdfast login`
 #[derive(Debug, Args)]
 pub struct LoginArgs {

@@ -91,7 +91,7 @@ pub async fn run(args: UpArgs, home: StateDir, screen: &Screen) -> Result<(), Er
         }
         backends::restart_ended(&home).await?;
         check_ready(&state).await?;
-        return welcome::print(&home, &state, *screen);
+        return welcome::print(&home, &state, *screen).await;
     };
     // First of all, so that `down` never takes the pid of a crashed `up` for this one.
     write_private(&home.pid_file("up"), &format!("{}\n", std::process::id()))?;
@@ -109,7 +109,7 @@ pub async fn run(args: UpArgs, home: StateDir, screen: &Screen) -> Result<(), Er
         // If this fails, the background process has already stopped the backends.
         let started = Box::pin(detach::start(&home, lock, &plan));
         let state = screen.watch("waiting for the services to be ready", started).await?;
-        return welcome::print(&home, &state, *screen);
+        return welcome::print(&home, &state, *screen).await;
     }
     let served = serve::serve(home, plan, serve::OutputMode::Terminal(*screen)).await;
     drop(lock);

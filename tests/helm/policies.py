@@ -511,7 +511,7 @@ def pods_start_and_stop_as_services_do(documents, sources):
 
 def routes_are_doors(documents, _sources):
     """Only what is meant for others is reachable from outside, with TLS."""
-    allowed = {"gateway": {"/", "/v1", "/mcp", "/ws"}, "channel-bridge": {"/matrix", "/slack", "/telegram", "/webhook", "/whatsapp", "/widget"}}
+    allowed = {"gateway": {"/", "/v1", "/mcp", "/ws", "/console", "/docs"}, "channel-bridge": {"/matrix", "/slack", "/telegram", "/webhook", "/whatsapp", "/widget"}}
     for ingress in of_kind(documents, "Ingress"):
         hosts = {host for tls in ingress["spec"].get("tls", []) for host in tls["hosts"] if tls.get("secretName")}
         for rule in ingress["spec"]["rules"]:

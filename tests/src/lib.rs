@@ -14,6 +14,7 @@
 //! | [`clockwork`] | schedulers as processes, and jobs whose every slot is checked |
 //! | [`checks`] | the guarantees I1 to I8, checked in the tables and the platforms' logs |
 //! | [`websocket`] | a client of the WebSocket gateway |
+//! | [`console`] | open consoles, without a browser |
 //! | [`growth`] | slope of measured values, for the soak |
 //! | [`turnstile`] | lock that runs one heavy test at a time |
 //!
@@ -21,6 +22,7 @@
 
 pub mod checks;
 pub mod clockwork;
+pub mod console;
 pub mod dice;
 pub mod growth;
 pub mod history;

@@ -15,7 +15,12 @@ use tokio::{
 };
 use tokio_tungstenite::{
     WebSocketStream, client_async_with_config,
-    tungstenite::{Message, protocol::WebSocketConfig},
+    tungstenite::{
+        Message,
+        client::IntoClientRequest as _,
+        http::{HeaderName, HeaderValue},
+        protocol::WebSocketConfig,
+    },
 };
 use uuid::Uuid;
 
@@ -51,28 +56,6 @@ impl Socket {
         nth: usize,
         wants: Wants,
     ) -> anyhow::Result<Self> {
-        timeout(ANSWER_TIMEOUT, Self::shake_hands(at, key, nth, wants))
-            .await
-            .context("a handshake took longer than a minute")?
-    }
-
-    async fn shake_hands(
-        at: SocketAddr,
-        key: &SecretString,
-        nth: usize,
-        wants: Wants,
-    ) -> anyhow::Result<Self> {
-        let socket = TcpSocket::new_v4()?;
-        let last = u8::try_from(nth % ADDRESSES + 1)?;
-        socket.bind((Ipv4Addr::new(127, 0, 0, last), 0).into())?;
-        let tcp = socket.connect(at).await?;
-        tcp.set_nodelay(true)?;
-        let config = WebSocketConfig::default().read_buffer_size(4096).write_buffer_size(0);
-        let url = format!("ws://{at}/ws");
-        let (stream, _) = client_async_with_config(url, tcp, Some(config)).await?;
-        let mut opened = Self { stream };
-        let challenge = opened.next().await?;
-        ensure!(challenge["event"] == "connect.challenge", "the first frame is {challenge}");
         let caps = match wants {
             Wants::Own => json!(["session-scoped-events"]),
             Wants::All => json!([]),
@@ -82,12 +65,48 @@ impl Socket {
             "client": { "id": "gateway-client", "version": "1", "platform": "linux", "mode": "backend" },
             "auth": { "token": key.expose_secret() },
         });
-        opened.request("connect", params).await?;
-        Ok(opened)
+        Self::connect(at, "/ws", [], nth, params).await
+    }
+
+    /// Opens a connection at a path and shakes hands with these parameters.
+    ///
+    /// # Errors
+    ///
+    /// If there is no gateway, or if it refuses the credential.
+    pub async fn connect<const N: usize>(
+        at: SocketAddr,
+        path: &str,
+        headers: [(HeaderName, String); N],
+        nth: usize,
+        params: Value,
+    ) -> anyhow::Result<Self> {
+        let mut request = format!("ws://{at}{path}").into_client_request()?;
+        for (name, value) in headers {
+            request.headers_mut().insert(name, HeaderValue::from_str(&value)?);
+        }
+        let shaken = async {
+            let socket = TcpSocket::new_v4()?;
+            let last = u8::try_from(nth % ADDRESSES + 1)?;
+            socket.bind((Ipv4Addr::new(127, 0, 0, last), 0).into())?;
+            let tcp = socket.connect(at).await?;
+            tcp.set_nodelay(true)?;
+            let config = WebSocketConfig::default().read_buffer_size(4096).write_buffer_size(0);
+            let (stream, _) = client_async_with_config(request, tcp, Some(config)).await?;
+            let mut opened = Self { stream };
+            let challenge = opened.next().await?;
+            ensure!(challenge["event"] == "connect.challenge", "the first frame is {challenge}");
+            opened.call("connect", params).await?;
+            Ok(opened)
+        };
+        timeout(ANSWER_TIMEOUT, shaken).await.context("a handshake took longer than a minute")?
     }
 
     /// Calls a method and returns its answer. Events that come before it are skipped.
-    async fn request(&mut self, method: &str, params: Value) -> anyhow::Result<Value> {
+    ///
+    /// # Errors
+    ///
+    /// If it is refused, or the connection ends.
+    pub async fn call(&mut self, method: &str, params: Value) -> anyhow::Result<Value> {
         let id = self.begin(method, params).await?;
         loop {
             let frame = self.next().await?;

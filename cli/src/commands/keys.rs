@@ -1,5 +1,6 @@
 //! `holdfast keys`.
 
+pub mod console;
 pub mod devices;
 
 use clap::Subcommand;

@@ -53,7 +53,8 @@ impl Runs {
     pub async fn run(self, client: &Client, screen: &Screen) -> Result<(), Error> {
         match self {
             Self::List { session, limit } => {
-                let request = client.request(ListRunsRequest { session, limit });
+                let request =
+                    client.request(ListRunsRequest { session, limit, ..Default::default() });
                 let runs = client.answer(client.sessions().list_runs(request).await)?.runs;
                 screen.list(&COLUMNS, runs.iter().map(run).collect())
             }

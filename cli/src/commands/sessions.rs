@@ -176,7 +176,8 @@ impl Sessions {
                 transfer::import(client, screen, &file, (agent, session)).await
             }
             Self::History { session, limit, before, all: false } => {
-                let request = GetHistoryRequest { session, limit, before_seq: before };
+                let request =
+                    GetHistoryRequest { session, limit, before_seq: before, ..Default::default() };
                 let history =
                     client.answer(client.sessions().get_history(client.request(request)).await)?;
                 screen.list(&ENTRY_COLUMNS, history.entries.iter().map(entry).collect())

@@ -159,7 +159,7 @@ async fn answer(browser: &mut TcpStream, status: &str, text: &str) {
 }
 
 /// Opens a browser, if there is one; the address was printed.
-fn open(url: &str) {
+pub fn open(url: &str) {
     let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
     let quiet = Command::new(program)
         .arg(url)

@@ -168,7 +168,7 @@ impl Network {
     pub fn load_history(&self) {
         let (client, session) = (self.client.clone(), self.session.clone());
         let call = async move {
-            let request = GetHistoryRequest { session, limit: HISTORY_LIMIT, before_seq: 0 };
+            let request = GetHistoryRequest { session, limit: HISTORY_LIMIT, ..Default::default() };
             let history = client.sessions().get_history(client.request(request)).await;
             match client.answer(history) {
                 Ok(history) => Ok(Some(Update::History(history.entries))),
@@ -196,7 +196,7 @@ async fn poll(client: &Client, session: String) -> Result<Update, Error> {
         }
         Err(error) => return Err(error),
     };
-    let request = GetHistoryRequest { session, limit: 1, before_seq: 0 };
+    let request = GetHistoryRequest { session, limit: 1, ..Default::default() };
     let newest = client.sessions().get_history(client.request(request)).await;
     let newest = client.answer(newest)?.entries.last().map_or(0, |entry| entry.seq);
     let mut approvals = Vec::new();

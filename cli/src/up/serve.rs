@@ -126,7 +126,7 @@ async fn announce(
     write_private(&home.state_file(), &format!("{:#}\n", serde_json::to_value(&state)?))?;
     tracing::info!(pid, "everything is ready");
     if let OutputMode::Terminal(screen) = seen {
-        welcome::print(&home, &state, screen)?;
+        welcome::print(&home, &state, screen).await?;
     }
     stop.cancelled().await;
     Ok(())

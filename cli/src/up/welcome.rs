@@ -2,11 +2,15 @@
 
 use std::env;
 
+use holdfast_proto::gateway::v1::{CreateSignInLinkRequest, console_client::ConsoleClient};
+use tonic::Request;
+
 use crate::{
     client::program,
     error::Error,
     screen::Screen,
     state_dir::{State, StateDir},
+    tokens::bearer,
 };
 
 /// Services that run once, however many gateways and runners there are: the channel bridge, the
@@ -18,15 +22,25 @@ const SINGLE_SERVICES: usize = 3;
 /// # Errors
 ///
 /// If stdout is closed.
-pub fn print(home: &StateDir, state: &State, screen: Screen) -> Result<(), Error> {
+pub async fn print(home: &StateDir, state: &State, screen: Screen) -> Result<(), Error> {
+    let link = sign_in_link(state).await;
     if screen.is_json() {
-        let state = serde_json::to_value(state).map_err(anyhow::Error::from)?;
+        let mut state = serde_json::to_value(state).map_err(anyhow::Error::from)?;
+        state["console"] = link.into();
         return screen.one(&[], &state);
     }
-    screen.print(&text(home, state, &program()))
+    screen.print(&text(home, state, link.as_deref(), &program()))
 }
 
-fn text(home: &StateDir, state: &State, program: &str) -> String {
+/// Link that signs in to the web console; `None` if the gateway gives none.
+async fn sign_in_link(state: &State) -> Option<String> {
+    let mut client = ConsoleClient::connect(state.gateway.grpc.clone()).await.ok()?;
+    let mut request = Request::new(CreateSignInLinkRequest::default());
+    request.metadata_mut().insert("authorization", bearer(&state.key).ok()?);
+    Some(client.create_sign_in_link(request).await.ok()?.into_inner().url)
+}
+
+fn text(home: &StateDir, state: &State, link: Option<&str>, program: &str) -> String {
     let State { gateway, key, pid, .. } = state;
     let dir = shown(home);
     let processes = if state.split {
@@ -50,8 +64,16 @@ fn text(home: &StateDir, state: &State, program: &str) -> String {
         } else {
             format!(" --dir {dir}")
         };
+    let console = match link {
+        Some(link) => format!(
+            "{link}\n            (signs in once, within ten minutes; `{program} console{told}` makes another)"
+        ),
+        None => "none: the gateway gives no sign-in link".to_owned(),
+    };
     format!(
         "Holdfast is running ({processes}).
+
+  console   {console}
 
   HTTP      {http}  (OpenAI's API under /v1, /healthz, /metrics)
   gRPC      {grpc}  (with reflection)
@@ -61,6 +83,7 @@ fn text(home: &StateDir, state: &State, program: &str) -> String {
   logs      {dir}/log
 
 Try next
+  {program} console --open{told}  # the same in a browser
   {program} chat \"hello\"{told}
   {program} chat{told}            # a conversation, line by line
   {program} sessions list{told}
@@ -121,7 +144,7 @@ mod tests {
             (split, "(5 processes under 7)"),
             (more, "(7 processes under 7)"),
         ] {
-            let text = text(&home, &state, "holdfast");
+            let text = text(&home, &state, None, "holdfast");
             assert!(text.contains(processes), "{processes} is missing in\n{text}");
         }
     }
@@ -131,9 +154,11 @@ mod tests {
         let home = StateDir::new("elsewhere".into()).unwrap();
         let state = state();
 
-        let text = text(&home, &state, "target/debug/holdfast");
+        let link = "http://h:1/console/#link=hfl_1_2";
+        let text = text(&home, &state, Some(link), "target/debug/holdfast");
 
         for part in [
+            link,
             "http://h:1/v1",
             "http://h:2",
             "hf_1_2",

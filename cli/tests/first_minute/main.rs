@@ -8,6 +8,7 @@
 )]
 
 mod channels;
+mod console;
 mod doctor;
 mod documents;
 mod export;

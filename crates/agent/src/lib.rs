@@ -45,6 +45,7 @@ pub mod recommend;
 pub mod route;
 mod step;
 pub mod subagent;
+pub mod templates;
 mod text;
 pub mod tokens;
 mod turn;

@@ -61,6 +61,7 @@ mod tests {
             usage: Usage::default(),
             model: String::new(),
             carry: None,
+            record: None,
         }
     }
 

@@ -132,6 +132,7 @@ pub(crate) mod tests {
             usage: Usage::default(),
             model: "demo:demo".into(),
             carry: None,
+            record: None,
         }
     }
 

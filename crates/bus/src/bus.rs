@@ -15,7 +15,7 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 use holdfast_kit::trace;
 use secrecy::ExposeSecret as _;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info, warn};
 
 use crate::{
@@ -122,6 +122,20 @@ impl Bus {
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.client.connection_state() == State::Connected
+    }
+
+    /// Version of the NATS server, and the time of a round trip.
+    ///
+    /// # Errors
+    ///
+    /// If NATS is unavailable.
+    pub async fn server_status(&self) -> Result<(String, Duration), Error> {
+        if !self.is_connected() {
+            return Err(Error::Unavailable(None));
+        }
+        let began = Instant::now();
+        with_timeout(self.client.flush()).await?;
+        Ok((self.client.server_info().version, began.elapsed()))
     }
 
     /// Number of times that all subscribers of this connection may have lost messages: it broke.

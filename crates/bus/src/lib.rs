@@ -7,6 +7,8 @@
 //! | [`Control`]: stop early, read new input | core, one runner | the runner sees it at its next renewal |
 //! | [`McpProbe`]: tools of an MCP server | core, request and reply | the caller gets an error |
 //! | [`ModelQuestion`]: a request to a model outside of sessions | core, request and reply | the caller gets an error |
+//! | [`PromptQuestion`]: the prompt of a model call, composed again | core, request and reply | the caller gets an error |
+//! | [`ProcessReport`]: a process about itself | core, request and replies | the operator does not see it |
 //! | questions about state that one process holds | core, processes that know | the caller asks again or goes on without |
 //! | requests to a node | core, the gateway that holds its connection | the caller gets an error |
 //! | events: history for other components | JetStream, kept for days | history has a gap |
@@ -25,6 +27,8 @@ mod login;
 mod model_question;
 mod node;
 mod probe;
+mod process_report;
+mod prompt_question;
 mod question;
 mod rights;
 mod runner_report;
@@ -39,6 +43,8 @@ pub use delta::{Delta, DeltaBody, Deltas, Outcome, StepProgress, TenantDeltas};
 pub use error::Error;
 pub use model_question::{ModelAnswer, ModelQuestion};
 pub use probe::{McpProbe, McpProbeResult, McpProbeTool};
+pub use process_report::ProcessReport;
+pub use prompt_question::{PromptAnswer, PromptQuestion, RenderedMessage, RenderedPrompt};
 pub use question::{Questions, Responder};
 pub use runner_report::RunnerReport;
 pub use subject::Subject;

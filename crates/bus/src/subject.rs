@@ -93,6 +93,13 @@ impl Subject {
         Self::of_pool("ask.model", pool)
     }
 
+    /// `ask.prompt`: questions for prompts, for any runner of the default pool; `ask.prompt.<pool>` for
+    /// those of another.
+    #[must_use]
+    pub fn prompt(pool: &str) -> Self {
+        Self::of_pool("ask.prompt", pool)
+    }
+
     fn of_pool(subject: &str, pool: &str) -> Self {
         Self(match pool {
             "" => subject.to_owned(),
@@ -104,6 +111,12 @@ impl Subject {
     #[must_use]
     pub fn runner_reports() -> Self {
         Self("ask.runners".to_owned())
+    }
+
+    /// `ask.processes`: requests for a report, for all processes of the mesh.
+    #[must_use]
+    pub fn process_reports() -> Self {
+        Self("ask.processes".to_owned())
     }
 
     /// `job.<tenant>.<session>`: questions about the background commands of a session.

@@ -19,6 +19,7 @@ mod webhook;
 mod whatsapp;
 mod widget;
 
+use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::Value;
 
 pub use allow_list::AllowList;
@@ -43,6 +44,8 @@ pub struct ChannelKind {
     pub required_secrets: &'static [&'static str],
     /// Names of all secrets that an account can have.
     secrets: fn() -> &'static [&'static str],
+    /// JSON schema of the settings.
+    schema: fn() -> Value,
     /// Checks settings and secrets as the bridge reads them.
     check: fn(&Value, &Value) -> Result<(), UnusableAccount>,
     /// Actions that an account with these settings supports, by their names in the tool `message`.
@@ -57,6 +60,19 @@ impl ChannelKind {
     pub fn secrets(&self) -> &'static [&'static str] {
         (self.secrets)()
     }
+
+    /// JSON schema of the settings, with descriptions for people.
+    #[must_use]
+    pub fn settings_schema(&self) -> Value {
+        (self.schema)()
+    }
+}
+
+/// JSON schema of a type, without references, as forms are made of it.
+fn schema_of<T: JsonSchema>() -> Value {
+    let settings =
+        SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    settings.into_generator().into_root_schema_for::<T>().to_value()
 }
 
 /// All channels.

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use crate::{
     DataKey, Error, LimitLevel, LimitName, Routing, Seal,
     cache::Cache,
-    key::{CachedKey, device::CachedDevice},
+    key::{CachedKey, console::CachedConsoleSession, device::CachedDevice},
     node::CachedNode,
     person::CachedPerson,
     store,
@@ -24,7 +24,7 @@ use crate::{
 /// Time limit of waiting for the lookup of a token without a mark.
 const MAX_LOOKUP_WAIT: Duration = Duration::from_secs(1);
 
-/// How long the lookup of a key, a node or a device is cached in this process.
+/// How long the lookup of a key, a node, a device or a console session is cached in this process.
 const KEY_CACHE_TTL: Duration = Duration::from_secs(5);
 const MAX_CACHED_KEYS: usize = 20_000;
 /// How long a tenant's routing is cached in this process.
@@ -45,7 +45,8 @@ pub struct Directory {
     pub(crate) nodes: Arc<Cache<NodeId, CachedNode>>,
     /// By the id of the token.
     pub(crate) devices: Arc<Cache<Uuid, CachedDevice>>,
-    /// Ids of keys, nodes and tokens of devices that do not exist.
+    pub(crate) console_sessions: Arc<Cache<Uuid, CachedConsoleSession>>,
+    /// Ids of keys, nodes, console sessions and tokens of devices that do not exist.
     pub(crate) unknown: Arc<Cache<Uuid, ()>>,
     pub(crate) routings: Arc<Cache<TenantId, Arc<Routing>>>,
     /// Notices about limits that were given.
@@ -78,6 +79,7 @@ impl Directory {
             people: Arc::new(Cache::new(KEY_CACHE_TTL, MAX_CACHED_KEYS)),
             nodes: Arc::new(Cache::new(KEY_CACHE_TTL, MAX_CACHED_KEYS)),
             devices: Arc::new(Cache::new(KEY_CACHE_TTL, MAX_CACHED_KEYS)),
+            console_sessions: Arc::new(Cache::new(KEY_CACHE_TTL, MAX_CACHED_KEYS)),
             unknown: Arc::new(Cache::new(KEY_CACHE_TTL, MAX_CACHED_KEYS)),
             routings: Arc::new(Cache::new(ROUTING_CACHE_TTL, MAX_CACHED_ROUTINGS)),
             notices: Arc::new(Cache::new(NOTICE_CACHE_TTL, MAX_CACHED_KEYS)),

@@ -19,6 +19,14 @@ pub enum Error {
     #[error("the key was revoked or has expired: create another")]
     KeyNotActive,
 
+    /// There is no such session of the console, or its holder may not sign in any more.
+    #[error("the session has ended: sign in again")]
+    SessionEnded,
+
+    /// A sign-in link of the console. The message gives no reason, so that it confirms no part of one.
+    #[error("the link was used before, has expired, or is not known: ask for another one")]
+    LinkNotValid,
+
     /// The person was disabled in this tenant.
     #[error("you may not sign in to this tenant: ask one of its owners")]
     PersonDisabled,
@@ -125,7 +133,9 @@ impl Error {
 impl Fault for Error {
     fn kind(&self) -> Kind {
         match self {
-            Self::UnknownKey | Self::KeyNotActive => Kind::Unauthenticated,
+            Self::UnknownKey | Self::KeyNotActive | Self::SessionEnded | Self::LinkNotValid => {
+                Kind::Unauthenticated
+            }
             Self::TenantSuspended | Self::PersonDisabled => Kind::Forbidden,
             Self::NotFound { .. } | Self::NoProvider { .. } => Kind::NotFound,
             Self::Taken { .. } | Self::Conflict(_) => Kind::Conflict,
@@ -142,6 +152,8 @@ impl Fault for Error {
         match self {
             Self::UnknownKey => "KEY_UNKNOWN",
             Self::KeyNotActive => "KEY_NOT_ACTIVE",
+            Self::SessionEnded => "SESSION_ENDED",
+            Self::LinkNotValid => "LINK_NOT_VALID",
             Self::TenantSuspended => "TENANT_SUSPENDED",
             Self::PersonDisabled => "PERSON_DISABLED",
             Self::NoProvider { .. } => "PROVIDER_NOT_FOUND",

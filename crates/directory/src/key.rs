@@ -1,5 +1,6 @@
 //! API keys: credentials that authenticate a request as a tenant.
 
+pub mod console;
 pub mod device;
 
 use std::time::Duration;

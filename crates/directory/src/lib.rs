@@ -6,7 +6,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `tenant`, `key` (with devices), `person`, `audit_event`, `agent` (with behaviours), `policy`, `provider` (with credentials, their renewal and the catalogue of models), `budget`, `plan`, `tenant_event`, `event_webhook`, `account`, `connection`, `mcp`, `node`, `routing`, `skill_env` | types and their validation |
+//! | `tenant`, `key` (with devices and sessions of the console), `person`, `audit_event`, `agent` (with behaviours), `policy`, `provider` (with credentials, their renewal and the catalogue of models), `budget`, `plan`, `tenant_event`, `event_webhook`, `account`, `connection`, `mcp`, `node`, `routing`, `skill_env` | types and their validation |
 //! | [`channel`] | settings of channel accounts, shared with the bridges |
 //! | `token`, `seal` | the text form of a key; encryption of stored secrets |
 //! | `verbs` | operations, one type per resource; transactions begin and end there |
@@ -17,7 +17,7 @@
 //!
 //! ## What can go wrong
 //!
-//! These lookups are cached: a key, a device or a person (5 s) and a tenant's routing (1 s). A key that is revoked in one
+//! These lookups are cached: a key, a device, a session of the console or a person (5 s) and a tenant's routing (1 s). A key that is revoked in one
 //! process works for up to 5 s in another, and a new binding takes effect there after up to 1 s.
 
 mod account;
@@ -61,6 +61,10 @@ pub use chain::NamedChain;
 pub use connection::{Connection, NewConnection};
 pub use directory::Directory;
 pub use error::Error;
+pub use key::console::{
+    ConsolePrincipal, ConsoleRights, ConsoleSession, ConsoleSessionLimits, IssuedConsoleLink,
+    IssuedConsoleSession, SignInMethod,
+};
 pub use key::device::{
     Approver, ApproverRights, Device, DevicePrincipal, DeviceProfile, DeviceRequest,
 };
@@ -92,7 +96,7 @@ pub use tenant::event_webhook::{EventWebhook, NewEventWebhook, OpenEventWebhook}
 pub use tenant::plan::{LimitLevel, LimitName, NewPlan, Plan, PlanLimits};
 pub use tenant::{Tenant, TenantChanges, TenantState};
 pub use verbs::{
-    Accounts, Agents, Audit, Behaviors, Budgets, Chains, Connections, Credentials, Devices,
-    EventWebhooks, ImportedAgent, Keys, McpServers, Models, NodeConnectionState, Nodes, People,
-    Plans, PolicyDocuments, Providers, Routes, SkillEnv, TenantEvents, Tenants,
+    Accounts, Agents, Audit, Behaviors, Budgets, Chains, Connections, ConsoleSessions, Credentials,
+    Devices, EventWebhooks, ImportedAgent, Keys, McpServers, Models, NodeConnectionState, Nodes,
+    People, Plans, PolicyDocuments, Providers, Routes, SkillEnv, TenantEvents, Tenants,
 };

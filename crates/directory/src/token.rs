@@ -1,5 +1,6 @@
-//! Text form of API keys, `hf_<id>_<secret>`, of node tokens, `hfn_<id>_<secret>`, and of device
-//! tokens, `hfd_<id>_<secret>`.
+//! Text form of API keys, `hf_<id>_<secret>`, of node tokens, `hfn_<id>_<secret>`, of device tokens,
+//! `hfd_<id>_<secret>`, and of sessions and links of the console, `hfs_<id>_<secret>` and
+//! `hfl_<id>_<secret>`.
 //!
 //! The id is the key's UUID without dashes, the secret is 32 bytes in base64url: a mark of 8 bytes
 //! that follows from the id and the pepper, and 24 random bytes. Only an HMAC of the secret is
@@ -23,6 +24,8 @@ use crate::{Error, error::MIN_SECRET_BYTES};
 const PREFIX: &str = "hf_";
 const NODE_PREFIX: &str = "hfn_";
 const DEVICE_PREFIX: &str = "hfd_";
+const CONSOLE_SESSION_PREFIX: &str = "hfs_";
+const CONSOLE_LINK_PREFIX: &str = "hfl_";
 const ID_LENGTH: usize = 32;
 const HMAC_BLOCK_BYTES: usize = 64;
 
@@ -132,6 +135,16 @@ pub(crate) fn write_device(token: Uuid, secret: &Secret) -> SecretString {
     text(DEVICE_PREFIX, token, secret)
 }
 
+/// Formats the token of a console session, which its browser gets as a cookie.
+pub(crate) fn write_console_session(session: Uuid, secret: &Secret) -> SecretString {
+    text(CONSOLE_SESSION_PREFIX, session, secret)
+}
+
+/// Formats the token of a sign-in link, which is shown once.
+pub(crate) fn write_console_link(link: Uuid, secret: &Secret) -> SecretString {
+    text(CONSOLE_LINK_PREFIX, link, secret)
+}
+
 fn text(prefix: &str, id: Uuid, secret: &Secret) -> SecretString {
     let secret = URL_SAFE_NO_PAD.encode(secret.expose_secret());
     format!("{prefix}{}_{secret}", id.simple()).into()
@@ -150,6 +163,16 @@ pub(crate) fn read_node(text: &str) -> Option<(NodeId, Secret)> {
 /// Parses a device token into its id and secret.
 pub(crate) fn read_device(text: &str) -> Option<(Uuid, Secret)> {
     parse(DEVICE_PREFIX, text)
+}
+
+/// Parses the token of a console session into its id and secret.
+pub(crate) fn read_console_session(text: &str) -> Option<(Uuid, Secret)> {
+    parse(CONSOLE_SESSION_PREFIX, text)
+}
+
+/// Parses the token of a sign-in link into its id and secret.
+pub(crate) fn read_console_link(text: &str) -> Option<(Uuid, Secret)> {
+    parse(CONSOLE_LINK_PREFIX, text)
 }
 
 fn parse(prefix: &str, text: &str) -> Option<(Uuid, Secret)> {

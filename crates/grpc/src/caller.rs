@@ -11,7 +11,7 @@ pub struct Caller {
     /// Tenant that the caller acts for.
     pub tenant: TenantId,
     pub principal: Principal,
-    /// Empty for people, whose role decides.
+    /// For people empty, or scopes that limit what their role permits.
     pub scopes: Scopes,
     /// Name of the key, the person, the service or the node.
     pub name: String,

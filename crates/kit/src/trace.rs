@@ -34,6 +34,13 @@ pub fn current() -> Option<String> {
     carrier.remove(TRACEPARENT)
 }
 
+/// Returns the id of the current trace, in hexadecimal; `None` if tracing is off.
+#[must_use]
+pub fn current_id() -> Option<String> {
+    // `00-<trace>-<span>-<flags>`
+    Some(current()?.split('-').nth(1)?.to_owned())
+}
+
 /// Makes `span` a child of the span that a `traceparent` names. Call it before the span is entered.
 ///
 /// An invalid `traceparent` is ignored, since it may come from outside.

@@ -86,8 +86,13 @@ impl<C: Cooldowns> Fallback<C> {
             };
             let asked = Request { model: id.clone(), card: card.clone(), ..request.clone() };
             let error = match model.reply(&asked, &mut note, cancelled).await {
-                Ok(reply) => {
+                Ok(mut reply) => {
                     self.cooldowns.succeeded(id).await;
+                    if !tried.is_empty() {
+                        let named = |one: &FailedCandidate| format!("{}: {}", one.model, one.class);
+                        let record = reply.record.get_or_insert_default();
+                        record.failed = tried.iter().map(named).collect();
+                    }
                     return Ok(reply);
                 }
                 Err(error) => error,

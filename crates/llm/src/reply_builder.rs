@@ -217,6 +217,7 @@ impl ReplyBuilder {
             model: self.model,
             stop,
             carry,
+            record: None,
         })
     }
 

@@ -98,7 +98,10 @@ impl<M: Model> Model for RetryingModel<M> {
                     on_delta(delta);
                 };
                 let error = match self.inner.reply(request, &mut note, cancelled).await {
-                    Ok(reply) => return Ok(reply),
+                    Ok(mut reply) => {
+                        reply.record.get_or_insert_default().attempts += tried + 1;
+                        return Ok(reply);
+                    }
                     Err(error) => error,
                 };
                 tried += 1;

@@ -4,7 +4,7 @@ use std::{
     fmt, fs,
     path::PathBuf,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, LazyLock, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -12,7 +12,7 @@ use std::{
 
 use ::redis::{
     Client, ClientTlsConfig, ConnectionInfo, FromRedisValue, IntoConnectionInfo as _, RedisResult,
-    ScriptInvocation, TlsCertificates,
+    Script, ScriptInvocation, TlsCertificates,
     aio::{ConnectionManager, ConnectionManagerConfig},
     io::tcp::TcpSettings,
 };
@@ -175,6 +175,21 @@ impl Locks {
             health: Arc::default(),
             local_limits: Arc::new(LocalLimits::new(config.replicas)),
         })
+    }
+
+    /// Returns the version of the server, and the memory that it uses in bytes.
+    ///
+    /// # Errors
+    ///
+    /// If Redis does not answer, or does not tell.
+    pub async fn server_status(&self) -> Result<(String, u64), Error> {
+        static INFO: LazyLock<Script> = LazyLock::new(|| {
+            Script::new("return redis.call('INFO', 'server') .. redis.call('INFO', 'memory')")
+        });
+        let info: String = self.run(&INFO.prepare_invoke()).await?;
+        let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name));
+        let version = field("redis_version:").unwrap_or_default().to_owned();
+        Ok((version, field("used_memory:").and_then(|bytes| bytes.parse().ok()).unwrap_or(0)))
     }
 
     pub(crate) fn key(&self, rest: impl fmt::Display) -> String {

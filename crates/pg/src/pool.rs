@@ -120,6 +120,16 @@ impl Pools {
         Ok(())
     }
 
+    /// Returns the version of the server, and the size of the database in bytes.
+    pub async fn server_status(&self) -> sqlx::Result<(String, u64)> {
+        const SQL: &str = "
+            select current_setting('server_version'), pg_database_size(current_database())";
+        let mut once = self.system_connection().await?;
+        let (version, bytes): (String, i64) = crate::query_as(SQL).fetch_one(once.conn()).await?;
+        once.done();
+        Ok((version, bytes.unsigned_abs()))
+    }
+
     pub async fn close(&self) {
         tokio::join!(self.app.close(), self.system.close(), self.renewal.close());
     }

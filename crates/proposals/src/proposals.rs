@@ -84,6 +84,14 @@ impl Proposals {
         Ok(found)
     }
 
+    /// Number of a tenant's proposals that nobody has decided about; at most 1000.
+    pub async fn count_open(&self, tenant: TenantId) -> Result<u32, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let count = store::count_all_open(&mut tx).await?;
+        tx.finish_reading();
+        Ok(u32::try_from(count).unwrap_or(0))
+    }
+
     /// Returns proposals, newest first.
     pub async fn list(
         &self,

@@ -148,6 +148,15 @@ pub(crate) async fn list(
     rows.into_iter().map(Row::read).collect()
 }
 
+/// Number of a tenant's proposals that nobody has decided about; at most 1000.
+pub(crate) async fn count_all_open(tx: &mut TenantTx) -> Result<i64, Error> {
+    const SQL: &str = "
+        select count(*) from (
+            select from work.proposals where tenant_id = $1 and state = 'proposed' limit 1000) p";
+    let tenant = tx.tenant().as_uuid();
+    Ok(holdfast_pg::query_scalar(SQL).bind(tenant).fetch_one(tx.conn()).await?)
+}
+
 /// Number of an agent's proposals that nobody has decided about.
 pub(crate) async fn count_open(tx: &mut TenantTx, agent: AgentId) -> Result<i64, Error> {
     const SQL: &str = "select count(*) from work.proposals

@@ -183,6 +183,7 @@ mod tests {
             usage: Usage::default(),
             model: String::new(),
             carry: None,
+            record: None,
         }
     }
 

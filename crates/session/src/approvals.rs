@@ -32,6 +32,7 @@ use holdfast_types::{
     AgentId, ApprovalId, ApprovalState, Entry, MessageId, RunId, SessionId, TenantId,
 };
 use jiff::Timestamp;
+use jiff_sqlx::ToSqlx as _;
 use sha2::{Digest as _, Sha256};
 use sqlx::FromRow;
 use uuid::Uuid;
@@ -40,7 +41,9 @@ pub use resolve::DecisionResult;
 pub use rules::ApprovalRule;
 pub use settle::{DecidedCall, SettleResult};
 
-use crate::{CompletionResult, EntryView, Error, NewDelivery, Sessions, view::entries_of};
+use crate::{
+    CompletionResult, EntryView, Error, ListCursor, NewDelivery, Sessions, view::entries_of,
+};
 
 /// Requests for approvals, with the other writes of the step.
 #[derive(Debug, Clone)]
@@ -110,6 +113,8 @@ pub struct ApprovalFilter {
     /// Only approvals of this session.
     pub session: Option<SessionId>,
     pub limit: i64,
+    /// Only approvals after this place in the list.
+    pub after: Option<ListCursor>,
 }
 
 /// Returns the SHA-256 hash of an approval's subject.
@@ -227,7 +232,8 @@ impl Approvals<'_> {
               or $2 = case when state = 'pending' and expires_at <= clock_timestamp()
                            then 'expired' else state end)
              and ($3::uuid is null or session_id = $3)
-             order by asked_at desc limit $4"
+             and ($5::timestamptz is null or (asked_at, approval_id) < ($5, $6::uuid))
+             order by asked_at desc, approval_id desc limit $4"
         );
         let mut tx = self.pools.tenant(tenant).await?;
         let rows: Vec<Row> = holdfast_pg::query_as(SQL)
@@ -235,6 +241,8 @@ impl Approvals<'_> {
             .bind(filter.state.map(ApprovalState::as_str))
             .bind(filter.session.map(SessionId::as_uuid))
             .bind(filter.limit)
+            .bind(filter.after.map(|after| after.at.to_sqlx()))
+            .bind(filter.after.map(|after| after.id))
             .fetch_all(tx.conn())
             .await?;
         tx.finish_reading();

@@ -2,18 +2,34 @@
 
 use std::time::Duration;
 
-use holdfast_types::{Body, MessageId, SessionKey, Source, Target, TenantId};
+use holdfast_types::{AccountId, Body, MessageId, SessionId, SessionKey, Source, Target, TenantId};
+use jiff_sqlx::ToSqlx as _;
 use sqlx::{FromRow, types::Json};
 use uuid::Uuid;
 
-use crate::{Acceptance, DeadLetter, Error, NewMessage, Sessions, sessions::session_not_found};
+use crate::{
+    Acceptance, DeadLetter, Error, ListCursor, NewMessage, Sessions, sessions::session_not_found,
+};
 
 const DEAD_LETTERS: &str = "
     select message_id, session_id, seq, source, coalesce(reason, '') as reason, body, accepted_at,
            finished_at as died_at
     from session.inbox
     where tenant_id = $1 and state = 'dead' and ($2::uuid is null or message_id = $2)
-    order by finished_at desc limit $3";
+      and ($4::text is null or source = $4) and ($5::uuid is null or session_id = $5)
+      and ($6::timestamptz is null or (finished_at, message_id) < ($6, $7::uuid))
+    order by finished_at desc, message_id desc limit $3";
+
+/// Which dead letters a list has; `None` excludes nothing.
+#[derive(Debug, Clone, Default)]
+pub struct DeadLetterFilter {
+    /// Channel account by which the message came.
+    pub account: Option<AccountId>,
+    pub session: Option<SessionId>,
+    pub limit: i64,
+    /// Only dead letters after this place in the list.
+    pub after: Option<ListCursor>,
+}
 
 /// Dead letters, from [`Sessions::dead_letters`].
 #[derive(Debug, Clone, Copy)]
@@ -30,12 +46,20 @@ impl Sessions {
 
 impl DeadLetters<'_> {
     /// Returns dead letters of messages, newest first.
-    pub async fn list(self, tenant: TenantId, limit: i64) -> Result<Vec<DeadLetter>, Error> {
+    pub async fn list(
+        self,
+        tenant: TenantId,
+        filter: DeadLetterFilter,
+    ) -> Result<Vec<DeadLetter>, Error> {
         let mut tx = self.sessions.pools.tenant(tenant).await?;
         let rows: Vec<DeadLetterRow> = holdfast_pg::query_as(DEAD_LETTERS)
             .bind(tenant.as_uuid())
             .bind(None::<Uuid>)
-            .bind(limit)
+            .bind(filter.limit)
+            .bind(filter.account.map(|account| account.to_string()))
+            .bind(filter.session.map(SessionId::as_uuid))
+            .bind(filter.after.map(|after| after.at.to_sqlx()))
+            .bind(filter.after.map(|after| after.id))
             .fetch_all(tx.conn())
             .await?;
         tx.commit().await?;
@@ -53,6 +77,10 @@ impl DeadLetters<'_> {
             .bind(tenant.as_uuid())
             .bind(message.as_uuid())
             .bind(1_i64)
+            .bind(None::<String>)
+            .bind(None::<Uuid>)
+            .bind(None::<jiff_sqlx::Timestamp>)
+            .bind(None::<Uuid>)
             .fetch_optional(tx.conn())
             .await?;
         tx.commit().await?;

@@ -20,7 +20,8 @@
 //! | deliveries | channel-bridge, gateway | `delivery.rs` |
 //! | pools of runners | agent-runner, gateway | `queues/runner_pools.rs` |
 //! | log of events | agent-runner, gateway | `event_log.rs` |
-//! | views, ledger of tool calls | gateway, tools | `view.rs`, `tool_calls.rs` |
+//! | views, search, ledger of tool calls | gateway, tools | `view/`, `tool_calls.rs` |
+//! | branch | gateway | `protocol/branch.rs` |
 //! | memory extraction, index of conversation turns | agent-runner | `journal_readers.rs` |
 //! | spending, usage | agent-runner, gateway | `usage.rs` |
 //! | ask, resolve, settle | agent-runner, gateway | `approvals.rs` |
@@ -64,8 +65,8 @@ pub use approvals::{
     NewApproval, SettleResult, WaitingRun, subject_hash,
 };
 pub use canvas::{Canvas, MAX_SURFACES, NewSurface, Surface};
-pub use dead_letters::DeadLetters;
-pub use delivery::operations::DeliveryStatus;
+pub use dead_letters::{DeadLetterFilter, DeadLetters};
+pub use delivery::operations::{DeliveryFilter, DeliveryStatus};
 pub use delivery::outbound::{OutboundText, QueuedText};
 pub use delivery::previews::{PreviewState, TakenPreview};
 pub use delivery::progress::DeliveryProgress;
@@ -89,6 +90,7 @@ pub use model::{
 };
 pub use protocol::batch::MessageWithSettings;
 pub use protocol::behaviors::{Behaviors, store_behavior, store_title, work_sessions};
+pub use protocol::branch::{BranchResult, NewBranch};
 pub use protocol::claim::NextReady;
 pub use protocol::held_state::{HeldItem, HeldKind, LossReason, LostItem};
 pub use protocol::import::ImportedEntry;
@@ -100,6 +102,7 @@ pub use protocol::rollback::{
 };
 pub use protocol::sweep::{MAX_ATTEMPTS, SUSPECT_ATTEMPTS};
 pub use protocol::workspaces::{WorkspaceBinding, bind_workspace};
+pub use queues::mesh::MeshCounts;
 pub use queues::runner_pools::{PoolGauges, RunnerPools, TenantPool};
 pub use queues::self_improvements::{DueSelfImprovement, SelfImprovementCandidate};
 pub use queues::{Gauges, Queues, ShareChanges, TenantShare};
@@ -122,7 +125,11 @@ pub use upkeep::{
     retention::{Retention, RetentionDays},
 };
 pub use usage::{
-    Charge, CommandsSpent, ExportLine, Spending, UsageLevels, UsageLine, UsageRecords, WriteCost,
+    Charge, CommandsSpent, ExportLine, Spending, UsageGroup, UsageLevels, UsageLine, UsageRecords,
+    UsageSum, WriteCost,
 };
+pub use view::activity::{Activity, ActivityFilter, Doing, InboxCounts};
 pub use view::responses::{RemovedResponse, Responses};
-pub use view::{SessionCursor, SessionFilter, Views};
+pub use view::runs::{OpenRun, RunFilter};
+pub use view::search::{SearchCursor, TextHit, TextHits, TextSearch};
+pub use view::{ListCursor, SessionCursor, SessionFilter, ShownState, Views};

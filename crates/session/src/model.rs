@@ -419,6 +419,8 @@ pub struct SessionView {
     pub pinned: bool,
     /// Id of the workspace that the session is bound to.
     pub workspace: Option<String>,
+    /// The session that it is a branch of, and the last entry that both share.
+    pub branch: Option<(SessionId, i64)>,
     /// Summary of the conversation; empty if there is none.
     pub summary: String,
     /// State, regardless of a pause.
@@ -465,6 +467,12 @@ pub struct RunView {
     /// Token usage of the run.
     pub usage: Usage,
     pub text: String,
+    /// In millionths of a US dollar.
+    pub cost_micros: u64,
+    /// Kind of channel of the message that began it; `api` for programs.
+    pub channel: Option<String>,
+    /// Verified author of that message.
+    pub person: Option<String>,
     pub started_at: Timestamp,
     pub finished_at: Timestamp,
 }
@@ -540,6 +548,8 @@ pub struct DeliveryView {
     pub run: RunId,
     pub channel: String,
     pub account: AccountId,
+    /// Beginning of the text, at most 500 characters.
+    pub text: String,
     /// Id of the chat on the platform.
     pub chat: String,
     /// Name of the delivery state.

@@ -3,6 +3,7 @@
 pub mod append;
 pub mod batch;
 pub mod behaviors;
+pub mod branch;
 pub mod claim;
 pub mod complete;
 pub mod held_state;

@@ -1,6 +1,7 @@
 //! Queues of tenants: their shares of the runners, and their backlog.
 
 mod agents;
+pub(crate) mod mesh;
 pub(crate) mod runner_pools;
 pub(crate) mod self_improvements;
 mod urgent;

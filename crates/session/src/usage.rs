@@ -3,6 +3,8 @@
 //! The amounts are written in the transaction that stores the `thought` they paid for, so that each
 //! is counted once. A day is a UTC day of the database's clock.
 
+mod groups;
+
 use std::time::Duration;
 
 use holdfast_pg::{Pools, TenantTx};
@@ -11,6 +13,8 @@ use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
 use sqlx::FromRow;
 use uuid::Uuid;
+
+pub use groups::{UsageGroup, UsageSum};
 
 use crate::{Error, Sessions};
 
@@ -402,36 +406,5 @@ impl UsageRecords<'_> {
         holdfast_pg::query(SQL).bind(i32::from(days)).execute(once.conn()).await?;
         once.done();
         Ok(())
-    }
-
-    /// Returns the usage of the last `days` days including today, newest first.
-    pub async fn by_day(
-        self,
-        tenant: TenantId,
-        of: Option<AgentId>,
-        days: u32,
-    ) -> Result<Vec<UsageLine>, Error> {
-        const SQL: &str = "
-            select to_char(finished_at at time zone 'utc', 'YYYY-MM-DD') as day, agent_id, model,
-                   count(*) as runs, sum(input_tokens)::bigint as input,
-                   sum(cached_tokens)::bigint as cached, sum(output_tokens)::bigint as output,
-                   sum(cost_micros)::bigint as micros
-            from session.runs
-            where tenant_id = $1 and ($2::uuid is null or agent_id = $2)
-              and finished_at >= (date_trunc('day', clock_timestamp() at time zone 'utc')
-                                  - ($3::integer - 1) * interval '1 day') at time zone 'utc'
-            group by 1, 2, 3
-            order by day desc, micros desc, input desc
-            limit 2000";
-
-        let mut tx = self.pools.tenant(tenant).await?;
-        let rows: Vec<LineRow> = holdfast_pg::query_as(SQL)
-            .bind(tenant.as_uuid())
-            .bind(of.map(|agent| agent.as_uuid()))
-            .bind(i32::try_from(days.max(1)).unwrap_or(i32::MAX))
-            .fetch_all(tx.conn())
-            .await?;
-        tx.finish_reading();
-        Ok(rows.into_iter().map(LineRow::read).collect())
     }
 }

@@ -1,19 +1,22 @@
 //! Read-only views of sessions, journals and runs.
 
+pub(crate) mod activity;
 pub(crate) mod responses;
+pub(crate) mod runs;
+pub(crate) mod search;
 
 use holdfast_pg::{Pools, TenantTx};
 use holdfast_types::{
     AgentId, Entry, Handover, MessageId, RunId, SessionId, SessionKey, SessionKind, SessionState,
     Target, TenantId, Usage,
 };
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use jiff_sqlx::ToSqlx as _;
 use sqlx::{FromRow, types::Json};
 use uuid::Uuid;
 
 use crate::{
-    EntryView, Error, MessageStatus, PendingApproval, RunView, SessionView, Sessions, TurnOutcome,
+    EntryView, Error, MessageStatus, PendingApproval, SessionView, Sessions, TurnOutcome,
     sessions::session_not_found,
 };
 
@@ -26,9 +29,67 @@ pub struct SessionFilter {
     /// Only sessions with this label.
     pub label: Option<String>,
     pub pinned: Option<bool>,
+    /// Only sessions in one of these states; empty is all.
+    pub states: Vec<ShownState>,
     pub limit: i64,
     /// Only sessions after this place in the order, for paging.
     pub after: Option<SessionCursor>,
+}
+
+/// State of a session as lists show it (spec STM-001, STM-021): `PAUSE` stands for any state below
+/// it, `SLEEP` for a session that has been idle for [`SLEEP_AFTER`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ShownState {
+    Plain(SessionState),
+    Paused,
+    Sleeping,
+}
+
+/// Idle time after which a session is shown as sleeping.
+const SLEEP_AFTER: SignedDuration = SignedDuration::from_hours(24);
+
+impl ShownState {
+    /// Name in the API.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Plain(state) => state.as_str(),
+            Self::Paused => "PAUSE",
+            Self::Sleeping => "SLEEP",
+        }
+    }
+
+    /// Parses a name in the API.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        match word {
+            "PAUSE" => Some(Self::Paused),
+            "SLEEP" => Some(Self::Sleeping),
+            word => SessionState::parse(word).map(Self::Plain),
+        }
+    }
+}
+
+impl SessionView {
+    /// State that is shown at this time.
+    #[must_use]
+    pub fn shown_state(&self, now: Timestamp) -> ShownState {
+        if self.paused.is_some() {
+            return ShownState::Paused;
+        }
+        let is_idle = now.duration_since(self.updated_at) >= SLEEP_AFTER;
+        match self.state {
+            SessionState::Wait if is_idle && self.waiting == 0 => ShownState::Sleeping,
+            state => ShownState::Plain(state),
+        }
+    }
+}
+
+/// Place in a list that is ordered by time, the newest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ListCursor {
+    pub at: Timestamp,
+    pub id: Uuid,
 }
 
 /// Place in the order of sessions by last use, the newest first. A session that is used while pages
@@ -46,7 +107,7 @@ macro_rules! session {
     ($which:literal) => {
         concat!(
             "select s.session_id, s.key, s.kind, s.agent_id, s.parent_id, s.label, s.given_label, s.pinned_at is not null as pinned, s.summary,
-                    l.state, l.paused, l.workspace,
+                    l.state, l.paused, l.workspace, s.branch_of, s.branch_seq,
                     l.next_in - 1 - l.done_in as waiting,
                     (select count(*) from session.approvals a
                      where a.tenant_id = s.tenant_id and a.session_id = s.session_id
@@ -55,22 +116,6 @@ macro_rules! session {
                     s.output_tokens, s.last_target, s.created_at, s.updated_at, s.used_hour
              from session.sessions s join session.session_lease l using (tenant_id, session_id)
              where s.tenant_id = $1 and ",
-            $which
-        )
-    };
-}
-
-/// Query for runs; the parameter is its condition.
-macro_rules! run {
-    ($which:literal) => {
-        concat!(
-            "select r.run_id, r.session_id, r.agent_id, r.outcome, r.reason, r.steps, r.model,
-                    r.input_tokens, r.cached_tokens, r.output_tokens, e.body->>'text' as text,
-                    e.body->>'note' as note, r.started_at, r.finished_at
-             from session.runs r
-             left join session.entries e on e.tenant_id = r.tenant_id
-                   and e.session_id = r.session_id and e.seq = r.reply_seq
-             where r.tenant_id = $1 and ",
             $which
         )
     };
@@ -146,6 +191,23 @@ impl Views<'_> {
         row.map(SessionView::from).ok_or_else(|| session_not_found(id))
     }
 
+    /// Returns the sessions with these ids that exist, oldest first.
+    pub(crate) async fn sessions_by_id(
+        self,
+        tenant: TenantId,
+        ids: Vec<Uuid>,
+    ) -> Result<Vec<SessionView>, Error> {
+        const SQL: &str = session!("s.session_id = any($2) order by s.session_id");
+        let mut tx = self.pools.tenant(tenant).await?;
+        let rows: Vec<SessionRow> = holdfast_pg::query_as(SQL)
+            .bind(tenant.as_uuid())
+            .bind(ids)
+            .fetch_all(tx.conn())
+            .await?;
+        tx.finish_reading();
+        Ok(rows.into_iter().map(SessionView::from).collect())
+    }
+
     /// Returns sessions, the last used first.
     pub async fn sessions(
         self,
@@ -162,6 +224,12 @@ impl Views<'_> {
                                                              s.summary)), lower($6)) > 0)
              and ($7::text is null or coalesce(s.given_label, s.label) = $7)
              and ($8::bool is null or (s.pinned_at is not null) = $8)
+             and (cardinality($11::text[]) = 0
+                  or case when l.paused is not null then 'PAUSE'
+                          when l.state = 'WAIT' and l.next_in - 1 = l.done_in
+                               and s.updated_at <= clock_timestamp() - $12 * interval '1 second'
+                              then 'SLEEP'
+                          else l.state end = any($11))
              order by s.used_hour desc nulls last, s.updated_at desc, s.session_id desc limit $9"
         );
         let mut tx = self.pools.tenant(tenant).await?;
@@ -176,6 +244,8 @@ impl Views<'_> {
             .bind(filter.pinned)
             .bind(filter.limit)
             .bind(filter.after.and_then(|after| after.used_hour).map(|hour| hour.to_sqlx()))
+            .bind(filter.states.iter().map(|state| state.as_str()).collect::<Vec<_>>())
+            .bind(SLEEP_AFTER.as_secs_f64())
             .fetch_all(tx.conn())
             .await?;
         tx.commit().await?;
@@ -217,6 +287,27 @@ impl Views<'_> {
         Ok(rows.into_iter().map(EntryView::from).collect())
     }
 
+    /// Returns the `seq` of the oldest and of the newest entry of a journal; 0 if it is empty.
+    pub async fn journal_bounds(
+        self,
+        tenant: TenantId,
+        session: SessionId,
+    ) -> Result<(i64, i64), Error> {
+        const SQL: &str = "
+            select coalesce((select min(seq) from session.entries
+                             where tenant_id = $1 and session_id = $2), 0),
+                   coalesce((select max(seq) from session.entries
+                             where tenant_id = $1 and session_id = $2), 0)";
+        let mut tx = self.pools.tenant(tenant).await?;
+        let bounds = holdfast_pg::query_as(SQL)
+            .bind(tenant.as_uuid())
+            .bind(session.as_uuid())
+            .fetch_one(tx.conn())
+            .await?;
+        tx.finish_reading();
+        Ok(bounds)
+    }
+
     /// Returns the entries of a journal after a seq, oldest first.
     pub async fn entries_after(
         self,
@@ -238,62 +329,6 @@ impl Views<'_> {
             .await?;
         tx.finish_reading();
         Ok(rows.into_iter().map(EntryView::from).collect())
-    }
-
-    /// Returns finished runs of a session or of the whole tenant, newest first.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NotFound`] if there is no such session.
-    pub async fn runs(
-        self,
-        tenant: TenantId,
-        session: Option<SessionId>,
-        limit: i64,
-    ) -> Result<Vec<RunView>, Error> {
-        const ALL: &str = run!("r.steps >= 0 order by r.finished_at desc limit $2");
-        const OF_SESSION: &str = run!("r.session_id = $3 order by r.finished_at desc limit $2");
-        let mut tx = self.pools.tenant(tenant).await?;
-        let query = holdfast_pg::query_as(if session.is_some() { OF_SESSION } else { ALL })
-            .bind(tenant.as_uuid())
-            .bind(limit);
-        let query = match session {
-            Some(session) => query.bind(session.as_uuid()),
-            None => query,
-        };
-        let rows: Vec<RunRow> = query.fetch_all(tx.conn()).await?;
-        tx.commit().await?;
-        if let Some(session) = session
-            && rows.is_empty()
-        {
-            self.session(tenant, session).await?;
-        }
-        Ok(rows.into_iter().map(RunView::from).collect())
-    }
-
-    /// Returns a finished run and its journal entries.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NotFound`] if the tenant has no such run.
-    pub async fn run(
-        self,
-        tenant: TenantId,
-        run: RunId,
-    ) -> Result<(RunView, Vec<EntryView>), Error> {
-        const RUN: &str = run!("r.run_id = $2");
-        let mut tx = self.pools.tenant(tenant).await?;
-        let row: Option<RunRow> = holdfast_pg::query_as(RUN)
-            .bind(tenant.as_uuid())
-            .bind(run.as_uuid())
-            .fetch_optional(tx.conn())
-            .await?;
-        let Some(row) = row else {
-            return Err(Error::NotFound { what: "run", name: run.to_string() });
-        };
-        let entries = entries_of(&mut tx, row.session_id.into(), run).await?;
-        tx.commit().await?;
-        Ok((row.into(), entries))
     }
 
     /// Returns the texts of a run's replies so far, one for each step that ended; at most 1000.
@@ -409,6 +444,8 @@ struct SessionRow {
     given_label: Option<String>,
     pinned: bool,
     workspace: Option<String>,
+    branch_of: Option<Uuid>,
+    branch_seq: Option<i64>,
     summary: String,
     state: String,
     paused: Option<String>,
@@ -436,6 +473,7 @@ impl From<SessionRow> for SessionView {
             given_label: row.given_label,
             pinned: row.pinned,
             workspace: row.workspace,
+            branch: row.branch_of.zip(row.branch_seq).map(|(of, seq)| (of.into(), seq)),
             summary: row.summary,
             state: SessionState::parse(&row.state).unwrap_or(SessionState::Wait),
             paused: row.paused,
@@ -466,43 +504,6 @@ impl From<EntryRow> for EntryView {
             run: row.run_id.into(),
             entry: row.body.0,
             created_at: row.created_at.to_jiff(),
-        }
-    }
-}
-
-#[derive(FromRow)]
-struct RunRow {
-    run_id: Uuid,
-    session_id: Uuid,
-    agent_id: Uuid,
-    outcome: String,
-    reason: Option<String>,
-    steps: i32,
-    model: String,
-    input_tokens: i64,
-    cached_tokens: i64,
-    output_tokens: i64,
-    text: Option<String>,
-    /// Kind of the reply's note, if it is one.
-    note: Option<String>,
-    started_at: jiff_sqlx::Timestamp,
-    finished_at: jiff_sqlx::Timestamp,
-}
-
-impl From<RunRow> for RunView {
-    fn from(row: RunRow) -> Self {
-        Self {
-            id: row.run_id.into(),
-            session: row.session_id.into(),
-            agent: row.agent_id.into(),
-            outcome: TurnOutcome::parse(&row.outcome),
-            reason: row.reason,
-            steps: row.steps,
-            model: row.model,
-            usage: usage(row.input_tokens, row.cached_tokens, row.output_tokens),
-            text: reply(row.text, row.note.as_deref()).0,
-            started_at: row.started_at.to_jiff(),
-            finished_at: row.finished_at.to_jiff(),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! A scripted model behind the Chat Completions API.
 //!
 //! What it answers, in this order of precedence: the next reply that was queued
-//! ([`FakeModel::queue`]), what the test's function says ([`FakeModel::answer`]), or
-//! `echo: <the last user text>`.
+//! ([`FakeModel::queue`]), what another process said by `POST /script` ([`script`]), what the test's
+//! function says ([`FakeModel::answer`]), or `echo: <the last user text>`.
 //!
 //! It also checks every request, as a real provider would: an assistant's tool call has exactly
 //! one result, right after it, and a result has a call. What breaks that is in
@@ -13,6 +13,7 @@
 
 mod check;
 mod reply;
+mod script;
 mod wire;
 
 use std::collections::VecDeque;
@@ -22,18 +23,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
+use axum::{Json, Router};
 use serde_json::Value;
 
 pub use reply::{Gate, Reply, ToolCall, Usage};
 
 use crate::http::{LOCALHOST, Server};
 use crate::scratch::lock;
+use script::Rule;
 use wire::Essentials;
 
 /// A model on a loopback port; it is gone when dropped.
@@ -94,6 +96,7 @@ type Answer = Arc<dyn Fn(&Request) -> Reply + Send + Sync>;
 struct Shared {
     queue: Mutex<VecDeque<Reply>>,
     answer: Mutex<Option<Answer>>,
+    rules: Mutex<Vec<Rule>>,
     latency: Mutex<Duration>,
     pace: Mutex<Duration>,
     requests: Mutex<Vec<Arc<Request>>>,
@@ -123,6 +126,7 @@ impl FakeModel {
             .route("/v1/models", get(async || wire::models()))
             .route("/count", get(count))
             .route("/size", get(size))
+            .route("/script", post(add_rule).delete(forget_rules))
             .with_state(Arc::clone(&shared));
         Ok(Self { server: Server::start_on(ip, router).await?, shared })
     }
@@ -201,7 +205,7 @@ async fn complete(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: B
         }
     };
     let reply = shared.reply(number, &essentials, &headers, &body);
-    let latency = *lock(&shared.latency);
+    let latency = *lock(&shared.latency) + reply.latency;
     if !latency.is_zero() {
         tokio::time::sleep(latency).await;
     }
@@ -210,6 +214,14 @@ async fn complete(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: B
     }
     let pace = *lock(&shared.pace);
     wire::respond(reply, number, &essentials, body.len(), pace).await
+}
+
+async fn add_rule(State(shared): State<Arc<Shared>>, Json(rule): Json<Rule>) {
+    lock(&shared.rules).push(rule);
+}
+
+async fn forget_rules(State(shared): State<Arc<Shared>>) {
+    lock(&shared.rules).clear();
 }
 
 async fn size(State(shared): State<Arc<Shared>>) -> String {
@@ -242,10 +254,22 @@ impl Shared {
         if let Some(queued) = lock(&self.queue).pop_front() {
             return queued;
         }
+        if let Some(scripted) = self.scripted(essentials) {
+            return scripted;
+        }
         match (answer, request) {
             (Some(answer), Some(request)) => answer(&request),
             _ => Reply::text(format!("echo: {}", essentials.last_user_text())),
         }
+    }
+
+    fn scripted(&self, essentials: &Essentials<'_>) -> Option<Reply> {
+        let rules = lock(&self.rules);
+        if rules.is_empty() {
+            return None;
+        }
+        let (text, replies) = (essentials.last_user_text(), essentials.replies());
+        rules.iter().rev().find_map(|rule| rule.reply(&text, replies))
     }
 }
 

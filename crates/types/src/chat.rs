@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::{ToolCall, Usage};
+use crate::{ModelRecord, ToolCall, Usage};
 
 /// Tool as it is described to the model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -133,6 +133,21 @@ pub enum StopReason {
     PauseTurn,
 }
 
+impl StopReason {
+    /// Name in records.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::End => "end",
+            Self::ToolUse => "tool_use",
+            Self::MaxTokens => "max_tokens",
+            Self::Filtered => "filtered",
+            Self::Refusal => "refusal",
+            Self::PauseTurn => "pause_turn",
+        }
+    }
+}
+
 /// Request to a model.
 ///
 /// Providers cache a request's beginning, so the parts that seldom change come first.
@@ -166,6 +181,9 @@ pub struct Reply {
     /// a provider wants it within a turn only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub carry: Option<serde_json::Value>,
+    /// Facts about the call, as far as they are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record: Option<Box<ModelRecord>>,
 }
 
 /// Id of a model: `provider:id`, as in `openai:gpt-5` and `demo:demo`.

@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub use agent_choice::{AgentChoice, ChoiceOrigin};
 pub use system_event::{SessionPost, SystemEvent};
 
-use crate::{Body, Effect, Media, ToolCall, Usage};
+use crate::{Body, Effect, Media, ModelRecord, ToolCall, Usage};
 
 /// Facts about a call that was made, for the ledger of tool calls. No model sees them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,6 +106,9 @@ pub enum Entry {
         /// [`Reply::carry`]: crate::Reply::carry
         #[serde(default, skip_serializing_if = "Option::is_none")]
         carry: Option<serde_json::Value>,
+        /// `None` if no model was asked, or in entries of older versions.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        record: Option<Box<ModelRecord>>,
     },
     /// A tool call was started.
     Called { call: String, effect: Effect },

@@ -24,6 +24,7 @@ mod hit_points;
 mod id;
 mod media;
 mod message;
+mod model_record;
 mod money;
 mod name;
 mod newer;
@@ -78,6 +79,7 @@ pub use message::{
     MainSessionPost, MessageOptions, ModelRoute, Peer, PeerKind, ReplyTo, RouteScope,
     SCHEDULE_SOURCE, Sender, Source, Target,
 };
+pub use model_record::ModelRecord;
 pub use money::{InvalidAmount, Money};
 pub use name::{AgentName, account_name};
 pub use newer::known_or_default;

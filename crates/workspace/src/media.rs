@@ -83,6 +83,29 @@ impl Workspaces {
         }
     }
 
+    /// Loads a content that the agent's files have or had; `None` if there is none.
+    pub async fn content_of_agent(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        hash: &ContentHash,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        const SQL: &str = "
+            select content from workspace.contents
+            where hash = $2 and tenant_id = $1
+              and exists (select from workspace.changes
+                          where new_hash = $2 and tenant_id = $1 and agent_id = $3)";
+        let mut tx = self.pools.tenant(tenant).await?;
+        let found: Option<Vec<u8>> = holdfast_pg::query_scalar(SQL)
+            .bind(tenant.as_uuid())
+            .bind(hash.as_bytes().as_slice())
+            .bind(agent.as_uuid())
+            .fetch_optional(tx.conn())
+            .await?;
+        tx.finish_reading();
+        Ok(found)
+    }
+
     /// Loads a content of the tenant's trees, current or historic; `None` if there is none.
     pub async fn content_by_hash(
         &self,

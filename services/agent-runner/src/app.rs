@@ -347,11 +347,15 @@ impl App {
         let mut tasks = Tasks::new(stop.clone());
         let health = doors::health(readiness.clone(), &config.telemetry);
         tasks.spawn("http", doors::serve(listener, health, tls.server()?, ended.clone()));
-        let answering = runner_report::serve_runner_report(bus.clone(), about, stop.clone());
+        let answering =
+            runner_report::serve_runner_report(bus.clone(), about.clone(), stop.clone());
+        let reporting =
+            runner_report::serve_process_report(Arc::clone(&worker), about, ended.clone());
         tasks.spawn("runner", {
             let (stop, ended) = (stop.clone(), ended.clone());
             async move {
                 let answering = AbortOnDropHandle::new(tokio::spawn(answering));
+                let reporting = AbortOnDropHandle::new(tokio::spawn(reporting));
                 let posts = AbortOnDropHandle::new(tokio::spawn(webhooks::run(
                     Arc::clone(&worker),
                     guard,
@@ -360,6 +364,7 @@ impl App {
                 let outcome = run(&worker, &pools, shell, readiness, database, &stop).await;
                 drop(posts);
                 drop(answering);
+                drop(reporting);
                 bus.flush().await;
                 ended.cancel();
                 outcome

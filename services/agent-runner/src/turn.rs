@@ -42,7 +42,7 @@ mod intake;
 mod journal;
 mod limits;
 pub(crate) mod participants;
-mod prompt;
+pub(crate) mod prompt;
 pub(crate) mod reply;
 mod reply_settings;
 mod requester;

@@ -197,6 +197,8 @@ impl Accounts {
             if is_known {
                 continue;
             }
+            // The new connection reports even if it finds what the one before has found.
+            self.statuses.forget((*tenant, *id));
             let made = match self.directory.accounts().get(*tenant, *id).await {
                 Ok(open) => self.build(*tenant, &open).map_err(|error| error.to_string()),
                 Err(Error::NotFound { .. }) => continue,

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use anyhow::Context as _;
-use holdfast_bus::Bus;
+use holdfast_bus::{Bus, ProcessReport};
 use holdfast_directory::Directory;
 use holdfast_doors as doors;
 use holdfast_grpc::{Mesh, Signer};
@@ -134,6 +134,15 @@ impl App {
             };
             tasks.spawn(name, deliver.run(stop.clone()));
         }
+        tasks.spawn("process report", {
+            let (bus, stop) = (bus.clone(), stop.clone());
+            let version = env!("CARGO_PKG_VERSION");
+            let report = ProcessReport::starting("channel-bridge", owner, version);
+            async move {
+                ProcessReport::serve(&bus, || report.clone(), stop).await;
+                Ok(())
+            }
+        });
         tasks.spawn("drain", {
             let readiness = readiness.clone();
             async move {

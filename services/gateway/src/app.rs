@@ -3,8 +3,8 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, ensure};
-use axum::middleware::from_fn_with_state;
-use holdfast_bus::Bus;
+use axum::middleware::{from_fn, from_fn_with_state};
+use holdfast_bus::{Bus, ProcessReport};
 use holdfast_directory::Directory;
 use holdfast_grpc::{ClientCertificateLayer, Signer};
 use holdfast_kit::{Check, Readiness, Tasks, config::reload::Current, net, tls::Tls};
@@ -21,12 +21,15 @@ use secrecy::ExposeSecret as _;
 use tokio::{net::TcpListener, time::sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
+use uuid::Uuid;
 
 use crate::{
     Config,
     auth::Authenticator,
+    console::{self, Console},
     control::{
         self,
+        operations::mesh::{self, Mesh},
         schedules::{self, Schedules},
     },
     cors,
@@ -119,6 +122,8 @@ impl App {
         // Of the start: what is read here needs a restart to change.
         let config = settings.get();
         let (gateway, grace) = (&config.gateway, config.gateway.shutdown_grace);
+        let (http_tls, grpc_tls) = (tls.server()?, tls.mesh_server()?);
+        let address = console::address(&config, http.local_addr()?, http_tls.is_some());
 
         let readiness = Readiness::new();
         let database = readiness.check("database");
@@ -148,15 +153,19 @@ impl App {
             node_command_key: holdfast_grpc::node_public_key(&config.mesh)?.into(),
         };
         let tokens = TokenVerifier::new(&config.oidc)?;
-        let doorman =
-            Authenticator::new(directory.clone(), locks, signer, tokens, settings.clone());
+        let doorman = Authenticator::new(
+            directory.clone(),
+            locks.clone(),
+            signer,
+            tokens.clone(),
+            settings.clone(),
+        );
         let ingest = Ingest::new(directory, sessions.clone(), bus.clone(), gateway.text_limit)
             .with_files(state.workspaces.clone());
         let follower = Follower::new(sessions, bus.clone(), cut.clone());
 
         let messages = Messages::new(ingest.clone(), follower.clone());
-        let services =
-            grpc::routes(messages, ChannelIngest::new(ingest.clone()), gateway.body_limit);
+        let services = grpc::routes(messages, gateway.body_limit);
         let services = control::add_services(services, &state, gateway.body_limit);
         let schedules = Schedules {
             state: state.clone(),
@@ -172,6 +181,20 @@ impl App {
         let services =
             events::add_services(services, &state, event_source.clone(), gateway.body_limit);
         let services = nodes::add_service(services, &state, &stop, gateway.body_limit);
+        let operated = Mesh { state: state.clone(), pools: pools.clone(), locks: locks.clone() };
+        let services = mesh::add_service(services, operated, gateway.body_limit);
+        let links = (settings.clone(), address);
+        let services = console::add_service(services, &state, links, gateway.body_limit);
+        let page = Console::new(
+            (doorman.clone(), tokens),
+            settings.clone(),
+            Arc::clone(&sockets),
+            http_tls.is_some(),
+        );
+        let docs = gateway.docs.enabled.then(|| console::docs_router(page.clone()));
+        let page = gateway.console.enabled.then(|| console::router(page, services.clone()));
+        let services =
+            grpc::add_ingest(services, ChannelIngest::new(ingest.clone()), gateway.body_limit);
         let grpc_router =
             grpc::router(services, doorman.clone(), &readiness, gateway.has_reflection())?
                 .layer(ClientCertificateLayer::new(tls.caller_certificates()));
@@ -185,9 +208,13 @@ impl App {
             Some(_) => http_router,
             None => http_router.merge(sockets_router.clone()),
         };
+        let http_router = match page {
+            Some(page) => http_router.merge(page).layer(from_fn(console::redirect_root)),
+            None => http_router,
+        };
+        let http_router = http_router.merge(docs.unwrap_or_default());
 
         let mut tasks = Tasks::new(stop.clone());
-        let (http_tls, grpc_tls) = (tls.server()?, tls.mesh_server()?);
         if let Some(listener) = websocket {
             let (tls, stop) = (http_tls.clone(), stop.clone());
             tasks.spawn("websocket", holdfast_doors::serve(listener, sockets_router, tls, stop));
@@ -196,6 +223,7 @@ impl App {
         tasks.spawn("http", holdfast_doors::serve(http, http_router, http_tls, stop.clone()));
         tasks.spawn("grpc", holdfast_doors::serve(grpc, grpc_router, grpc_tls, stop.clone()));
         tasks.spawn("events", event_source.watch(bus.clone(), stop.clone()));
+        tasks.spawn("process report", report_process(bus.clone(), stop.clone()));
         tasks.spawn("database", watch_database(pools.clone(), database, stop.clone()));
         tasks.spawn("drain", drain(readiness, cut, grace, stop));
         let outcome = tasks.run(grace).await;
@@ -203,6 +231,14 @@ impl App {
         pools.close().await;
         outcome
     }
+}
+
+/// Answers operators who ask which processes there are, until `stop`.
+async fn report_process(bus: Bus, stop: CancellationToken) -> anyhow::Result<()> {
+    let id = Uuid::new_v4().simple();
+    let report = ProcessReport::starting("gateway", id, env!("CARGO_PKG_VERSION"));
+    ProcessReport::serve(&bus, || report.clone(), stop).await;
+    Ok(())
 }
 
 /// Signer that verifies calls from other services; `None` without a mesh secret.

@@ -28,7 +28,7 @@ task_local! {
 pub fn set_target(target: impl Display) {
     let text = target.to_string();
     // A key that was given instead of its id is a secret.
-    if text.starts_with("hf_") || text.starts_with("hfn_") || text.starts_with("hfd_") {
+    if ["hf_", "hfn_", "hfd_", "hfs_", "hfl_"].iter().any(|prefix| text.starts_with(prefix)) {
         return;
     }
     let shown = text.chars().filter(|c| !c.is_control()).take(MAX_TARGET_CHARS).collect();

@@ -7,19 +7,21 @@
 //! | `x-holdfast-context` | a service of the mesh, over gRPC | what needs the scope `service` |
 //! | `authorization: Bearer hfn_…` | a node, over gRPC | connecting as that node |
 //! | `hfd_…` | a device, over WebSocket, with its signature | what it was approved for, of what its approver may do |
+//! | a cookie with `hfs_…` | the web console, below `/console` | what its key or person may do, unless its scopes limit it |
 //!
 //! The tenant is derived here and nowhere else. All callers of a tenant share one rate limit, kept in
 //! Redis; while Redis is unreachable each process enforces a part of it by itself. Services of the
 //! mesh have no rate limit.
 
 use std::{
+    net::{IpAddr, Ipv6Addr},
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use holdfast_directory::{
-    ApproverRights, DevicePrincipal, Directory, Error as DirectoryError, KeyPrincipal, LimitLevel,
-    LimitName, SignIn,
+    ApproverRights, ConsolePrincipal, ConsoleSessionLimits, DevicePrincipal, Directory,
+    Error as DirectoryError, KeyPrincipal, LimitLevel, LimitName, PersonPrincipal, SignIn,
 };
 use holdfast_grpc::{
     CONTEXT_HEADER, CallTarget, Caller, InvalidContext, Principal, Scope, Scopes, Signer,
@@ -28,6 +30,7 @@ use holdfast_kit::config::reload::Current;
 use holdfast_lock::{Limit, Locks, Verdict};
 use holdfast_types::TenantId;
 use http::{HeaderMap, header::AUTHORIZATION};
+use secrecy::SecretString;
 
 use crate::{
     Config, Error,
@@ -43,6 +46,13 @@ const CALLING_SERVICE: &str = "channel-bridge";
 
 /// Refused calls of a tenant that the audit log records.
 const RECORDED_REFUSALS: Limit = Limit { burst: 120, per: Duration::from_secs(60) };
+
+/// Sign-ins to the web console that are tried from one address.
+const SIGN_INS: Limit = Limit { burst: 60, per: Duration::from_secs(60) };
+
+/// Token of a console session, an extension of requests that came with its cookie.
+#[derive(Debug, Clone)]
+pub struct SessionToken(pub SecretString);
 
 /// Authenticates callers and enforces their limits. Clones share the limits.
 #[derive(Debug, Clone)]
@@ -98,6 +108,43 @@ impl Authenticator {
         Ok((caller, call))
     }
 
+    /// As [`admit`](Self::admit), with the token of a console session.
+    ///
+    /// # Errors
+    ///
+    /// As [`admit`](Self::admit).
+    pub async fn admit_session(&self, token: &str) -> Result<(Caller, OpenCall), Error> {
+        let idle = self.session_limits().idle;
+        let known = self.directory.console_sessions().authenticate(token, idle).await?;
+        let (caller, limits) = caller_of_session(known)?;
+        let call = self.admit_call(caller.tenant, limits).await?;
+        Ok((caller, call))
+    }
+
+    /// Time after which sessions of the console end.
+    #[must_use]
+    pub fn session_limits(&self) -> ConsoleSessionLimits {
+        let console = &self.settings.get().gateway.console;
+        ConsoleSessionLimits { idle: console.idle_timeout, lifetime: console.session_lifetime }
+    }
+
+    /// Counts an attempt to sign in to the console.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooManySignIns`] if too many come from this address.
+    pub async fn count_sign_in(&self, address: IpAddr) -> Result<(), Error> {
+        // A customer gets a whole IPv6 /64.
+        let address = match address.to_canonical() {
+            v4 @ IpAddr::V4(_) => v4,
+            IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << 64))),
+        };
+        match self.locks.allow(&format!("sign-in:{address}"), SIGN_INS, 1).await {
+            Verdict::Allow { .. } => Ok(()),
+            Verdict::Deny { retry_after } => Err(Error::TooManySignIns { retry_after }),
+        }
+    }
+
     /// As [`admit`](Self::admit), with the credential of a WebSocket connection.
     ///
     /// # Errors
@@ -107,6 +154,10 @@ impl Authenticator {
         &self,
         token: &str,
     ) -> Result<(CredentialHolder, OpenCall), Error> {
+        if Directory::is_console_token(token) {
+            let (caller, call) = self.admit_session(token).await?;
+            return Ok((CredentialHolder::of_caller(caller), call));
+        }
         let (identity, limits) = self.verify_connection(token).await?;
         let call = self.admit_call(identity.caller.tenant, limits).await?;
         Ok((identity, call))
@@ -130,9 +181,14 @@ impl Authenticator {
             let limits = CallLimits { rate: known.rate, concurrent: known.concurrent_calls };
             return Ok((identity_of_device(known), limits));
         }
-        let (caller, limits) = self.verify(token).await?;
-        let grants = Grants::of(&caller);
-        Ok((CredentialHolder { caller, grants, device: None }, limits))
+        let (caller, limits) = if Directory::is_console_token(token) {
+            let sessions = self.directory.console_sessions();
+            // A connection of which nobody makes use does not keep its session alive.
+            caller_of_session(sessions.check(token, self.session_limits().idle).await?)?
+        } else {
+            self.verify(token).await?
+        };
+        Ok((CredentialHolder::of_caller(caller), limits))
     }
 
     async fn verify(&self, token: &str) -> Result<(Caller, CallLimits), Error> {
@@ -146,17 +202,25 @@ impl Authenticator {
 
     /// Returns the person of a token, and the tenant's limits.
     async fn person(&self, token: &str) -> Result<(Caller, CallLimits), Error> {
-        let VerifiedToken { tenant, issuer, subject, name, role } =
-            self.tokens.verify(token).await?;
-        let said = SignIn { tenant, issuer, subject, name, role };
-        let known = self.directory.people().sign_in(&said).await.map_err(|error| match error {
-            DirectoryError::NotFound { .. } => TokenError::NoTenant(said.tenant.clone()).into(),
-            other => Error::from(other),
-        })?;
+        let known = self.known_person(self.tokens.verify(token).await?).await?;
         let principal = Principal::Person { id: known.person, role: known.role };
         let scopes = Scopes::EMPTY;
         let limits = CallLimits { rate: known.rate, concurrent: known.concurrent_calls };
         Ok((Caller { tenant: known.tenant, principal, scopes, name: known.name }, limits))
+    }
+
+    /// Returns the person of a verified token.
+    ///
+    /// # Errors
+    ///
+    /// If the person or the tenant may not sign in.
+    pub async fn known_person(&self, token: VerifiedToken) -> Result<PersonPrincipal, Error> {
+        let VerifiedToken { tenant, issuer, subject, name, role } = token;
+        let said = SignIn { tenant, issuer, subject, name, role };
+        self.directory.people().sign_in(&said).await.map_err(|error| match error {
+            DirectoryError::NotFound { .. } => TokenError::NoTenant(said.tenant.clone()).into(),
+            other => Error::from(other),
+        })
     }
 
     /// As [`admit`](Self::admit), and also admits nodes and the mesh's service for channels. `method`
@@ -255,6 +319,13 @@ pub struct CredentialHolder {
     pub device: Option<String>,
 }
 
+impl CredentialHolder {
+    fn of_caller(caller: Caller) -> Self {
+        let grants = Grants::of(&caller);
+        Self { caller, grants, device: None }
+    }
+}
+
 /// Limits of a tenant's calls.
 #[derive(Debug, Clone, Copy)]
 struct CallLimits {
@@ -298,6 +369,27 @@ fn scopes_of_key(stored: &[String]) -> Scopes {
     let scopes = stored.iter().filter_map(|word| word.parse::<Scope>().ok());
     // No key acts as a service or a node, whatever scopes are stored with it.
     scopes.filter(|scope| !matches!(scope, Scope::Service | Scope::Node)).collect()
+}
+
+/// A session acts as its key or person, with those of their rights that its scopes include.
+fn caller_of_session(known: ConsolePrincipal) -> Result<(Caller, CallLimits), Error> {
+    let limits = CallLimits { rate: known.rate, concurrent: known.concurrent_calls };
+    let limit = known.scopes.as_deref().map(scopes_of_key);
+    if limit == Some(Scopes::EMPTY) {
+        // This version knows none of its scopes, and a person without scopes has no limit.
+        return Err(DirectoryError::SessionEnded.into());
+    }
+    let (principal, scopes) = match known.holder {
+        ApproverRights::Key { key, scopes } => {
+            let own = scopes_of_key(&scopes);
+            let is_included = |scope: &Scope| limit.is_none_or(|limit| limit.has(*scope));
+            (Principal::Key(key), own.iter().filter(is_included).collect())
+        }
+        ApproverRights::Person { person, role } => {
+            (Principal::Person { id: person, role }, limit.unwrap_or_default())
+        }
+    };
+    Ok((Caller { tenant: known.tenant, principal, scopes, name: known.name }, limits))
 }
 
 /// A device acts as its approver, with those of the approver's rights that it was approved for.

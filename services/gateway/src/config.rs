@@ -1,6 +1,6 @@
 //! Settings of the gateway.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use anyhow::ensure;
 use holdfast_kit::{
@@ -105,6 +105,10 @@ pub struct Gateway {
 
     pub websocket: WebSocket,
 
+    pub console: Console,
+
+    pub docs: Docs,
+
     /// Origins of web pages that may call `/mcp`, such as `https://app.example.com:443`.
     ///
     /// Requests from other web pages are refused. Programs send no origin and are not affected.
@@ -146,6 +150,85 @@ pub struct WebSocket {
     pub tick_interval: Duration,
 }
 
+/// The table `[gateway.console]`: the web console.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Console {
+    /// Whether `/console` is served.
+    pub enabled: bool,
+
+    /// Directory with the built console, as `web/dist`, instead of the one in the binary.
+    pub dir: Option<PathBuf>,
+
+    /// Address at which people reach the gateway, such as `https://holdfast.example.com`. It is the
+    /// beginning of sign-in links and of the redirect address of identity providers. Without it the
+    /// host of each request is.
+    pub url: Option<String>,
+
+    /// Time without a call after which a session ends.
+    #[serde(with = "humantime_serde")]
+    pub idle_timeout: Duration,
+
+    /// Time since its sign-in after which a session ends; 30 days at most.
+    #[serde(with = "humantime_serde")]
+    pub session_lifetime: Duration,
+}
+
+impl Default for Console {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            dir: None,
+            url: None,
+            idle_timeout: Duration::from_secs(12 * 3600),
+            session_lifetime: Duration::from_secs(7 * 24 * 3600),
+        }
+    }
+}
+
+/// The table `[gateway.docs]`: the documentation.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Docs {
+    /// Whether `/docs` is served.
+    pub enabled: bool,
+
+    /// Directory with the built documentation, as `book/dist`, instead of the one in the binary.
+    pub dir: Option<PathBuf>,
+}
+
+impl Default for Docs {
+    fn default() -> Self {
+        Self { enabled: true, dir: None }
+    }
+}
+
+impl Console {
+    fn check(&self) -> anyhow::Result<()> {
+        ensure!(
+            !self.idle_timeout.is_zero() && self.idle_timeout <= self.session_lifetime,
+            "`gateway.console.idle_timeout` is more than 0 and at most \
+             `gateway.console.session_lifetime`: change one of them"
+        );
+        ensure!(
+            self.session_lifetime <= MAX_SESSION_LIFETIME,
+            "`gateway.console.session_lifetime` is 30 days at most"
+        );
+        if let Some(url) = &self.url {
+            let authority = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
+            ensure!(
+                authority.is_some_and(|host| !host.is_empty() && !host.contains(['/', '?', '#'])),
+                "`gateway.console.url` is `{url}`: write scheme and host only, such as \
+                 `https://holdfast.example.com`"
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Maximum lifetime of a session of the console. A person's role is read again at each sign-in only.
+const MAX_SESSION_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
+
 impl Default for WebSocket {
     fn default() -> Self {
         Self {
@@ -184,6 +267,8 @@ impl Default for Gateway {
             calls_per_tenant: 1_000,
             heartbeat: Duration::from_secs(15),
             websocket: WebSocket::default(),
+            console: Console::default(),
+            docs: Docs::default(),
             mcp_origins: Vec::new(),
             cors_origins: Vec::new(),
         }
@@ -228,6 +313,7 @@ impl Config {
              {MIN_TENANT_BODY_BYTES}, an archive, and at most `gateway.body_bytes`"
         );
         self.oidc.check()?;
+        self.gateway.console.check()?;
         for (setting, address) in [("http", self.gateway.http), ("grpc", self.gateway.grpc)] {
             self.tls.check_listener(&format!("gateway.{setting}"), address)?;
         }

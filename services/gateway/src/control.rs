@@ -48,7 +48,7 @@ use holdfast_proto::gateway::v1::{
     models_server::ModelsServer, operations_server::OperationsServer,
     packages_server::PackagesServer, people_server::PeopleServer, plans_server::PlansServer,
     policies_server::PoliciesServer, proposals_server::ProposalsServer,
-    providers_server::ProvidersServer, routing_server::RoutingServer,
+    providers_server::ProvidersServer, routing_server::RoutingServer, runs_server::RunsServer,
     sessions_server::SessionsServer, settings_server::SettingsServer, skills_server::SkillsServer,
     subagents_server::SubagentsServer, tenants_server::TenantsServer,
     usage_reports_server::UsageReportsServer, work_server::WorkServer,
@@ -133,6 +133,7 @@ pub fn add_services(routes: Routes, state: &State, body_limit: usize) -> Routes 
         .add_service(service!(RoutingServer, routing::Routing))
         .add_service(service!(ApprovalsServer, approvals::Approvals))
         .add_service(service!(SessionsServer, sessions::Handler))
+        .add_service(service!(RunsServer, sessions::runs::Runs))
         .add_service(service!(SubagentsServer, subagents::Subagents))
         .add_service(service!(ChainsServer, chains::Chains))
         .add_service(

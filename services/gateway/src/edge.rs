@@ -22,6 +22,7 @@ use holdfast_grpc::Caller;
 use holdfast_kit::trace::{TRACEPARENT, continue_from};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use hyper::body::{Frame, SizeHint};
+use secrecy::ExposeSecret as _;
 use tokio::time::Instant;
 use tonic::{Code, Status};
 use tracing::{Instrument as _, Span, field, info_span};
@@ -31,7 +32,7 @@ use crate::{
     Error,
     api_error::ApiError,
     audit,
-    auth::Authenticator,
+    auth::{Authenticator, SessionToken},
     bodies::{BodyCharge, BodyForm, BodyRefusal},
     calls::OpenCall,
     permissions::{self, Permission},
@@ -85,9 +86,15 @@ fn permit_route(
 
 pub async fn grpc(State(doorman): State<Authenticator>, request: Request, next: Next) -> Response {
     let (began, id) = (Instant::now(), Uuid::now_v7());
-    let (span, path) = (span("grpc", id, &request), request.uri().path().to_owned());
+    let session = request.extensions().get::<SessionToken>().cloned();
+    let door = if session.is_some() { "console" } else { "grpc" };
+    let (span, path) = (span(door, id, &request), request.uri().path().to_owned());
     let response = async {
-        match doorman.admit_any(request.headers(), request.uri().path()).await {
+        let admitted = match &session {
+            Some(SessionToken(token)) => doorman.admit_session(token.expose_secret()).await,
+            None => doorman.admit_any(request.headers(), request.uri().path()).await,
+        };
+        match admitted {
             Ok((caller, call)) => call_method(&doorman, request, next, (caller, call, id)).await,
             Err(error) => Status::from(error).into_http(),
         }
@@ -108,10 +115,10 @@ pub async fn grpc(State(doorman): State<Authenticator>, request: Request, next: 
         Some(status) => (response, status.code()),
         None => (response, Code::Ok),
     };
-    count("grpc", outcome_of_code(code));
+    count(door, outcome_of_code(code));
     // Callers make up any number of paths of methods that do not exist.
     if permissions::of_grpc(&path).is_some() {
-        record_duration("grpc", &path, began);
+        record_duration(door, &path, began);
     }
     with_request_id(response, id)
 }

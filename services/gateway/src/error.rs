@@ -49,6 +49,18 @@ pub enum Error {
         rate: u32,
         retry_after: Duration,
     },
+    /// Too many attempts to sign in to the console from one address.
+    #[error("too many sign-ins were tried from your address: try again in {} s", retry_after.as_secs() + 1)]
+    TooManySignIns { retry_after: Duration },
+    /// A request of another web page than the console, or without its cookie.
+    #[error("{0}")]
+    ForeignPage(&'static str),
+    /// A call of the console without the cookie of its session.
+    #[error("nobody is signed in here as this session: sign in again")]
+    NotSignedIn,
+    /// A sign-in at an identity provider that did not work; holds what to do.
+    #[error("{0}")]
+    SignInFailed(String),
     #[error(
         "the tenant has {limit} calls open, which is the most: end one, or wait for one to end"
     )]
@@ -175,6 +187,7 @@ impl Error {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::RateLimited { retry_after, .. }
+            | Self::TooManySignIns { retry_after }
             | Self::Session(holdfast_session::Error::SessionFull { retry_after, .. })
             | Self::Memory(MemoryCallError { retry_after: Some(retry_after), .. }) => {
                 Some(*retry_after)
@@ -196,7 +209,9 @@ impl Error {
 impl Fault for Error {
     fn kind(&self) -> Kind {
         match self {
-            Self::NoKey | Self::MalformedKey => Kind::Unauthenticated,
+            Self::NoKey | Self::MalformedKey | Self::NotSignedIn | Self::SignInFailed(_) => {
+                Kind::Unauthenticated
+            }
             Self::Context(error) => error.kind(),
             Self::Scope { .. }
             | Self::Role { .. }
@@ -204,10 +219,13 @@ impl Fault for Error {
             | Self::NotNode
             | Self::ScopeOfDevice(_)
             | Self::NoRule
+            | Self::ForeignPage(_)
             | Self::Subagent
             | Self::DecisionOverMcp => Kind::Forbidden,
             Self::Token(error) => error.kind(),
-            Self::RateLimited { .. } | Self::TooManyCalls { .. } => Kind::Exhausted,
+            Self::RateLimited { .. } | Self::TooManySignIns { .. } | Self::TooManyCalls { .. } => {
+                Kind::Exhausted
+            }
             Self::Full
             | Self::Stopping
             | Self::AnswerTimeout { .. }
@@ -250,6 +268,10 @@ impl Fault for Error {
             Self::ScopeOfDevice(_) => "SCOPE_OF_DEVICE_MISSING",
             Self::Token(_) => "TOKEN_REFUSED",
             Self::RateLimited { .. } => "RATE_LIMITED",
+            Self::TooManySignIns { .. } => "SIGN_IN_LIMIT_REACHED",
+            Self::ForeignPage(_) => "FOREIGN_PAGE",
+            Self::NotSignedIn => "SESSION_ENDED",
+            Self::SignInFailed(_) => "SIGN_IN_FAILED",
             Self::TooManyCalls { .. } => "CALL_LIMIT_REACHED",
             Self::Full => "GATEWAY_FULL",
             Self::Stopping => "GATEWAY_STOPPING",

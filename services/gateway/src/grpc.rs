@@ -23,13 +23,17 @@ const MIN_MESSAGE_LIMIT_BYTES: usize = 24 * 1024 * 1024;
 /// Maximum time until a call's response begins. Callers send a shorter one.
 const MAX_CALL_TIME: Duration = Duration::from_secs(3600);
 
-/// Services for messages, each with its limit on a request's size.
-pub fn routes(messages: Messages, arrivals: ChannelIngest, body_limit: usize) -> Routes {
+/// The service for messages of callers, with its limit on a request's size.
+pub fn routes(messages: Messages, body_limit: usize) -> Routes {
     Routes::new(
         MessagesServer::new(messages)
             .max_decoding_message_size(body_limit.max(MIN_MESSAGE_LIMIT_BYTES)),
     )
-    .add_service(
+}
+
+/// Adds the service for messages of channels, which only the mesh calls.
+pub fn add_ingest(routes: Routes, arrivals: ChannelIngest, body_limit: usize) -> Routes {
+    routes.add_service(
         IngestServer::new(arrivals)
             .max_decoding_message_size(body_limit.max(MIN_MESSAGE_LIMIT_BYTES)),
     )
@@ -58,12 +62,16 @@ pub fn router(
             open.add_service(reflection().build_v1()?).add_service(reflection().build_v1alpha()?);
     }
     let open = open.into_axum_router().reset_fallback();
-    let services = services
+    Ok(admitted(services, doorman).merge(open))
+}
+
+/// Puts authentication in front of the services.
+pub fn admitted(services: Routes, doorman: Authenticator) -> Router {
+    services
         .into_axum_router()
         .layer(CatchPanicLayer::custom(|_| {
             Status::internal("internal error").into_http::<axum::body::Body>()
         }))
         .layer(DeadlineLayer::new(MAX_CALL_TIME))
-        .layer(middleware::from_fn_with_state(doorman, edge::grpc));
-    Ok(services.merge(open))
+        .layer(middleware::from_fn_with_state(doorman, edge::grpc))
 }

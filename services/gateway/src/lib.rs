@@ -18,6 +18,7 @@
 //! | `http.rs`, `openai.rs`, `api_error.rs` | the HTTP server, the OpenAI-compatible API, its errors |
 //! | `agui.rs` | the same conversations for clients of the AG-UI protocol |
 //! | `mcp.rs` | the platform as an MCP server, over HTTP |
+//! | `console/` | the web console |
 //! | `ws.rs` | the WebSocket gateway: OpenClaw's and LurkBot's protocols |
 //!
 //! The gateway holds no state that must survive: a message is accepted when Postgres has stored it,
@@ -31,6 +32,7 @@ mod auth;
 mod bodies;
 mod calls;
 mod config;
+mod console;
 mod control;
 mod cors;
 mod edge;
@@ -51,4 +53,4 @@ mod ws;
 pub use app::App;
 pub use config::{Config, Gateway};
 pub use error::Error;
-pub use oidc::config::{Issuer, Oidc};
+pub use oidc::config::{ConsoleClient, Issuer, Oidc};

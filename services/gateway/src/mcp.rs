@@ -268,7 +268,10 @@ impl PlatformTools {
 
     async fn read_history(&self, who: Caller, input: Value) -> Result<Value, Status> {
         let ReadHistoryArgs { session, limit, before } = parse_input(input)?;
-        let asked = request_by(who, pb::GetHistoryRequest { session, limit, before_seq: before });
+        let asked = request_by(
+            who,
+            pb::GetHistoryRequest { session, limit, before_seq: before, after_seq: None },
+        );
         let handler = sessions::Handler(self.state.clone());
         let history = handler.get_history(asked).await?.into_inner();
         Ok(history.entries.iter().map(tools::entry).collect())

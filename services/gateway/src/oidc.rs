@@ -8,6 +8,7 @@
 //! | `config.rs` | the table `[oidc]` |
 //! | `keys.rs` | the issuers' public keys: discovery, cache, rollover |
 //! | `signatures.rs` | verification of signatures by ring |
+//! | `code_flow.rs` | sign-in of a browser |
 //! | `claims.rs` | tenant, role and name from the claims |
 //!
 //! **What can go wrong.** A token without signature, or signed with the public key as a shared
@@ -17,6 +18,7 @@
 //! `oidc.max_key_age`.
 
 mod claims;
+mod code_flow;
 pub mod config;
 mod keys;
 mod signatures;
@@ -29,6 +31,7 @@ use jsonwebtoken::{Algorithm, Validation, decode, errors::ErrorKind};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
+pub use self::code_flow::PendingSignIn;
 use self::{config::Issuer, keys::IssuerKeys};
 
 /// Maximum length of a token, in bytes.
@@ -59,6 +62,15 @@ pub enum TokenError {
     Expired,
     #[error("the token is not valid yet: are the clocks of the issuer and the gateway right?")]
     NotYetValid,
+    #[error("the token is of another sign-in: sign in again")]
+    Nonce,
+    #[error(
+        "the identity provider did not accept the sign-in: try again, or ask whoever runs the \
+         platform whether client id, secret and redirect address are right"
+    )]
+    CodeRefused,
+    #[error("the gateway has no random numbers: try again")]
+    NoRandom,
     /// A required claim is missing or malformed.
     #[error("the token's claim `{0}` is missing or not a text")]
     Claim(String),
@@ -77,6 +89,7 @@ impl Fault for TokenError {
         match self {
             Self::NoTenant(_) | Self::NoRole(_) => Kind::Forbidden,
             Self::Unavailable { .. } => Kind::Unavailable,
+            Self::NoRandom => Kind::Internal,
             Self::NotConfigured
             | Self::Malformed
             | Self::Algorithm(_)
@@ -86,6 +99,8 @@ impl Fault for TokenError {
             | Self::Signature
             | Self::Expired
             | Self::NotYetValid
+            | Self::Nonce
+            | Self::CodeRefused
             | Self::Claim(_) => Kind::Unauthenticated,
         }
     }
@@ -153,6 +168,15 @@ impl TokenVerifier {
     ///
     /// [`TokenError`] for the first thing that is wrong.
     pub async fn verify(&self, token: &str) -> Result<VerifiedToken, TokenError> {
+        let (issuer, claims) = self.verified_claims(token).await?;
+        claims::read(issuer, &claims)
+    }
+
+    /// Returns the issuer and the claims of a token whose signature, audience and times are verified.
+    async fn verified_claims(
+        &self,
+        token: &str,
+    ) -> Result<(&Issuer, Map<String, Value>), TokenError> {
         if self.issuers.is_empty() {
             return Err(TokenError::NotConfigured);
         }
@@ -169,7 +193,7 @@ impl TokenVerifier {
         validation.leeway = self.clock_skew_seconds;
         let verified = decode::<Map<String, Value>>(token, &key, &validation)
             .map_err(|error| refusal(error.kind(), issuer))?;
-        claims::read(issuer, &verified.claims)
+        Ok((issuer, verified.claims))
     }
 
     /// Returns the configured issuer that the unverified claims name. The signature is verified with

@@ -1,13 +1,14 @@
 //! Permissions: what each call needs, and which scopes and roles include it. This is the only place
 //! where that is decided.
 //!
-//! API keys have scopes, people have a role. Both are compared with the same table.
+//! API keys have scopes, people have a role. Both are compared with the same table. A person in a
+//! session of the console that was begun with a limited link has scopes too: then both decide.
 
 pub mod operator_scopes;
 
 use std::{collections::HashMap, sync::LazyLock};
 
-use holdfast_grpc::{Caller, Principal, Scope};
+use holdfast_grpc::{Caller, Principal, Scope, Scopes};
 use holdfast_types::TenantRole;
 
 use crate::Error;
@@ -82,9 +83,13 @@ impl Permission {
 pub fn require(caller: &Caller, permission: Permission) -> Result<(), Error> {
     let scopes = permission.scopes();
     if let Principal::Person { role, .. } = caller.principal {
+        let is_limited = caller.scopes != Scopes::EMPTY && !scopes.is_empty();
         return match permission.least_role() {
-            Some(least) if role >= least => Ok(()),
-            Some(least) => Err(Error::Role { needs: at_least(least), has: role }),
+            Some(least) if role < least => Err(Error::Role { needs: at_least(least), has: role }),
+            Some(_) if is_limited && !scopes.iter().any(|scope| caller.scopes.has(*scope)) => {
+                Err(Error::Scope { needs: one_of(scopes), has: caller.scopes })
+            }
+            Some(_) => Ok(()),
             None => Err(Error::NoRole { needs: one_of(scopes) }),
         };
     }
@@ -187,6 +192,7 @@ const GRPC: &[Rule] = &[
     change("Agents/UpdateAgent", P::Manage),
     change("Agents/SetAgentState", P::Manage),
     change("Agents/DeleteAgent", P::Manage),
+    call("Agents/ListAgentTemplates", P::Read),
     call("Approvals/ListApprovals", P::Read),
     call("Approvals/GetApproval", P::Read),
     change("Approvals/ResolveApproval", P::Approve),
@@ -211,10 +217,15 @@ const GRPC: &[Rule] = &[
     change("Chains/PutChain", P::Manage),
     change("Chains/DeleteChain", P::Manage),
     call("Channels/ListAccounts", P::Read),
+    call("Channels/ListChannelKinds", P::Read),
+    change("Channels/CheckAccount", P::Manage),
     change("Channels/CreateAccount", P::Manage),
     change("Channels/UpdateAccount", P::Manage),
     change("Channels/DeleteAccount", P::Manage),
     change("Channels/SendText", P::Manage),
+    change("Console/CreateSignInLink", P::SignedIn),
+    call("Console/ListConsoleSessions", P::Own),
+    change("Console/EndConsoleSession", P::Own),
     call("Connections/ListConnections", P::Manage),
     change("Connections/PutConnection", P::Manage),
     change("Connections/DeleteConnection", P::Manage),
@@ -250,6 +261,7 @@ const GRPC: &[Rule] = &[
     call("Events/Subscribe", P::ReadEvents),
     call("Files/ListFiles", P::Read),
     call("Files/ReadFile", P::Read),
+    call("Files/ReadAttachment", P::Read),
     change("Files/WriteFile", P::Manage),
     change("Files/DeleteFile", P::Manage),
     call("Files/GetFileLog", P::Read),
@@ -293,6 +305,7 @@ const GRPC: &[Rule] = &[
     call("Messages/Stream", P::Chat),
     call("Messages/Follow", P::Chat),
     call("Messages/Cancel", P::Chat),
+    call("Mesh/GetMesh", P::Platform),
     call("Models/ListModels", P::Read),
     change("Models/PutModel", P::Manage),
     change("Models/DeleteModel", P::Manage),
@@ -308,6 +321,7 @@ const GRPC: &[Rule] = &[
     call("Operations/GetDeadLetter", P::Read),
     change("Operations/RequeueDeadLetter", P::Manage),
     call("Operations/ListDeliveries", P::Read),
+    call("Operations/GetInboxCounts", P::Read),
     change("Operations/ResendDelivery", P::Manage),
     call("Packages/ExportAgent", P::Read),
     change("Packages/ImportAgent", P::Manage),
@@ -335,6 +349,10 @@ const GRPC: &[Rule] = &[
     change("Routing/PutIdentity", P::Manage),
     change("Routing/DeleteIdentity", P::Manage),
     call("Routing/Explain", P::Read),
+    call("Runs/GetRunTrace", P::Read),
+    call("Runs/RenderPrompt", P::Read),
+    call("Runs/ListActivity", P::Read),
+    call("Runs/WatchActivity", P::Read),
     call("Schedules/GetScheduleStatus", P::Read),
     call("Schedules/ListJobs", P::Read),
     call("Schedules/GetJob", P::Read),
@@ -347,6 +365,7 @@ const GRPC: &[Rule] = &[
     call("Schedules/ListJobRuns", P::Read),
     change("Schedules/BackfillJob", P::Manage),
     call("Schedules/ListNextTimes", P::Read),
+    call("Schedules/ListCalendar", P::Read),
     call("Schedules/WakeAgent", P::Chat),
     call("Schedules/ListReminders", P::Read),
     call("Schedules/AddReminder", P::Chat),
@@ -361,6 +380,9 @@ const GRPC: &[Rule] = &[
     call("Sessions/ResumeSession", P::Chat),
     change("Sessions/DeleteSession", P::Chat),
     call("Sessions/ListRuns", P::Read),
+    call("Sessions/SearchMessages", P::Read),
+    call("Sessions/BranchSession", P::Chat),
+    call("Sessions/ListBranches", P::Read),
     call("Sessions/GetCanvas", P::Read),
     call("Sessions/GetRun", P::Read),
     call("Sessions/ListToolCalls", P::Read),
@@ -410,7 +432,6 @@ const GRPC: &[Rule] = &[
 mod tests {
     use std::collections::BTreeSet;
 
-    use holdfast_grpc::Scopes;
     use holdfast_types::{KeyId, PersonId, TenantId};
 
     use super::*;
@@ -424,6 +445,22 @@ mod tests {
         let methods: BTreeSet<_> = GRPC.iter().map(|rule| rule.method).collect();
 
         assert_eq!(methods.len(), GRPC.len());
+    }
+
+    #[test]
+    fn a_person_with_scopes_may_do_what_both_role_and_scopes_include() {
+        let principal = |role| Principal::Person { id: PersonId::generate(), role };
+        let limited = |role| caller(principal(role), Scopes::EMPTY.with(Scope::Read));
+        let owner = limited(TenantRole::Owner);
+
+        require(&owner, Permission::Read).unwrap();
+        require(&owner, Permission::SignedIn).unwrap();
+        for refused in [Permission::Chat, Permission::Approve, Permission::Own] {
+            assert!(matches!(require(&owner, refused), Err(Error::Scope { .. })), "{refused:?}");
+        }
+        let scopes = Scopes::EMPTY.with(Scope::Read).with(Scope::Admin);
+        let viewer = caller(principal(TenantRole::Viewer), scopes);
+        assert!(matches!(require(&viewer, Permission::Manage), Err(Error::Role { .. })));
     }
 
     #[test]

@@ -52,6 +52,7 @@ use http::{
     header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE},
 };
 use hyper::upgrade::OnUpgrade;
+use secrecy::SecretString;
 use tokio::time::{interval, timeout};
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -69,7 +70,7 @@ use crate::{
     ingest::Ingest,
 };
 
-use self::{connection::now_ms, events::Event, hub::Hubs, queue::CloseReason};
+use self::{connection::now_ms, events::Event, handshake::Door, hub::Hubs, queue::CloseReason};
 
 /// Part of the grace period in which requests may end before their connections are closed.
 const REQUEST_GRACE: Duration = Duration::from_secs(5);
@@ -225,8 +226,21 @@ pub fn router(service: Arc<Service>) -> Router {
     Router::new().route("/", get(upgrade)).route("/ws", get(upgrade)).with_state(service)
 }
 
+async fn upgrade(State(service): State<Arc<Service>>, request: Request) -> Response {
+    let door = match request.uri().path() {
+        "/ws" => Door::LurkBot,
+        _ => Door::OpenClaw,
+    };
+    open(service, request, door)
+}
+
+/// Turns a request of the web console into a connection with the token of its session.
+pub fn open_for_session(service: Arc<Service>, request: Request, token: SecretString) -> Response {
+    open(service, request, Door::Console(token))
+}
+
 /// Turns a request into a WebSocket connection.
-async fn upgrade(State(service): State<Arc<Service>>, mut request: Request) -> Response {
+fn open(service: Arc<Service>, mut request: Request, door: Door) -> Response {
     let Some(accept) = accept_key(request.headers()) else {
         return ApiError::no_route(request.method().as_str(), request.uri().path()).into_response();
     };
@@ -243,16 +257,12 @@ async fn upgrade(State(service): State<Arc<Service>>, mut request: Request) -> R
         return (StatusCode::SERVICE_UNAVAILABLE, "too many connections: try again later\n")
             .into_response();
     }
-    let head_start = match request.uri().path() {
-        "/ws" => handshake::LURKBOT_HEAD_START,
-        _ => Duration::ZERO,
-    };
     let tasks = service.tasks.clone();
     tasks.spawn(async move {
         let _share = share;
         metrics::gauge!("holdfast_gateway_websocket_connections").increment(1.0);
         match upgrade.await {
-            Ok(upgraded) => serve(service, upgraded, head_start).await,
+            Ok(upgraded) => serve(service, upgraded, door).await,
             Err(error) => debug!(%error, "a connection was not upgraded"),
         }
         metrics::gauge!("holdfast_gateway_websocket_connections").decrement(1.0);
@@ -283,9 +293,9 @@ fn accept_key(headers: &HeaderMap) -> Option<HeaderValue> {
 }
 
 /// Serves one connection from its handshake to its end.
-async fn serve(service: Arc<Service>, upgraded: hyper::upgrade::Upgraded, head_start: Duration) {
+async fn serve(service: Arc<Service>, upgraded: hyper::upgrade::Upgraded, door: Door) {
     // Apart, so that the memory of the handshake is free afterwards.
-    let shaken = Box::pin(handshake::establish(&service, upgraded, head_start));
+    let shaken = Box::pin(handshake::establish(&service, upgraded, &door));
     let Some(Some(established)) = service.stop.run_until_cancelled(shaken).await else { return };
     let handshake::OpenConnection { socket, connection, greeting } = established;
     connection.queue.push(greeting);

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use holdfast_bus::Bus;
+use holdfast_bus::{Bus, ProcessReport};
 use holdfast_directory::Directory;
 use holdfast_doors as doors;
 use holdfast_kit::{Check, Readiness, Tasks, net, tls::Tls};
@@ -13,6 +13,7 @@ use holdfast_lock::Locks;
 use holdfast_pg::Pools;
 use holdfast_schedule::store::{Calendar, Jobs};
 use holdfast_session::Sessions;
+use holdfast_types::RunnerId;
 use holdfast_workspace::Workspaces;
 use tokio::{net::TcpListener, sync::mpsc};
 use tokio_util::sync::CancellationToken;
@@ -92,6 +93,7 @@ impl App {
         info!(address = %listener.local_addr()?, "serving");
 
         let own = config.scheduler;
+        let bus = ctx.bus.clone();
         let mut tasks = Tasks::new(stop.clone());
         let health = doors::health(readiness.clone(), &config.telemetry);
         tasks.spawn("http", doors::serve(listener, health, tls.server()?, stop.clone()));
@@ -127,6 +129,15 @@ impl App {
                     beats,
                     deliver.run(handed, stop),
                 );
+                Ok(())
+            }
+        });
+        tasks.spawn("process report", {
+            let (bus, stop) = (bus, stop.clone());
+            let id = RunnerId::generate();
+            let report = ProcessReport::starting("scheduler", id, env!("CARGO_PKG_VERSION"));
+            async move {
+                ProcessReport::serve(&bus, || report.clone(), stop).await;
                 Ok(())
             }
         });

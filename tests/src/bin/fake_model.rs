@@ -1,7 +1,8 @@
 //! The testkit's fake model as a process of its own, so that what it costs is not counted with
 //! what is measured.
 //!
-//! It prints its base URL as the first line of stdout and runs until it is killed.
+//! It prints its base URL as the first line of stdout and runs until it is killed. Other processes
+//! say by `POST /script` what it answers.
 
 use std::{io::Write as _, time::Duration};
 
@@ -65,7 +66,7 @@ fn call_or_answer(request: &Request, tool: &str, rounds: usize) -> Reply {
 fn step_result(request: &Request, tool: &str, todos: usize) -> Value {
     let system = request.messages().first().and_then(|first| first["content"].as_str());
     let system = system.unwrap_or_default();
-    let actions = json!([{"tool": tool}]);
+    let actions = json!([{"tool": tool, "input": {}}]);
     if system.contains("You plan work; you do none of it.") {
         let items =
             (1..=todos).map(|number| json!({"title": format!("part {number} of the work")}));

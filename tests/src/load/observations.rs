@@ -145,7 +145,7 @@ impl Senders<'_> {
 
     async fn ask_for_dead_letters(&self, tenant: usize) -> anyhow::Result<()> {
         let list = |gateway: usize| async move {
-            let request = ListDeadLettersRequest { limit: PAGE };
+            let request = ListDeadLettersRequest { limit: PAGE, ..Default::default() };
             let request = self.authorized(tenant, request, CALL_TIMEOUT)?;
             let mut client = OperationsClient::new(self.gateways[gateway].clone());
             Ok::<_, Status>(client.list_dead_letters(request).await?.into_inner().letters)
@@ -173,7 +173,11 @@ impl Senders<'_> {
 
     async fn ask_for_unknown_replies(&self, tenant: usize) -> anyhow::Result<()> {
         let list = |gateway: usize| async move {
-            let request = ListDeliveriesRequest { state: "unknown".to_owned(), limit: PAGE };
+            let request = ListDeliveriesRequest {
+                state: "unknown".to_owned(),
+                limit: PAGE,
+                ..Default::default()
+            };
             let request = self.authorized(tenant, request, CALL_TIMEOUT)?;
             let mut client = OperationsClient::new(self.gateways[gateway].clone());
             Ok::<_, Status>(client.list_deliveries(request).await?.into_inner().deliveries)

@@ -103,7 +103,12 @@ impl Senders<'_> {
         allows: impl Fn(MessageId) -> bool,
     ) -> anyhow::Result<()> {
         let Some(session_id) = self.session(conversation) else { return Ok(()) };
-        let list = ListApprovalsRequest { state: "pending".to_owned(), session_id, limit: 10 };
+        let list = ListApprovalsRequest {
+            state: "pending".to_owned(),
+            session_id,
+            limit: 10,
+            ..Default::default()
+        };
         let listed = self.call(conversation.tenant, list, async |channel, request| {
             ApprovalsClient::new(channel).list_approvals(request).await
         });

@@ -12,6 +12,7 @@ const LAYERS: &[&[&str]] = &[
     &[
         "holdfast-browser",
         "holdfast-bus",
+        "holdfast-console",
         "holdfast-doors",
         "holdfast-embed",
         "holdfast-grpc",

@@ -90,7 +90,8 @@ impl Person {
     }
 
     async fn history(&self, session: &str) -> anyhow::Result<Vec<pb::Entry>> {
-        let history = pb::GetHistoryRequest { session: session.into(), limit: 500, before_seq: 0 };
+        let history =
+            pb::GetHistoryRequest { session: session.into(), limit: 500, ..Default::default() };
         let mut sessions = SessionsClient::new(self.channel.clone());
         Ok(sessions.get_history(self.ask(history)?).await?.into_inner().entries)
     }
@@ -207,7 +208,7 @@ async fn check_result(
         ensure!(said("heard", &format!("part {part} is sound")), "part {part} was not announced");
     }
     let mut sessions = SessionsClient::new(person.channel.clone());
-    let runs = pb::ListRunsRequest { session: session.to_owned(), limit: 50 };
+    let runs = pb::ListRunsRequest { session: session.to_owned(), limit: 50, ..Default::default() };
     let runs = sessions.list_runs(person.ask(runs)?).await?.into_inner().runs;
     let cost: u64 =
         runs.iter().filter_map(|run| run.usage.as_ref()).map(|usage| usage.input_tokens).sum();

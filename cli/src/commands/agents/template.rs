@@ -1,5 +1,6 @@
 //! Templates of agents for one kind of work (spec TOL-035, REM-011, KBN-004, BHV-004).
 
+use holdfast_agent::templates;
 use holdfast_proto::gateway::v1::{Agent, BehaviorSettings};
 
 use crate::error::Error;
@@ -15,85 +16,13 @@ pub const NAMES: [&str; 8] = [
     "study-planner",
 ];
 
-struct Template {
-    name: &'static str,
-    description: &'static str,
-    instructions: &'static str,
-    /// Tools that the agent may use; empty allows all that the policy allows.
-    tools: &'static [&'static str],
-    /// Behaviours of the agent, by name, which replace the built-in ones; `None` works without
-    /// behaviours.
-    behaviors: Option<&'static [(&'static str, &'static str)]>,
-}
-
-const TEMPLATES: [Template; 7] = [
-    Template {
-        name: "web-agent",
-        description: "Looks things up and does things on web pages.",
-        instructions: include_str!("../../../templates/web-agent.md"),
-        tools: &["browser", "web_fetch", "web_search"],
-        behaviors: None,
-    },
-    Template {
-        name: "study-coach",
-        description: "Plans learning and exams, asks back, reminds and goes on reminding.",
-        instructions: include_str!("../../../templates/study-coach.md"),
-        tools: &[],
-        behaviors: None,
-    },
-    Template {
-        name: "librarian",
-        description: "Keeps the knowledge base: adds to it, brings it up to date, answers from it.",
-        instructions: include_str!("../../../templates/librarian.md"),
-        tools: &["kb_search", "kb_get", "kb_ingest", "kb_update", "web_fetch", "web_search"],
-        behaviors: None,
-    },
-    Template {
-        name: "jarvis",
-        description: "Answers small things at once; plans, does and checks larger ones.",
-        instructions: include_str!("../../../templates/jarvis.md"),
-        tools: &[],
-        behaviors: Some(&[]),
-    },
-    Template {
-        name: "coder",
-        description: "Writes and changes software in its workspace, with tests.",
-        instructions: include_str!("../../../templates/coder.md"),
-        tools: &[],
-        behaviors: Some(&[
-            ("do", include_str!("../../../templates/behaviors/coder-do.yaml")),
-            ("check", include_str!("../../../templates/behaviors/coder-check.yaml")),
-        ]),
-    },
-    Template {
-        name: "researcher",
-        description: "Answers questions from sources that it names, and writes reports.",
-        instructions: include_str!("../../../templates/researcher.md"),
-        tools: &[],
-        behaviors: Some(&[
-            ("do", include_str!("../../../templates/behaviors/researcher-do.yaml")),
-            ("check", include_str!("../../../templates/behaviors/researcher-check.yaml")),
-        ]),
-    },
-    Template {
-        name: "study-planner",
-        description: "Makes study plans, sets the reminders for them, and keeps them up to date.",
-        instructions: include_str!("../../../templates/study-planner.md"),
-        tools: &[],
-        behaviors: Some(&[(
-            "do",
-            include_str!("../../../templates/behaviors/study-planner-do.yaml"),
-        )]),
-    },
-];
-
 /// Creates the agent of a template.
 ///
 /// # Errors
 ///
 /// If the template needs a node (`desktop-agent`).
 pub fn from_template(template: &str, name: String) -> Result<Agent, Error> {
-    let Some(template) = TEMPLATES.iter().find(|known| known.name == template) else {
+    let Some(template) = templates::find(template) else {
         return Err(Error::Usage(
             "a desktop-agent works on a person's own machine, and only through a node that runs \
              there: give an agent the tool `nodes` instead, with `--tools nodes`"
@@ -112,8 +41,7 @@ pub fn from_template(template: &str, name: String) -> Result<Agent, Error> {
 
 /// Returns the behaviours of a template's agent.
 pub fn behaviors_of(template: &str) -> &'static [(&'static str, &'static str)] {
-    let found = TEMPLATES.iter().find(|known| known.name == template);
-    found.and_then(|template| template.behaviors).unwrap_or_default()
+    templates::find(template).and_then(|template| template.behaviors).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -141,7 +69,7 @@ mod tests {
             NAMES.iter().filter(|name| !there(name)).collect::<Vec<_>>(),
             [&"desktop-agent"]
         );
-        assert_eq!(TEMPLATES.len() + 1, NAMES.len());
+        assert_eq!(templates::TEMPLATES.len() + 1, NAMES.len());
     }
 
     #[test]

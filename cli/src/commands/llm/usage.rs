@@ -145,7 +145,8 @@ impl Usage {
         if let Some(UsageCommand::Export(export)) = self.command {
             return export.run(client, screen).await;
         }
-        let request = client.request(GetUsageRequest { agent: self.agent, days: self.days });
+        let request = GetUsageRequest { agent: self.agent, days: self.days, group_by: Vec::new() };
+        let request = client.request(request);
         let usage = client.answer(client.budgets().get_usage(request).await)?;
         screen.list(&COLUMNS, usage.lines.iter().map(view).collect())
     }

@@ -34,7 +34,8 @@ impl Dead {
     pub async fn run(self, client: &Client, screen: &Screen) -> Result<(), Error> {
         match self {
             Self::List { limit } => {
-                let request = client.request(ListDeadLettersRequest { limit });
+                let request =
+                    client.request(ListDeadLettersRequest { limit, ..Default::default() });
                 let listed = client.answer(client.operations().list_dead_letters(request).await)?;
                 screen.list(&COLUMNS, listed.letters.iter().map(view).collect())
             }

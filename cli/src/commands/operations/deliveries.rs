@@ -30,7 +30,8 @@ impl Deliveries {
     pub async fn run(self, client: &Client, screen: &Screen) -> Result<(), Error> {
         match self {
             Self::List { state, limit } => {
-                let request = ListDeliveriesRequest { state: state.unwrap_or_default(), limit };
+                let state = state.unwrap_or_default();
+                let request = ListDeliveriesRequest { state, limit, ..Default::default() };
                 let listed = client.operations().list_deliveries(client.request(request)).await;
                 let listed = client.answer(listed)?;
                 screen.list(&COLUMNS, listed.deliveries.iter().map(view).collect())

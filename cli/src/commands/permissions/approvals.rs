@@ -63,7 +63,12 @@ impl Approvals {
     pub async fn run(self, client: &Client, screen: &Screen) -> Result<(), Error> {
         match self {
             Self::List { state, session, limit } => {
-                let request = ListApprovalsRequest { state, session_id: session, limit };
+                let request = ListApprovalsRequest {
+                    state,
+                    session_id: session,
+                    limit,
+                    ..Default::default()
+                };
                 let request = client.request(request);
                 let found = client.answer(client.approvals().list_approvals(request).await)?;
                 screen.list(&COLUMNS, found.approvals.iter().map(view).collect())

@@ -216,7 +216,12 @@ impl World {
 
     /// The pending approval.
     pub async fn asked(&self) -> anyhow::Result<Approval> {
-        let all = ApprovalFilter { state: Some(ApprovalState::Pending), session: None, limit: 9 };
+        let all = ApprovalFilter {
+            state: Some(ApprovalState::Pending),
+            session: None,
+            limit: 9,
+            after: None,
+        };
         let found = async || self.sessions.approvals().list(self.tenant, all).await;
         let is_there = async || found().await.is_ok_and(|found| found.len() == 1);
         self.until("a person is asked", is_there).await?;

@@ -3,12 +3,13 @@
 //! An empty list allows nobody. An entry is an id (on Matrix `@name:server`), a name with or without
 //! `@`, `id|name`, or `*` for everybody. In `id|name` only the id counts, because a name can pass to another person.
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// Senders that are allowed to write.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(from = "Vec<RawEntry>")]
-pub struct AllowList(Vec<Entry>);
+pub struct AllowList(#[schemars(with = "Vec<RawEntry>")] Vec<Entry>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Entry {
@@ -20,7 +21,7 @@ enum Entry {
 }
 
 /// Entry as people write it; some platforms have numeric ids.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "an entry is an id, `@name`, `id|name` or `*`")]
 enum RawEntry {
     Number(i64),

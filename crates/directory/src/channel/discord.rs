@@ -1,5 +1,6 @@
 //! Discord accounts.
 
+use schemars::JsonSchema;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use serde_json::Value;
@@ -7,7 +8,7 @@ use serde_json::Value;
 use super::{
     AllowList, ChannelKind, GroupSettings, REPLY_TAGS, UnusableAccount,
     field_errors::{self, Field},
-    groups,
+    groups, schema_of,
     streaming::{self, Streaming},
 };
 
@@ -17,6 +18,7 @@ pub(super) const KIND: ChannelKind = ChannelKind {
     name: "discord",
     required_secrets: &["token"],
     secrets: field_errors::field_names::<DiscordSecrets>,
+    schema: schema_of::<DiscordSettings>,
     check: |settings, secrets| DiscordSettings::read(settings, secrets).map(drop),
     actions: |_| &["send", "media", "react", "delete", "pin", "unpin", "poll", "thread"],
     capabilities: &[REPLY_TAGS],
@@ -30,7 +32,7 @@ const FIELDS: [Field; 3] = [
 const SECRETS: &str = "{\"token\": …}";
 
 /// Settings of a Discord account.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DiscordSettings {
     /// People who may write to the bot directly.

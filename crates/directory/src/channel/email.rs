@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use schemars::JsonSchema;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use serde_json::Value;
@@ -9,12 +10,14 @@ use serde_json::Value;
 use super::{
     AllowList, ChannelKind, UnusableAccount,
     field_errors::{self, Field},
+    schema_of,
 };
 
 pub(super) const KIND: ChannelKind = ChannelKind {
     name: "email",
     required_secrets: &["password"],
     secrets: field_errors::field_names::<EmailSecrets>,
+    schema: schema_of::<EmailSettings>,
     check: |settings, secrets| EmailSettings::read(settings, secrets).map(drop),
     actions: |_| &["send", "media"],
     capabilities: &[],
@@ -46,7 +49,7 @@ const FIELDS_OF_SERVERS: [Field; 3] = [
 ];
 
 /// Settings of an e-mail account.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct EmailSettings {
     pub address: String,
@@ -85,7 +88,7 @@ impl Default for EmailSettings {
 }
 
 /// Server for mails.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct MailServer {
     pub host: String,
@@ -95,7 +98,7 @@ pub struct MailServer {
 }
 
 /// Protection of a connection to a mail server.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MailSecurity {
     /// TLS from the beginning.
@@ -108,7 +111,7 @@ pub enum MailSecurity {
 }
 
 /// What a mail needs so that its sender counts as its author.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MailAuthentication {
     /// If the own server has written what it found out, that must be a pass.

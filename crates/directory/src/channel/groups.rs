@@ -1,5 +1,6 @@
 //! Behaviour of an account in groups, on channels where groups have ids.
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
@@ -12,7 +13,7 @@ const FIELDS: [Field; 2] =
     [("allow", "a list of groups' ids, or [\"*\"]"), ("mention_only", "true or false")];
 
 /// Behaviour of a bot in groups.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct GroupSettings {
     /// Whether the bot answers only messages that mention it; it reads the others too.

@@ -1,5 +1,6 @@
 //! IRC accounts.
 
+use schemars::JsonSchema;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use serde_json::Value;
@@ -7,12 +8,14 @@ use serde_json::Value;
 use super::{
     AllowList, ChannelKind, UnusableAccount,
     field_errors::{self, Field},
+    schema_of,
 };
 
 pub(super) const KIND: ChannelKind = ChannelKind {
     name: "irc",
     required_secrets: &[],
     secrets: field_errors::field_names::<IrcSecrets>,
+    schema: schema_of::<IrcSettings>,
     check: |settings, secrets| IrcSettings::read(settings, secrets).map(drop),
     actions: |_| &["send"],
     capabilities: &[],
@@ -35,7 +38,7 @@ const SECRETS: &str = "{}, or {\"password\": …} for SASL, {\"server_password\"
 const MAX_NICK_BYTES: usize = 30;
 
 /// Settings of an IRC account.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct IrcSettings {
     pub server: String,
@@ -53,7 +56,7 @@ pub struct IrcSettings {
 }
 
 /// What identifies a person on IRC.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum IrcIdentity {
     /// The services account that the server vouches for (IRCv3 `account-tag`).

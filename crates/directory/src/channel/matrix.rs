@@ -1,5 +1,6 @@
 //! Matrix accounts.
 
+use schemars::JsonSchema;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use serde_json::Value;
@@ -7,7 +8,7 @@ use serde_json::Value;
 use super::{
     AllowList, ChannelKind, GroupSettings, REPLY_TAGS, ReplyFormat, UnusableAccount,
     field_errors::{self, Field},
-    groups,
+    groups, schema_of,
     streaming::{self, Streaming},
 };
 use crate::url_syntax;
@@ -16,6 +17,7 @@ pub(super) const KIND: ChannelKind = ChannelKind {
     name: "matrix",
     required_secrets: &["access_token"],
     secrets: field_errors::field_names::<MatrixSecrets>,
+    schema: schema_of::<MatrixSettings>,
     check: |settings, secrets| MatrixSettings::read(settings, secrets).map(drop),
     actions: |_| &["send", "media", "react", "delete", "pin", "unpin", "thread"],
     capabilities: &[REPLY_TAGS],
@@ -36,7 +38,7 @@ const SECRETS: &str = "{\"access_token\": …}, and \"hs_token\" for mode `appse
 const MIN_HS_TOKEN_BYTES: usize = 16;
 
 /// Settings of a Matrix account.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields, default)]
 pub struct MatrixSettings {
     /// Base URL of the homeserver's client API.
@@ -52,7 +54,7 @@ pub struct MatrixSettings {
 }
 
 /// How the bridge receives a Matrix account's events.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MatrixMode {
     /// The bridge requests them by long polling, as an ordinary user.

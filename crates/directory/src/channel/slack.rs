@@ -1,5 +1,6 @@
 //! Slack accounts.
 
+use schemars::JsonSchema;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use serde_json::Value;
@@ -7,7 +8,7 @@ use serde_json::Value;
 use super::{
     AllowList, ChannelKind, GroupSettings, REPLY_TAGS, UnusableAccount,
     field_errors::{self, Field},
-    groups,
+    groups, schema_of,
     streaming::{self, Streaming},
 };
 
@@ -16,6 +17,7 @@ pub(super) const KIND: ChannelKind = ChannelKind {
     name: "slack",
     required_secrets: &["bot_token"],
     secrets: field_errors::field_names::<SlackSecrets>,
+    schema: schema_of::<SlackSettings>,
     check: |settings, secrets| SlackSettings::read(settings, secrets).map(drop),
     actions: |_| &["send", "media", "react", "delete", "pin", "unpin"],
     capabilities: &[REPLY_TAGS],
@@ -31,7 +33,7 @@ const SECRETS: &str = "{\"bot_token\": …}, with \"app_token\" for mode `socket
                        \"signing_secret\" for mode `events`";
 
 /// Settings of a Slack account.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SlackSettings {
     pub mode: SlackMode,
@@ -43,7 +45,7 @@ pub struct SlackSettings {
 }
 
 /// How the bridge receives a Slack app's events.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SlackMode {
     /// The bridge connects to Slack (Socket Mode).

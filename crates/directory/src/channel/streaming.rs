@@ -1,5 +1,6 @@
 //! Whether an answer is shown while it is written.
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::field_errors::Field;
@@ -8,7 +9,7 @@ use super::field_errors::Field;
 pub(super) const FIELD: Field = ("streaming", "\"off\" or \"edits\"");
 
 /// How an answer is shown before it is complete.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Streaming {
     /// An answer is sent when it is complete.

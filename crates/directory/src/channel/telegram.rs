@@ -1,5 +1,6 @@
 //! Telegram accounts.
 
+use schemars::JsonSchema;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use serde_json::Value;
@@ -7,7 +8,7 @@ use serde_json::Value;
 use super::{
     AllowList, ChannelKind, GroupSettings, REPLY_TAGS, UnusableAccount,
     field_errors::{self, Field},
-    groups,
+    groups, schema_of,
     streaming::{self, Streaming},
 };
 use crate::url_syntax;
@@ -17,6 +18,7 @@ pub(super) const KIND: ChannelKind = ChannelKind {
     name: "telegram",
     required_secrets: &["token"],
     secrets: field_errors::field_names::<TelegramSecrets>,
+    schema: schema_of::<TelegramSettings>,
     check: |settings, secrets| TelegramSettings::read(settings, secrets).map(drop),
     actions: |_| &["send", "media", "react", "delete", "pin", "unpin", "poll", "thread"],
     capabilities: &[REPLY_TAGS],
@@ -36,7 +38,7 @@ const SECRETS: &str = "{\"token\": …}, and \"webhook_secret\" for mode `webhoo
 const SECRET_LENGTH: std::ops::RangeInclusive<usize> = 16..=256;
 
 /// Settings of a Telegram account.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TelegramSettings {
     pub mode: UpdateMode,
@@ -50,7 +52,7 @@ pub struct TelegramSettings {
 }
 
 /// How the bridge receives a bot's updates.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum UpdateMode {
     /// The bridge requests them by long polling.
@@ -60,7 +62,7 @@ pub enum UpdateMode {
     Webhook,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ReplyFormat {
     /// Markdown is converted to HTML.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use serde_json::Value;
@@ -9,6 +10,7 @@ use serde_json::Value;
 use super::{
     AllowList, ChannelKind, REPLY_TAGS, UnusableAccount,
     field_errors::{self, Field},
+    schema_of,
 };
 use crate::url_syntax;
 
@@ -16,6 +18,7 @@ pub(super) const KIND: ChannelKind = ChannelKind {
     name: "webhook",
     required_secrets: &["secret"],
     secrets: field_errors::field_names::<WebhookSecrets>,
+    schema: schema_of::<WebhookSettings>,
     check: |settings, secrets| WebhookSettings::read(settings, secrets).map(drop),
     actions: |settings| match settings["actions"] == Value::Bool(true) {
         true => &[
@@ -41,7 +44,7 @@ const MIN_SECRET_BYTES: usize = 16;
 const MAX_TOLERANCE_SECS: u64 = 3600;
 
 /// Settings of a webhook account.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct WebhookSettings {
     /// URL to which replies are posted; without it no replies are sent.

@@ -1,5 +1,6 @@
 //! WhatsApp accounts (Cloud API).
 
+use schemars::JsonSchema;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use serde_json::Value;
@@ -7,6 +8,7 @@ use serde_json::Value;
 use super::{
     AllowList, ChannelKind, REPLY_TAGS, UnusableAccount,
     field_errors::{self, Field},
+    schema_of,
 };
 use crate::url_syntax;
 
@@ -14,6 +16,7 @@ pub(super) const KIND: ChannelKind = ChannelKind {
     name: "whatsapp",
     required_secrets: &["access_token", "app_secret", "verify_token"],
     secrets: field_errors::field_names::<WhatsappSecrets>,
+    schema: schema_of::<WhatsappSettings>,
     check: |settings, secrets| WhatsappSettings::read(settings, secrets).map(drop),
     actions: |_| &["send", "media", "react"],
     capabilities: &[REPLY_TAGS],
@@ -32,7 +35,7 @@ const SECRETS: &str = "{\"access_token\": …, \"app_secret\": …, \"verify_tok
 const MIN_VERIFY_TOKEN_BYTES: usize = 16;
 
 /// Settings of a WhatsApp account.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct WhatsappSettings {
     pub phone_number_id: String,

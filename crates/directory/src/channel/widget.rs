@@ -1,5 +1,6 @@
 //! Web widget accounts.
 
+use schemars::JsonSchema;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use serde_json::Value;
@@ -7,12 +8,14 @@ use serde_json::Value;
 use super::{
     AllowList, ChannelKind, UnusableAccount,
     field_errors::{self, Field},
+    schema_of,
 };
 
 pub(super) const KIND: ChannelKind = ChannelKind {
     name: "widget",
     required_secrets: &["secret"],
     secrets: field_errors::field_names::<WidgetSecrets>,
+    schema: schema_of::<WidgetSettings>,
     check: |settings, secrets| WidgetSettings::read(settings, secrets).map(drop),
     actions: |_| &["send"],
     capabilities: &[],
@@ -31,7 +34,7 @@ const MIN_SECRET_BYTES: usize = 16;
 const MAX_TEXT_BYTES: usize = 500;
 
 /// Settings of a web widget.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct WidgetSettings {
     /// Sites that may show the widget in a frame.

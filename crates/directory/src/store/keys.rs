@@ -1,5 +1,6 @@
 //! `control.keys`.
 
+pub(crate) mod console;
 pub(crate) mod devices;
 
 use holdfast_pg::{SystemTx, TenantTx};

@@ -1,5 +1,6 @@
 //! Operations on API keys.
 
+pub(super) mod console;
 pub(super) mod devices;
 
 use std::time::Instant;

@@ -35,6 +35,7 @@ pub use chains::Chains;
 pub use connections::Connections;
 pub use credentials::Credentials;
 pub use keys::Keys;
+pub use keys::console::ConsoleSessions;
 pub use keys::devices::Devices;
 pub use mcp_servers::McpServers;
 pub use nodes::{NodeConnectionState, Nodes};

@@ -251,6 +251,7 @@ mod tests {
             input: input.into(),
         };
         Reply {
+            record: None,
             text: "Grüße, 語 there".into(),
             thinking: String::new(),
             calls: vec![

@@ -1,5 +1,7 @@
 //! Number of a tenant's jobs, by state.
 
+use std::time::Duration;
+
 use holdfast_types::TenantId;
 use jiff::Timestamp;
 
@@ -18,6 +20,18 @@ pub struct Counts {
 }
 
 impl Jobs {
+    /// Returns the number of jobs of all tenants that are due and have not fired, and how late the
+    /// latest is.
+    pub async fn due_counts(&self) -> Result<(i64, Duration), Error> {
+        const SQL: &str = "
+            select count(*), coalesce(extract(epoch from clock_timestamp() - min(due_at)), 0)::float8
+            from schedule.jobs where state = 'active' and due_at <= clock_timestamp()";
+        let mut once = self.pools.system_connection().await?;
+        let (due, late): (i64, f64) = holdfast_pg::query_as(SQL).fetch_one(once.conn()).await?;
+        once.done();
+        Ok((due, Duration::try_from_secs_f64(late).unwrap_or_default()))
+    }
+
     pub async fn counts(&self, tenant: TenantId) -> Result<Counts, Error> {
         const SQL: &str = "
             select count(*), count(*) filter (where state = 'active'),

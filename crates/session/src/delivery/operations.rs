@@ -1,10 +1,25 @@
 //! Deliveries as operators and the heartbeat see them, and sending one again.
 
-use holdfast_types::{DeliveryId, DeliveryState, RunId, SessionId, TenantId};
+use holdfast_types::{AccountId, DeliveryId, DeliveryState, RunId, SessionId, TenantId};
+use jiff_sqlx::ToSqlx as _;
 use sqlx::FromRow;
 use uuid::Uuid;
 
-use crate::{Deliveries, DeliveryView, Error};
+use crate::{Deliveries, DeliveryView, Error, ListCursor};
+
+/// Which deliveries a list has; `None` excludes nothing.
+#[derive(Debug, Clone, Default)]
+pub struct DeliveryFilter {
+    pub state: Option<DeliveryState>,
+    pub account: Option<AccountId>,
+    /// Kind of channel.
+    pub channel: Option<String>,
+    pub session: Option<SessionId>,
+    pub run: Option<RunId>,
+    pub limit: i64,
+    /// Only deliveries after this place in the list.
+    pub after: Option<ListCursor>,
+}
 
 /// State of one delivery of a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,23 +38,33 @@ pub struct DeliveryStatus {
 type DeliveryStatusRow = (String, String, Option<String>, bool, Option<String>);
 
 impl Deliveries<'_> {
+    /// Returns deliveries, the newest first.
     pub async fn list(
         self,
         tenant: TenantId,
-        state: Option<DeliveryState>,
-        limit: i64,
+        filter: DeliveryFilter,
     ) -> Result<Vec<DeliveryView>, Error> {
         const SQL: &str = "
             select delivery_id, session_id, run_id, channel, account_id, target->>'chat' as chat, state,
-                   attempt, reason, platform_id, created_at, finished_at
+                   attempt, reason, platform_id, created_at, finished_at, left(body, 500) as text
             from session.deliveries
             where tenant_id = $1 and part >= 0 and ($2::text is null or state = $2)
-            order by created_at desc limit $3";
+              and ($3::uuid is null or account_id = $3) and ($4::text is null or channel = $4)
+              and ($5::uuid is null or session_id = $5)
+              and ($6::timestamptz is null or (created_at, delivery_id) < ($6, $7::uuid))
+              and ($9::uuid is null or run_id = $9)
+            order by created_at desc, delivery_id desc limit $8";
         let mut tx = self.pools.tenant(tenant).await?;
         let rows: Vec<DeliveryRow> = holdfast_pg::query_as(SQL)
             .bind(tenant.as_uuid())
-            .bind(state.map(DeliveryState::as_str))
-            .bind(limit)
+            .bind(filter.state.map(DeliveryState::as_str))
+            .bind(filter.account.map(AccountId::as_uuid))
+            .bind(filter.channel)
+            .bind(filter.session.map(SessionId::as_uuid))
+            .bind(filter.after.map(|after| after.at.to_sqlx()))
+            .bind(filter.after.map(|after| after.id))
+            .bind(filter.limit)
+            .bind(filter.run.map(RunId::as_uuid))
             .fetch_all(tx.conn())
             .await?;
         tx.commit().await?;
@@ -133,6 +158,7 @@ struct DeliveryRow {
     platform_id: Option<String>,
     created_at: jiff_sqlx::Timestamp,
     finished_at: Option<jiff_sqlx::Timestamp>,
+    text: String,
 }
 
 impl From<DeliveryRow> for DeliveryView {
@@ -143,6 +169,7 @@ impl From<DeliveryRow> for DeliveryView {
             run: row.run_id.into(),
             channel: row.channel,
             account: row.account_id.into(),
+            text: row.text,
             chat: row.chat.unwrap_or_default(),
             state: row.state,
             attempt: row.attempt,

@@ -130,7 +130,11 @@ macro_rules! finish {
             from held
             where i.tenant_id = $1 and i.session_id = $2 and i.seq = any($6)
               and i.state in ('new', 'seen')
-            returning 1),
+            returning i.message_id,
+                      -- The message that began the turn has its id.
+                      case when i.message_id = $3 then coalesce(i.target->>'channel',
+                          case when i.body->'author'->>'id' ~ '^(api|person):' then 'api' end) end as channel,
+                      case when i.message_id = $3 then i.body->'author'->>'id' end as person),
         session as (
             update session.sessions s
             set turns = turns + 1, input_tokens = input_tokens + $9,
@@ -143,9 +147,12 @@ macro_rules! finish {
         run as (
             insert into session.runs
                 (tenant_id, run_id, session_id, agent_id, epoch, outcome, reason, reply_seq, steps, model,
-                 input_tokens, cached_tokens, output_tokens, started_at, cost_micros, messages)
+                 input_tokens, cached_tokens, output_tokens, started_at, cost_micros, messages,
+                 channel, person)
             select $1, $3, $2, agent_id, $12, $4, $5, held.next_entry + $7::bigint, $8, $13, $9, $10,
-                   $11, $15, $28, (select count(*) from finished)
+                   $11, $15, $28, (select count(*) from finished),
+                   (select channel from finished where message_id = $3),
+                   (select person from finished where message_id = $3)
             from session, held
             on conflict (tenant_id, run_id) do update
                 set outcome = excluded.outcome, reason = excluded.reason, epoch = excluded.epoch,

@@ -24,7 +24,7 @@ pub struct ImportedEntry {
     pub created_at: Timestamp,
 }
 
-fn key_is_taken(key: &SessionKey) -> Error {
+pub(super) fn key_is_taken(key: &SessionKey) -> Error {
     let shown: String = key.as_str().chars().take(80).collect();
     Error::Conflict(format!(
         "there is a session `{shown}` already: import under another name, or delete it first"

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use holdfast_session::{
-    DeliveryProgress, HANDOVER_TIMEOUT, NewDelivery, SendCapacity, SendResult, StepWrite,
+    DeliveryFilter, DeliveryProgress, HANDOVER_TIMEOUT, NewDelivery, SendCapacity, SendResult,
+    StepWrite,
 };
 use holdfast_types::{
     AccountId, ChannelAction, DeliveryClass, DeliveryId, RunId, RunnerId, Target,
@@ -69,6 +70,11 @@ fn yes() -> SendResult {
     SendResult::Sent { platform_id: "m1".into() }
 }
 
+/// All deliveries of a test.
+fn all() -> DeliveryFilter {
+    DeliveryFilter { limit: 10, ..DeliveryFilter::default() }
+}
+
 #[tokio::test]
 async fn replies_and_their_parts_go_out_one_after_the_other() -> anyhow::Result<()> {
     let world = World::start().await?;
@@ -126,7 +132,7 @@ async fn what_was_being_sent_when_its_bridge_died_is_unknown_on_a_plain_channel(
         .await?;
     assert!(again.is_empty());
     let state = async || -> anyhow::Result<String> {
-        Ok(world.sessions.deliveries().list(tenant, None, 10).await?[0].state.clone())
+        Ok(world.sessions.deliveries().list(tenant, all()).await?[0].state.clone())
     };
     assert_eq!(state().await?, "unknown");
 
@@ -192,7 +198,7 @@ async fn a_key_is_used_only_while_the_platform_remembers_it() -> anyhow::Result<
     lose(&world).await?;
 
     assert!(claim(next, 30).await?.is_empty());
-    let delivery = world.sessions.deliveries().list(tenant, None, 10).await?.remove(0);
+    let delivery = world.sessions.deliveries().list(tenant, all()).await?.remove(0);
     assert_eq!(delivery.state, "unknown");
     // What a person sends again is not unsure any more.
     world.sessions.deliveries().resend(tenant, delivery.id).await?;
@@ -279,7 +285,7 @@ async fn a_bridge_that_lost_a_delivery_cannot_settle_it_otherwise() -> anyhow::R
     );
     world.sessions.deliveries().record_result(&owned[0], next, yes()).await?;
 
-    assert_eq!(world.sessions.deliveries().list(tenant, None, 10).await?[0].state, "sent");
+    assert_eq!(world.sessions.deliveries().list(tenant, all()).await?[0].state, "sent");
     Ok(())
 }
 
@@ -341,7 +347,7 @@ async fn only_what_is_unknown_or_dead_is_sent_again_by_hand() -> anyhow::Result<
     // A late result of the first send does not settle the second one.
     let late = SendResult::Rejected { reason: "the chat is gone".into() };
     world.sessions.deliveries().record_result(&due[0], bridge, late).await?;
-    let list = world.sessions.deliveries().list(tenant, None, 10).await?;
+    let list = world.sessions.deliveries().list(tenant, all()).await?;
     assert_eq!(list[0].state, "sending");
     assert_eq!((again[0].attempt, again[0].tries), (2, 1));
     Ok(())
@@ -406,7 +412,7 @@ async fn a_bridge_that_took_too_long_from_claim_to_send_does_not_send() -> anyho
     never_again(&world).await?;
 
     assert!(begun.is_empty());
-    let state = world.sessions.deliveries().list(tenant, None, 10).await?.remove(0);
+    let state = world.sessions.deliveries().list(tenant, all()).await?.remove(0);
     assert_eq!((state.state.as_str(), state.attempt), ("pending", 0));
     let due = world
         .sessions

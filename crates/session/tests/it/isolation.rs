@@ -1,6 +1,6 @@
 //! Two tenants with the same names never meet.
 
-use holdfast_session::{Error, SessionFilter};
+use holdfast_session::{DeliveryFilter, Error, RunFilter, SessionFilter};
 use holdfast_types::{AgentName, SessionKey};
 
 use crate::world::World;
@@ -32,7 +32,15 @@ async fn every_verb_says_not_found_to_another_tenant() -> anyhow::Result<()> {
 
     assert!(is_not_found(sessions.views().session(eve.id, hers.session).await));
     assert!(is_not_found(sessions.views().history(eve.id, hers.session, 10, None).await));
-    assert!(is_not_found(sessions.views().runs(eve.id, Some(hers.session), 10).await));
+    assert!(is_not_found(
+        sessions
+            .views()
+            .runs(
+                eve.id,
+                RunFilter { session: Some(hers.session), limit: 10, ..RunFilter::default() }
+            )
+            .await
+    ));
     assert!(is_not_found(sessions.views().run(eve.id, hers.message.into()).await));
     assert!(is_not_found(sessions.views().answer(eve.id, hers.message).await));
     assert!(is_not_found(sessions.end_overdue(eve.id, hers.session, 1).await));
@@ -49,8 +57,20 @@ async fn every_verb_says_not_found_to_another_tenant() -> anyhow::Result<()> {
     assert_eq!(sessions.views().find(eve.id, &key).await?, None);
     let filter = SessionFilter { limit: 10, ..SessionFilter::default() };
     assert!(sessions.views().sessions(eve.id, filter).await?.is_empty());
-    assert!(sessions.views().runs(eve.id, None, 10).await?.is_empty());
-    assert!(sessions.deliveries().list(eve.id, None, 10).await?.is_empty());
+    assert!(
+        sessions
+            .views()
+            .runs(eve.id, RunFilter { limit: 10, ..RunFilter::default() })
+            .await?
+            .is_empty()
+    );
+    assert!(
+        sessions
+            .deliveries()
+            .list(eve.id, DeliveryFilter { limit: 10, ..DeliveryFilter::default() })
+            .await?
+            .is_empty()
+    );
     assert_eq!(sessions.queues().counts(eve.id).await?.waiting, 0);
 
     stolen.tenant = eve.id;

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use anyhow::ensure;
+use holdfast_session::RunFilter;
 
 use crate::world::{Tenant, World};
 
@@ -76,7 +77,14 @@ async fn turns(world: &World, tenant: Tenant<'_>, session: &str) -> anyhow::Resu
         world.answer(&world.claim_one().await?, "hi there").await?;
         world.sessions.views().answer(tenant.id, asked.message).await?;
         world.sessions.views().session(tenant.id, asked.session).await?;
-        world.sessions.views().runs(tenant.id, Some(asked.session), 5).await?;
+        world
+            .sessions
+            .views()
+            .runs(
+                tenant.id,
+                RunFilter { session: Some(asked.session), limit: 5, ..RunFilter::default() },
+            )
+            .await?;
     }
     Ok(())
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use holdfast_session::{
-    Error, MAX_ATTEMPTS, SUSPECT_ATTEMPTS, ShareChanges, StepWrite, TurnOutcome,
+    DeadLetterFilter, DeliveryFilter, Error, MAX_ATTEMPTS, SUSPECT_ATTEMPTS, ShareChanges,
+    StepWrite, TurnOutcome,
 };
 use holdfast_types::{Entry, Note, RunnerId, Wait};
 
@@ -56,7 +57,15 @@ async fn a_poison_message_dies_with_its_reason_and_the_next_one_runs() -> anyhow
     let answer = world.sessions.views().answer(ada.id, poison.message).await?;
     assert_eq!(answer.outcome, Some(TurnOutcome::Dead));
     assert!(answer.reason.unwrap().contains("5 attempts"));
-    assert_eq!(world.sessions.deliveries().list(ada.id, None, 10).await?.len(), 1);
+    assert_eq!(
+        world
+            .sessions
+            .deliveries()
+            .list(ada.id, DeliveryFilter { limit: 10, ..DeliveryFilter::default() })
+            .await?
+            .len(),
+        1
+    );
 
     let claim = world.claim_one().await?;
     assert_eq!(claim.attempts, 1);
@@ -119,7 +128,11 @@ async fn a_dead_letter_is_listed_and_requeued_once() -> anyhow::Result<()> {
         world.sweep().await?;
     }
 
-    let letters = world.sessions.dead_letters().list(ada.id, 10).await?;
+    let letters = world
+        .sessions
+        .dead_letters()
+        .list(ada.id, DeadLetterFilter { limit: 10, ..DeadLetterFilter::default() })
+        .await?;
     let first = world.sessions.dead_letters().requeue(ada.id, poison.message).await?;
     let again = world.sessions.dead_letters().requeue(ada.id, poison.message).await?;
 

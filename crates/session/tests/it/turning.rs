@@ -1,7 +1,7 @@
 //! A turn is written by its owner only, completes the messages that it saw once, and its answer can
 //! be read.
 
-use holdfast_session::{Completion, Error, NewDelivery, StepWrite, TurnOutcome};
+use holdfast_session::{Completion, DeliveryFilter, Error, NewDelivery, StepWrite, TurnOutcome};
 use holdfast_types::{CallRecord, DeliveryId, Entry, Fault as _, Media, RunId, Wait};
 
 use crate::world::{World, completion, thought};
@@ -170,7 +170,15 @@ async fn a_reply_that_is_enqueued_twice_under_one_id_is_one_delivery() -> anyhow
         world.sessions.append(&claim, append).await?;
     }
 
-    assert_eq!(world.sessions.deliveries().list(ada.id, None, 10).await?.len(), 1);
+    assert_eq!(
+        world
+            .sessions
+            .deliveries()
+            .list(ada.id, DeliveryFilter { limit: 10, ..DeliveryFilter::default() })
+            .await?
+            .len(),
+        1
+    );
     Ok(())
 }
 

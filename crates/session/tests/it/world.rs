@@ -205,6 +205,7 @@ pub fn thought(text: &str) -> Entry {
         usage: Usage { input: 3, cached: 1, output: 2 },
         model: "test:one".to_owned(),
         carry: None,
+        record: None,
     }
 }
 

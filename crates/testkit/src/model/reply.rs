@@ -4,6 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::sync::Semaphore;
 
+use super::wire::MAX_TEXT_CHUNKS;
+
 /// One answer of the model. Made by the functions below.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reply {
@@ -11,6 +13,9 @@ pub struct Reply {
     pub(super) usage: Option<Usage>,
     pub(super) finish: Option<String>,
     pub(super) gate: Option<Gate>,
+    pub(super) latency: Duration,
+    pub(super) pace: Option<Duration>,
+    pub(super) pieces: usize,
 }
 
 /// Keeps answers back until it is opened, for good: so that a test says which of two things that
@@ -174,6 +179,27 @@ impl Reply {
         self
     }
 
+    /// Waits this long before its first byte, in addition to the model's latency.
+    #[must_use]
+    pub const fn latency(mut self, latency: Duration) -> Self {
+        self.latency = latency;
+        self
+    }
+
+    /// Waits this long before each further chunk of its stream, instead of the model's pace.
+    #[must_use]
+    pub const fn pace(mut self, pace: Duration) -> Self {
+        self.pace = Some(pace);
+        self
+    }
+
+    /// Streams its text in about this many pieces at most.
+    #[must_use]
+    pub const fn pieces(mut self, pieces: usize) -> Self {
+        self.pieces = pieces;
+        self
+    }
+
     /// Ends for this reason, such as `length` or `content_filter`.
     #[must_use]
     pub fn finish(mut self, reason: impl Into<String>) -> Self {
@@ -184,6 +210,14 @@ impl Reply {
 
 impl From<ReplyKind> for Reply {
     fn from(what: ReplyKind) -> Self {
-        Self { what, usage: None, finish: None, gate: None }
+        Self {
+            what,
+            usage: None,
+            finish: None,
+            gate: None,
+            latency: Duration::ZERO,
+            pace: None,
+            pieces: MAX_TEXT_CHUNKS,
+        }
     }
 }

@@ -14,8 +14,8 @@ use super::reply::{Reply, ReplyKind, ToolCall, Usage};
 use crate::http::broken;
 
 const MODEL: &str = "fake-model";
-/// A stream has at most about this many pieces of text, so that long answers stay cheap.
-const MAX_TEXT_CHUNKS: usize = 16;
+/// Default of the pieces that a text is streamed in at most, so that long answers stay cheap.
+pub(super) const MAX_TEXT_CHUNKS: usize = 16;
 /// A sent chunk needs a moment to leave before the connection is cut.
 const FLUSH_DELAY: Duration = Duration::from_millis(20);
 
@@ -45,6 +45,12 @@ struct Message<'a> {
 }
 
 impl Essentials<'_> {
+    /// Number of replies after the last message of the user.
+    pub(super) fn replies(&self) -> usize {
+        let newest = self.messages.iter().rev().take_while(|message| message.role != "user");
+        newest.filter(|message| message.role == "assistant").count()
+    }
+
     pub(super) fn last_user_text(&self) -> String {
         let last = self.messages.iter().rev().find(|message| message.role == "user");
         last.map(|message| text(&message.content)).unwrap_or_default()
@@ -86,6 +92,7 @@ pub(super) async fn respond(
     pace: Duration,
 ) -> Response {
     let usage = reply.usage;
+    let (pieces, pace) = (reply.pieces, reply.pace.unwrap_or(pace));
     match reply.what {
         ReplyKind::Message { text, calls } => {
             let usage = usage.unwrap_or_else(|| guess(request_bytes, &text, &calls));
@@ -96,7 +103,7 @@ pub(super) async fn respond(
             if !request.stream {
                 return json_body(whole(number, &text, &calls, finish, usage));
             }
-            let mut events = deltas(number, &text, &calls);
+            let mut events = deltas(number, &text, &calls, pieces);
             events.push(event(number, "{}", Some(finish)));
             if request.wants_usage() {
                 events.push(usage_event(number, usage));
@@ -104,7 +111,9 @@ pub(super) async fn respond(
             events.push(Bytes::from_static(b"data: [DONE]\n\n"));
             stream(events, pace)
         }
-        ReplyKind::CutMidStream(text) if request.stream => cut(deltas(number, &text, &[]), pace),
+        ReplyKind::CutMidStream(text) if request.stream => {
+            cut(deltas(number, &text, &[], pieces), pace)
+        }
         ReplyKind::CutMidStream(text) => {
             let whole = whole(number, &text, &[], "stop", guess(request_bytes, &text, &[]));
             cut(vec![Bytes::from(whole).slice(..60)], pace)
@@ -192,16 +201,16 @@ fn whole(number: u64, text: &str, calls: &[ToolCall], finish: &str, usage: Usage
     .to_string()
 }
 
-fn deltas(number: u64, text: &str, calls: &[ToolCall]) -> Vec<Bytes> {
+fn deltas(number: u64, text: &str, calls: &[ToolCall], most: usize) -> Vec<Bytes> {
     let mut events = vec![event(number, r#"{"role":"assistant","content":""}"#, None)];
-    for piece in pieces(text) {
+    for piece in pieces(text, most) {
         events.push(event(number, &format!(r#"{{"content":{}}}"#, json!(piece)), None));
     }
     for (index, call) in calls.iter().enumerate() {
         let begin = json!({"tool_calls": [{"index": index, "id": call.id, "type": "function",
                            "function": {"name": call.name, "arguments": ""}}]});
         events.push(event(number, &begin.to_string(), None));
-        for piece in pieces(&call.arguments) {
+        for piece in pieces(&call.arguments, MAX_TEXT_CHUNKS) {
             let more = json!({"tool_calls": [{"index": index, "function": {"arguments": piece}}]});
             events.push(event(number, &more.to_string(), None));
         }
@@ -235,8 +244,8 @@ fn usage_json(usage: Usage) -> Value {
 }
 
 /// Cuts a text into a few pieces, never within a character.
-fn pieces(text: &str) -> Vec<&str> {
-    let size = (text.len() / MAX_TEXT_CHUNKS).max(8);
+fn pieces(text: &str, most: usize) -> Vec<&str> {
+    let size = (text.len() / most.max(1)).max(8);
     let mut rest = text;
     let mut pieces = Vec::new();
     while !rest.is_empty() {
@@ -258,7 +267,7 @@ mod tests {
     #[test]
     fn pieces_make_the_text_and_are_few() {
         for text in ["", "short", "zwölf Boxkämpfer jagen Viktor", &"long ✂ ".repeat(500)] {
-            let pieces = pieces(text);
+            let pieces = pieces(text, MAX_TEXT_CHUNKS);
             assert_eq!(pieces.concat(), text);
             assert!(pieces.len() <= MAX_TEXT_CHUNKS + 1);
         }

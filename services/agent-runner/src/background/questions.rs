@@ -2,19 +2,20 @@
 
 use std::sync::Arc;
 
-use holdfast_bus::{Error, Questions};
+use holdfast_bus::{Error, PromptQuestion, Questions};
 use serde::{Serialize, de::DeserializeOwned};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use super::{mcp_servers::answer_probe, model_questions::answer_model_question};
-use crate::worker::Worker;
+use crate::{turn::prompt::question::answer_prompt_question, worker::Worker};
 
 pub(crate) async fn answer_gateways(worker: Arc<Worker>, stop: CancellationToken) {
     let (bus, pool) = (&worker.bus, &worker.config.pool);
     tokio::join!(
         answer_each(&worker, bus.mcp_probes(pool), answer_probe, &stop),
         answer_each(&worker, bus.model_questions(pool), answer_model_question, &stop),
+        answer_each(&worker, PromptQuestion::of_pool(bus, pool), answer_prompt_question, &stop),
     );
 }
 

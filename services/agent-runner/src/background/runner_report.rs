@@ -1,10 +1,13 @@
-//! Answers to operators' questions about this runner: its sandbox, or why it runs no commands.
+//! Answers to operators' questions about this runner: its sandbox, or why it runs no commands, and
+//! how much it does.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use holdfast_bus::{Bus, RunnerReport, Subject};
+use holdfast_bus::{Bus, ProcessReport, RunnerReport, Subject};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
+
+use crate::worker::Worker;
 
 /// Delay before subscribing again after a failed subscription.
 const RESUBSCRIBE_DELAY: Duration = Duration::from_secs(5);
@@ -18,4 +21,23 @@ pub(crate) async fn serve_runner_report(bus: Bus, about: RunnerReport, stop: Can
         }
         stop.run_until_cancelled(sleep(RESUBSCRIBE_DELAY)).await;
     }
+}
+
+/// Answers until the last turn has ended, so that operators see a runner that stops.
+pub(crate) async fn serve_process_report(
+    worker: Arc<Worker>,
+    about: RunnerReport,
+    ended: CancellationToken,
+) {
+    let starting = ProcessReport::starting("agent-runner", worker.id, env!("CARGO_PKG_VERSION"));
+    let report = || ProcessReport {
+        pool: worker.config.pool.clone(),
+        running: u32::try_from(worker.leases.len()).unwrap_or(u32::MAX),
+        capacity: worker.config.slots,
+        sandbox: about.sandbox.clone(),
+        no_commands: about.no_commands.clone(),
+        is_stopping: worker.draining.is_cancelled(),
+        ..starting.clone()
+    };
+    ProcessReport::serve(&worker.bus, report, ended).await;
 }

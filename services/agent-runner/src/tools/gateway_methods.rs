@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use holdfast_directory::Agent;
-use holdfast_session::{EntryView, RunView, SessionFilter, SessionView};
+use holdfast_session::{EntryView, RunFilter, RunView, SessionFilter, SessionView};
 use holdfast_tools::{Call, GatewayMethod, GatewayMethods, GatewayParams, ToolError};
 use holdfast_types::{
     AgentId, Entry, Fault, Kind, RunId, SessionId, SessionKey, SessionKind, Usage,
@@ -82,12 +82,13 @@ impl SessionTools {
                 Ok(json!({ "entries": entries.iter().map(entry_json).collect::<Vec<_>>() }))
             }
             GatewayMethod::ListRuns => {
-                let id = match params.session.as_deref() {
+                let session = match params.session.as_deref() {
                     Some(session) => Some(self.session_id(call, session).await?),
                     None => None,
                 };
+                let filter = RunFilter { session, limit: most, ..RunFilter::default() };
                 let runs =
-                    self.sessions.views().runs(tenant, id, most).await.map_err(to_tool_error)?;
+                    self.sessions.views().runs(tenant, filter).await.map_err(to_tool_error)?;
                 Ok(json!({ "runs": runs.iter().map(run_json).collect::<Vec<_>>() }))
             }
             GatewayMethod::GetRun => {

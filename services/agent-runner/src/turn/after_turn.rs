@@ -102,6 +102,7 @@ mod tests {
             usage: Usage::default(),
             model: String::new(),
             carry: None,
+            record: None,
         };
         let seeded = Entry::Heard {
             seq: 1,

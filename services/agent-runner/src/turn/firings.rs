@@ -78,6 +78,7 @@ pub(crate) async fn finish_with_fixed_text(
         usage: Usage::default(),
         model: String::new(),
         carry: None,
+        record: None,
     };
     completion::finish_with_note(turn, thought, text).await
 }

@@ -150,6 +150,7 @@ mod tests {
             usage: Usage { input: tokens, cached: 0, output: 1 },
             model: String::new(),
             carry: None,
+            record: None,
         }
     }
 

@@ -1,6 +1,8 @@
 //! Request to the model: its tools, and a prompt made of the agent's snapshot, the conversation and
 //! the runner.
 
+pub(crate) mod question;
+
 use std::{env, sync::Arc};
 
 use holdfast_agent::{

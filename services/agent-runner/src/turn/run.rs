@@ -254,6 +254,7 @@ async fn run_session(
     }
     let (events, is_new) = (std::mem::take(&mut loaded.events), !begun.open);
     let mut turn = TurnState::new(worker, Arc::clone(lease), loaded, begun, journal, began, task);
+    turn.announce();
     // Whether the author of a message is a guest is asked when the turn hears it.
     turn.policy = policy;
     turn.was_moved = was_moved;
@@ -325,7 +326,7 @@ pub(crate) struct TurnStart {
     pub(crate) open: bool,
     /// Note of the wait whose deadline began the turn.
     pub(crate) overdue: Option<String>,
-    trace: Option<String>,
+    pub(crate) trace: Option<String>,
 }
 
 impl TurnStart {

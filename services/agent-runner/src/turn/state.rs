@@ -90,6 +90,8 @@ pub(crate) struct TurnState<'w> {
     pub(crate) is_cut_off: bool,
     /// The turn is in the journal, or has heard messages.
     pub(crate) open: bool,
+    /// An earlier claim has begun the turn, or tried to.
+    pub(crate) is_continued: bool,
     /// Another runner held state for the session when this turn was claimed.
     pub(crate) was_moved: bool,
     /// Events that the turn is told of before the model is asked again.
@@ -128,16 +130,12 @@ impl<'w> TurnState<'w> {
         }
         journal.set_inbox(&loaded.waiting);
         let stream = DeltaStream::new(worker.bus.clone(), lease.claim.clone(), begun.run);
-        stream.begin_step(count_thoughts(journal.turn()));
-        stream.send(DeltaBody::Started);
-        if begun.open || lease.claim.attempts > 1 {
-            stream.send(DeltaBody::StepRestarted);
-        }
         let kind = loaded.key.parse().map_or(SessionKind::Main, |key: SessionKey| key.kind());
         let own = task.as_ref().map_or(worker.config.turn_deadline, |task| task.left);
         let deadline = began + worker.config.turn_deadline.min(own);
         let context_tokens = worker.config.context_tokens;
         let hints = lease.subscribe().borrow().hints;
+        let is_retried = lease.claim.attempts > 1;
         let clock = TurnTiming {
             began,
             started_at: Timestamp::now(),
@@ -181,12 +179,22 @@ impl<'w> TurnState<'w> {
             is_too_long: false,
             is_cut_off: false,
             open: begun.open || begun.overdue.is_some(),
+            is_continued: begun.open || is_retried,
             was_moved: false,
             pending_events: Vec::new(),
             behavior: None,
             bound_workspace: loaded.workspace,
             workspace: None,
             wait: Wait::Anything,
+        }
+    }
+
+    /// Tells those who follow the turn that this runner has it.
+    pub(crate) fn announce(&self) {
+        self.stream.begin_step(count_thoughts(self.journal.turn()));
+        self.stream.send(DeltaBody::Started);
+        if self.is_continued {
+            self.stream.send(DeltaBody::StepRestarted);
         }
     }
 

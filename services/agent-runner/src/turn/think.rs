@@ -1,12 +1,13 @@
 //! Model requests of a turn, and the events that end them early.
 
+pub(crate) mod record;
+
 use std::convert::Infallible;
 
 use holdfast_agent::compact::{OverflowMeasures, Reason};
 use holdfast_llm::{Delta, Model as _, OnDelta};
 use holdfast_session::CompletionResult;
 use holdfast_types::{Entry, Reply, StopReason};
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -24,6 +25,7 @@ use crate::{
         reply::{completion, progress_messages, quotes, replies::Failure},
         skills::recommendations,
         state::{TurnState, count_thoughts},
+        think::record::CallStart,
     },
 };
 
@@ -139,7 +141,7 @@ async fn take_reply(
 ) -> Result<Option<CompletionResult>, Error> {
     turn.is_cut_off = reply.stop == StopReason::MaxTokens;
     let is_answer = is_answer(&reply, with_tools);
-    let Reply { text, thinking, mut calls, usage, model, carry, .. } = reply;
+    let Reply { text, thinking, mut calls, usage, model, carry, record, .. } = reply;
     progress_messages::send_reasoning(turn, &thinking);
     turn.reasoning = turn.sends_thinking().then_some(thinking);
     let asks = !is_answer;
@@ -154,7 +156,7 @@ async fn take_reply(
         false => quotes::extract_quote(&text),
     };
     turn.quote = quote;
-    let thought = Entry::Thought { text, calls, usage, model, carry };
+    let thought = Entry::Thought { text, calls, usage, model, carry, record };
     if !asks {
         if let Some(beat) = turn.heartbeat().cloned() {
             return heartbeats::finish_heartbeat(turn, beat, thought).await.map(Some);
@@ -199,13 +201,16 @@ async fn ask_model(
     }
     let model = snapshot.chain.for_conversation(turn.settings.profile.clone());
     let cancelled = CancellationToken::new();
-    let began = Instant::now();
+    let mut began = CallStart::now();
     turn.stream.set_reasoning(turn.effective_reasoning());
     let stream = &turn.stream;
-    let mut take = |delta| stream.on_model_delta(delta);
+    let mut take = |delta| {
+        began.note_piece();
+        stream.on_model_delta(delta);
+    };
     let on_delta: OnDelta<'_> = &mut take;
     // A branch that ends early drops the request, which aborts it.
-    let asked = tokio::select! {
+    let mut asked = tokio::select! {
         answer = model.reply(&request, on_delta, &cancelled) => match answer {
             Ok(reply) => Ok(ModelOutcome::Replied(Box::new(reply))),
             Err(error) => Ok(ModelOutcome::Failed(error)),
@@ -215,6 +220,9 @@ async fn ask_model(
     };
     turn.stream.flush();
     let took = began.elapsed();
+    if let Ok(ModelOutcome::Replied(reply)) = &mut asked {
+        began.record(turn, reply);
+    }
     metrics::histogram!("holdfast_runner_model_duration_seconds").record(took.as_secs_f64());
     turn.timing.model += took;
     store_key(turn, model.used_key()).await?;

@@ -126,7 +126,12 @@ fn launches(world: &World, what: &[&str]) {
 }
 
 pub async fn waiting(world: &World, count: usize) -> anyhow::Result<Vec<Record>> {
-    let all = ApprovalFilter { state: Some(ApprovalState::Pending), session: None, limit: 50 };
+    let all = ApprovalFilter {
+        state: Some(ApprovalState::Pending),
+        session: None,
+        limit: 50,
+        after: None,
+    };
     let is_there = async || {
         world.sessions.approvals().list(world.tenant, all).await.is_ok_and(|a| a.len() == count)
     };

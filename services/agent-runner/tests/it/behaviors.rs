@@ -272,7 +272,12 @@ async fn an_action_of_a_step_waits_for_its_approval_and_is_made_once() -> anyhow
     let _runner = world.runner_with(world.config(), |app| app.with_tool(shared)).await?;
 
     let sent = world.send(world.on_channel("s", "launch it")).await?;
-    let pending = ApprovalFilter { state: Some(ApprovalState::Pending), session: None, limit: 5 };
+    let pending = ApprovalFilter {
+        state: Some(ApprovalState::Pending),
+        session: None,
+        limit: 5,
+        after: None,
+    };
     let list = async || world.sessions.approvals().list(world.tenant, pending).await;
     world.until("somebody is asked", async || list().await.is_ok_and(|all| all.len() == 1)).await?;
     assert_eq!(world.state_of(sent.session).await?, SessionState::WaitForEvent);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use holdfast_directory::{Actor, Budget};
 use holdfast_llm::{ModelCard, Prices};
-use holdfast_session::{MessageStatus, TurnOutcome};
+use holdfast_session::{MessageStatus, TurnOutcome, UsageGroup};
 use holdfast_testkit::{Reply, model::Usage};
 
 use crate::world::World;
@@ -94,7 +94,8 @@ async fn money_is_counted_by_the_catalogue_and_recorded_with_each_run() -> anyho
     assert!(told.text.contains("this assistant's budget, $0.022 a day, is spent"), "{}", told.text);
     let costs = "select string_agg(cost_micros::text, ' ' order by finished_at) from session.runs";
     assert_eq!(world.texts(costs).await?, ["11000 11000 0"]);
-    let lines = world.sessions.usage().by_day(world.tenant, agent, 1).await?;
+    let groups = [UsageGroup::Day, UsageGroup::Model];
+    let lines = world.sessions.usage().by_groups(world.tenant, agent, 1, &groups).await?;
     let answered = lines.iter().find(|line| line.model == "fake:one").unwrap();
     assert_eq!((answered.runs, answered.micros, answered.usage.input), (2, 22_000, 20_000));
 

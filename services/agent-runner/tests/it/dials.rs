@@ -181,7 +181,12 @@ async fn run(world: &World, role: &str, text: &str) -> anyhow::Result<Option<Str
     let input = json!({ "command": "echo out" }).to_string();
     world.model.queue([Reply::call("a", "exec", input), Reply::text("done")]);
     let sent = world.send(from(world, role, text)).await?;
-    let all = ApprovalFilter { state: Some(ApprovalState::Pending), session: None, limit: 5 };
+    let all = ApprovalFilter {
+        state: Some(ApprovalState::Pending),
+        session: None,
+        limit: 5,
+        after: None,
+    };
     let pending = async || world.sessions.approvals().list(world.tenant, all).await;
     let is_settled = async || {
         let answer = world.sessions.views().answer(world.tenant, sent.message).await;

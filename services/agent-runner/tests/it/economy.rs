@@ -324,8 +324,12 @@ async fn a_payment_waits_for_a_person_and_is_made_once_somebody_allows_it() -> a
         [(ApprovalDecision::Deny, 0, "Paid"), (ApprovalDecision::Once, 1, "denied")]
     {
         let sent = world.say("s", &payment("1").to_string()).await?;
-        let pending =
-            ApprovalFilter { state: Some(ApprovalState::Pending), session: None, limit: 5 };
+        let pending = ApprovalFilter {
+            state: Some(ApprovalState::Pending),
+            session: None,
+            limit: 5,
+            after: None,
+        };
         let list = async || world.sessions.approvals().list(world.tenant, pending).await;
         world
             .until("somebody is asked", async || list().await.is_ok_and(|all| all.len() == 1))

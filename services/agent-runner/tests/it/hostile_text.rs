@@ -163,7 +163,12 @@ fn config(world: &World, memory: &Remembers) -> Config {
 
 /// Number of approvals that somebody is asked for.
 async fn asked(world: &World) -> anyhow::Result<usize> {
-    let all = ApprovalFilter { state: Some(ApprovalState::Pending), session: None, limit: 50 };
+    let all = ApprovalFilter {
+        state: Some(ApprovalState::Pending),
+        session: None,
+        limit: 50,
+        after: None,
+    };
     Ok(world.sessions.approvals().list(world.tenant, all).await?.len())
 }
 

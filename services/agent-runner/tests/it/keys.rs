@@ -51,7 +51,7 @@ impl World {
     }
 
     /// Another provider, whose model stands in for the first one's.
-    async fn with_fallback(&self) -> anyhow::Result<FakeModel> {
+    pub async fn with_fallback(&self) -> anyhow::Result<FakeModel> {
         let other = FakeModel::start().await?;
         let provider = NewProvider {
             name: "spare".to_owned(),

@@ -43,6 +43,7 @@ mod linking;
 mod mcp;
 mod media;
 mod model_questions;
+mod model_records;
 mod outages;
 mod outside_text;
 mod patches;

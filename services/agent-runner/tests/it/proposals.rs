@@ -65,8 +65,12 @@ async fn a_proposal_waits_for_nobody_and_is_applied_once_a_person_has_seen_all_o
         world.text(&world.send(world.owners("/reset")).await?).await?;
         let apply = json!({"action": "apply", "proposal": id}).to_string();
         let sent = world.send(world.owners(&apply)).await?;
-        let pending =
-            ApprovalFilter { state: Some(ApprovalState::Pending), session: None, limit: 5 };
+        let pending = ApprovalFilter {
+            state: Some(ApprovalState::Pending),
+            session: None,
+            limit: 5,
+            after: None,
+        };
         let list = async || world.sessions.approvals().list(world.tenant, pending).await;
         world
             .until("somebody is asked", async || list().await.is_ok_and(|all| all.len() == 1))

@@ -34,7 +34,12 @@ impl World {
 
     /// The pending approval.
     async fn asked(&self) -> anyhow::Result<Approval> {
-        let all = ApprovalFilter { state: Some(ApprovalState::Pending), session: None, limit: 50 };
+        let all = ApprovalFilter {
+            state: Some(ApprovalState::Pending),
+            session: None,
+            limit: 50,
+            after: None,
+        };
         let is_there = async || {
             self.sessions
                 .approvals()

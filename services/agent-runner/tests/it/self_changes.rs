@@ -112,7 +112,12 @@ async fn updates(world: &World) -> anyhow::Result<i64> {
 
 /// Waits until somebody is asked, and decides.
 async fn decide(world: &World, decision: ApprovalDecision) -> anyhow::Result<()> {
-    let pending = ApprovalFilter { state: Some(ApprovalState::Pending), session: None, limit: 5 };
+    let pending = ApprovalFilter {
+        state: Some(ApprovalState::Pending),
+        session: None,
+        limit: 5,
+        after: None,
+    };
     let list = async || world.sessions.approvals().list(world.tenant, pending).await;
     world.until("somebody is asked", async || list().await.is_ok_and(|all| all.len() == 1)).await?;
     let id = list().await?[0].id;

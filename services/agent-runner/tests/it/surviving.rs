@@ -94,6 +94,7 @@ async fn what_was_begun_in_the_world_is_reported_as_unknown_and_not_done_again()
         usage: Usage::default(),
         model: "fake:one".into(),
         carry: None,
+        record: None,
     };
     let begun = StepWrite {
         at: None,

@@ -313,6 +313,7 @@ impl World {
             usage: Usage::default(),
             model: String::new(),
             carry: None,
+            record: None,
         };
         let completion = Completion {
             run: first.message.into(),

@@ -8,8 +8,8 @@ use holdfast_directory::{Account, Actor, Directory, NewAccount};
 use holdfast_kit::config::Secrets;
 use holdfast_pg::Pools;
 use holdfast_session::{
-    Acceptance, ApprovalBatch, Claim, Completion, DeliveryView, NewApproval, NewDelivery,
-    NewMessage, Sessions, TurnOutcome,
+    Acceptance, ApprovalBatch, Claim, Completion, DeliveryFilter, DeliveryView, NewApproval,
+    NewDelivery, NewMessage, Sessions, TurnOutcome,
 };
 use holdfast_testkit::{Database, FakeTelegram, nats, redis};
 use holdfast_types::{
@@ -327,7 +327,12 @@ impl World {
     }
 
     pub async fn deliveries(&self) -> Vec<DeliveryView> {
-        let mut all = self.sessions.deliveries().list(self.tenant, None, 100).await.unwrap();
+        let mut all = self
+            .sessions
+            .deliveries()
+            .list(self.tenant, DeliveryFilter { limit: 100, ..DeliveryFilter::default() })
+            .await
+            .unwrap();
         all.sort_by_key(|delivery| delivery.created_at);
         all
     }

@@ -1,17 +1,21 @@
 //! The service `Channels`: a tenant's channel accounts.
 
-use holdfast_directory::{Account, NewAccount, ReportedStatus};
+use std::time::Duration;
+
+use holdfast_directory::{Account, NewAccount, ReportedStatus, channel};
 use holdfast_grpc::Caller;
 use holdfast_kit::trace;
 use holdfast_proto::gateway::v1::{
-    self as pb, CreateAccountRequest, CreateAccountResponse, DeleteAccountRequest,
-    DeleteAccountResponse, ListAccountsRequest, ListAccountsResponse, SendTextRequest,
+    self as pb, CheckAccountRequest, CheckAccountResponse, CreateAccountRequest,
+    CreateAccountResponse, DeleteAccountRequest, DeleteAccountResponse, ListAccountsRequest,
+    ListAccountsResponse, ListChannelKindsRequest, ListChannelKindsResponse, SendTextRequest,
     SendTextResponse, UpdateAccountRequest, UpdateAccountResponse,
     channels_server::Channels as Service,
 };
 use holdfast_session::OutboundText;
-use holdfast_types::{DeliveryId, Target};
+use holdfast_types::{AccountId, DeliveryId, Target};
 use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
 use tonic::{Request, Response, Status};
 
 use super::{State, actor, invalid, non_empty, required, timestamp};
@@ -41,6 +45,30 @@ impl Service for Channels {
         };
         let accounts = accounts.into_iter().map(with_status).collect();
         Ok(Response::new(ListAccountsResponse { accounts }))
+    }
+
+    async fn list_channel_kinds(
+        &self,
+        request: Request<ListChannelKindsRequest>,
+    ) -> Result<Response<ListChannelKindsResponse>, Status> {
+        let (_, ListChannelKindsRequest {}) = holdfast_grpc::caller(request)?;
+
+        let kinds = channel::CHANNELS.iter().map(|kind| kind_of(kind)).collect();
+        Ok(Response::new(ListChannelKindsResponse { kinds }))
+    }
+
+    async fn check_account(
+        &self,
+        request: Request<CheckAccountRequest>,
+    ) -> Result<Response<CheckAccountResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        audit::set_target(&request.id);
+        let id = request.id.parse().map_err(Error::from)?;
+
+        let (account, status) = check(&self.0, &caller, id).await?;
+
+        let account = pb::Account { status: Some(status_of(&status)), ..account_of(account) };
+        Ok(Response::new(CheckAccountResponse { account: Some(account) }))
     }
 
     async fn create_account(
@@ -101,6 +129,74 @@ impl Service for Channels {
 
         let (delivery_id, duplicate) = (queued.delivery.to_string(), queued.duplicate);
         Ok(Response::new(SendTextResponse { delivery_id, duplicate }))
+    }
+}
+
+/// State of an account whose platform has not answered yet.
+const CONNECTING: &str = "connecting";
+
+/// Time in which a bridge connects an account anew and reports, and the interval of looking.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(15);
+const CHECK_INTERVAL: Duration = Duration::from_millis(300);
+
+/// Stores an account as it is: bridges connect a changed account anew. Returns what they report.
+async fn check(
+    state: &State,
+    caller: &Caller,
+    id: AccountId,
+) -> Result<(Account, ReportedStatus), Status> {
+    let accounts = state.directory.accounts();
+    let tenant = caller.tenant;
+    let status = async || {
+        let all = accounts.statuses(tenant).await.map_err(Error::from)?;
+        Ok::<_, Error>(all.into_iter().find(|status| status.account == id))
+    };
+    let listed = accounts.list(tenant, None).await.map_err(Error::from)?;
+    let missing =
+        || holdfast_directory::Error::NotFound { what: "channel account", name: id.to_string() };
+    let account = listed.into_iter().find(|account| account.id == id);
+    let account = account.ok_or_else(missing).map_err(Error::from)?;
+    if !account.enabled {
+        let told = format!("the account `{}` is disabled: enable it first", account.name);
+        return Err(invalid(told).into());
+    }
+    let before = status().await?.map(|status| status.checked_at);
+    let same = NewAccount {
+        channel: account.channel.clone(),
+        name: account.name.clone(),
+        enabled: true,
+        settings: account.settings.clone(),
+        secrets: None,
+    };
+    let account = accounts.update(tenant, actor(caller), id, same).await.map_err(Error::from)?;
+
+    let until = Instant::now() + CHECK_TIMEOUT;
+    let mut reported = None;
+    while Instant::now() < until {
+        sleep(CHECK_INTERVAL).await;
+        let now = status().await?.filter(|status| Some(status.checked_at) != before);
+        if let Some(now) = now {
+            if now.state != CONNECTING {
+                return Ok((account, now));
+            }
+            reported = Some(now);
+        }
+    }
+    let silent = || Status::failed_precondition("no bridge has reported: see that one runs");
+    reported.map(|reported| (account, reported)).ok_or_else(silent)
+}
+
+fn kind_of(kind: &channel::ChannelKind) -> pb::ChannelKind {
+    let secret = |name: &&str| pb::ChannelSecret {
+        name: (*name).to_owned(),
+        required: kind.required_secrets.contains(name),
+    };
+    let actions = channel::supported_actions(kind.name, &json!({}));
+    pb::ChannelKind {
+        name: kind.name.to_owned(),
+        settings_schema: kind.settings_schema().to_string(),
+        secrets: kind.secrets().iter().map(secret).collect(),
+        actions: actions.iter().map(|action| (*action).to_owned()).collect(),
     }
 }
 

@@ -5,15 +5,16 @@ mod channel_options;
 pub mod proposals;
 pub mod settings;
 mod state;
+mod templates;
 
 use std::collections::BTreeMap;
 
 use holdfast_directory::{Agent, AgentSettings, AgentState, BehaviorSettings, NewAgent};
 use holdfast_proto::gateway::v1::{
     self as pb, CreateAgentRequest, CreateAgentResponse, DeleteAgentRequest, DeleteAgentResponse,
-    GetAgentRequest, GetAgentResponse, ListAgentsRequest, ListAgentsResponse, SetAgentStateRequest,
-    SetAgentStateResponse, UpdateAgentRequest, UpdateAgentResponse,
-    agents_server::Agents as Service,
+    GetAgentRequest, GetAgentResponse, ListAgentTemplatesRequest, ListAgentTemplatesResponse,
+    ListAgentsRequest, ListAgentsResponse, SetAgentStateRequest, SetAgentStateResponse,
+    UpdateAgentRequest, UpdateAgentResponse, agents_server::Agents as Service,
 };
 use holdfast_types::{AgentName, ContextOptions, RecommendSkills, SelfImproveSettings, TenantId};
 use tonic::{Request, Response, Status};
@@ -54,6 +55,14 @@ impl Service for Agents {
 
         let agent = self.shown(caller.tenant, agent.map_err(Error::from)?).await?;
         Ok(Response::new(GetAgentResponse { agent }))
+    }
+
+    async fn list_agent_templates(
+        &self,
+        request: Request<ListAgentTemplatesRequest>,
+    ) -> Result<Response<ListAgentTemplatesResponse>, Status> {
+        let (_, ListAgentTemplatesRequest {}) = holdfast_grpc::caller(request)?;
+        Ok(Response::new(ListAgentTemplatesResponse { templates: templates::all() }))
     }
 
     async fn create_agent(

@@ -7,12 +7,12 @@ use holdfast_proto::gateway::v1::{
     ListApprovalsResponse, ResolveApprovalRequest, ResolveApprovalResponse,
     approvals_server::Approvals as Service,
 };
-use holdfast_session::{Approval, ApprovalFilter, ApprovalRule, DecisionResult};
+use holdfast_session::{Approval, ApprovalFilter, ApprovalRule, DecisionResult, ListCursor};
 use holdfast_types::{ApprovalDecision, ApprovalState, SessionId};
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
-use super::{AgentNames, State, invalid, non_empty, page_size, timestamp};
+use super::{AgentNames, State, invalid, non_empty, page_size, sessions::paging, timestamp};
 use crate::{Error, audit};
 
 const DEFAULT_PAGE_SIZE: u32 = 50;
@@ -30,13 +30,15 @@ impl Service for Approvals {
         request: Request<ListApprovalsRequest>,
     ) -> Result<Response<ListApprovalsResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
+        let most = page_size(request.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
         let filter = ApprovalFilter {
             state: non_empty(request.state).map(|word| state(&word)).transpose()?,
             session: non_empty(request.session_id)
                 .map(|id| id.parse::<SessionId>())
                 .transpose()
                 .map_err(Error::from)?,
-            limit: page_size(request.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?,
+            limit: most + 1,
+            after: paging::parse_list_token(request.page_token)?,
         };
         if let Some(session) = filter.session {
             self.0.sessions.views().session(caller.tenant, session).await.map_err(Error::from)?;
@@ -46,8 +48,12 @@ impl Service for Approvals {
             self.0.sessions.approvals().list(caller.tenant, filter).await.map_err(Error::from)?;
         let names = self.0.agent_names(caller.tenant).await?;
 
-        let approvals = found.into_iter().map(|one| approval(one, &names)).collect();
-        Ok(Response::new(ListApprovalsResponse { approvals }))
+        let (page, more) = paging::split_page(found, most);
+        let last = page.last().filter(|_| more);
+        let last = last.map(|last| ListCursor { at: last.asked_at, id: last.id.as_uuid() });
+        let next_page_token = last.map(paging::list_token).unwrap_or_default();
+        let approvals = page.into_iter().map(|one| approval(one, &names)).collect();
+        Ok(Response::new(ListApprovalsResponse { approvals, next_page_token }))
     }
 
     async fn get_approval(

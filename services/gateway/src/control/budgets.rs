@@ -1,11 +1,14 @@
 //! The service `Budgets`: daily limits and usage.
 
+use std::collections::HashMap;
+
 use holdfast_directory::{AGENT_CACHE_TTL, Budget};
 use holdfast_proto::gateway::v1::{
     self as pb, GetUsageRequest, GetUsageResponse, ListBudgetsRequest, ListBudgetsResponse,
     SetBudgetRequest, SetBudgetResponse, UnsetBudgetRequest, UnsetBudgetResponse,
     budgets_server::Budgets as Service,
 };
+use holdfast_session::{UsageGroup, UsageSum};
 use holdfast_types::{AgentId, TenantId};
 use tonic::{Request, Response, Status};
 
@@ -14,6 +17,12 @@ use crate::{Error, audit};
 
 /// Maximum number of days of usage: as long as runs are kept.
 const MAX_USAGE_DAYS: u32 = 90;
+
+/// The same where lines are for hours.
+const MAX_HOURLY_DAYS: u32 = 7;
+
+/// People whose names are read.
+const MAX_PEOPLE: i64 = 1_000;
 
 /// Implements `holdfast.gateway.v1.Budgets`.
 #[derive(Debug)]
@@ -26,6 +35,26 @@ impl Budgets {
             "" => Ok(None),
             named => Ok(Some(self.0.directory.agents().get(tenant, named).await?.id)),
         }
+    }
+
+    /// Names of the keys and people in the lines, by author id.
+    async fn person_names(
+        &self,
+        tenant: TenantId,
+        lines: &[UsageSum],
+    ) -> Result<HashMap<String, String>, Error> {
+        let directory = &self.0.directory;
+        let has = |prefix| lines.iter().any(|line| line.person.starts_with(prefix));
+        let mut names = HashMap::new();
+        if has("api:") {
+            let keys = directory.keys().list(tenant).await?;
+            names.extend(keys.into_iter().map(|key| (format!("api:{}", key.id), key.name)));
+        }
+        if has("person:") {
+            let people = directory.people().list(tenant, None, MAX_PEOPLE).await?;
+            names.extend(people.into_iter().map(|one| (format!("person:{}", one.id), one.name)));
+        }
+        Ok(names)
     }
 }
 
@@ -100,35 +129,54 @@ impl Service for Budgets {
     ) -> Result<Response<GetUsageResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         let agent = self.agent(caller.tenant, &request.agent).await?;
-        let days = limit_days(request.days)?;
+        let groups = groups(&request.group_by)?;
+        let is_hourly = groups.contains(&UsageGroup::Hour);
+        let days =
+            limit_days(request.days, if is_hourly { MAX_HOURLY_DAYS } else { MAX_USAGE_DAYS })?;
         let names = self.0.agent_names(caller.tenant).await?;
 
-        let lines = self
-            .0
-            .sessions
-            .usage()
-            .by_day(caller.tenant, agent, days)
-            .await
-            .map_err(Error::from)?;
+        let lines = self.0.sessions.usage().by_groups(caller.tenant, agent, days, &groups).await;
+        let lines = lines.map_err(Error::from)?;
+        let people = self.person_names(caller.tenant, &lines).await?;
 
-        let line_of = |line: holdfast_session::UsageLine| pb::UsageLine {
+        let line_of = |line: UsageSum| pb::UsageLine {
             day: line.day,
-            agent: names.of(line.agent),
+            agent: line.agent.map(|agent| names.of(agent)).unwrap_or_default(),
             model: line.model,
             runs: line.runs,
             input_tokens: line.usage.input,
             cached_tokens: line.usage.cached,
             output_tokens: line.usage.output,
             micros: line.micros,
+            channel: line.channel,
+            person_name: people.get(&line.person).cloned().unwrap_or_default(),
+            person: line.person,
+            completed: line.completed,
+            failed: line.failed,
+            p50_ms: line.p50_ms,
+            p95_ms: line.p95_ms,
         };
         let lines = lines.into_iter().map(line_of).collect();
         Ok(Response::new(GetUsageResponse { lines }))
     }
 }
 
-fn limit_days(days: u32) -> Result<u32, Error> {
-    let days = page_size(days, 7, MAX_USAGE_DAYS).map_err(|_| {
-        invalid(format!("`days` is {MAX_USAGE_DAYS} at most, and this one is {days}"))
-    })?;
-    Ok(u32::try_from(days).unwrap_or(MAX_USAGE_DAYS))
+fn limit_days(days: u32, most: u32) -> Result<u32, Error> {
+    let days = page_size(days, 7, most)
+        .map_err(|_| invalid(format!("`days` is {most} at most, and this one is {days}")))?;
+    Ok(u32::try_from(days).unwrap_or(most))
+}
+
+fn groups(words: &[String]) -> Result<Vec<UsageGroup>, Error> {
+    let parse = |word: &String| {
+        UsageGroup::parse(word).ok_or_else(|| Error::UnknownValue {
+            field: "group_by",
+            given: word.chars().take(80).collect(),
+            wanted: "day, hour, agent, model, channel or person",
+        })
+    };
+    match words {
+        [] => Ok(vec![UsageGroup::Day, UsageGroup::Agent, UsageGroup::Model]),
+        words => words.iter().map(parse).collect(),
+    }
 }

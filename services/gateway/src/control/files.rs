@@ -8,11 +8,12 @@ use holdfast_grpc::Caller;
 use holdfast_proto::gateway::v1::{
     self as pb, DeleteFileRequest, DeleteFileResponse, DiffFilesRequest, DiffFilesResponse,
     ExportFilesRequest, ExportFilesResponse, GetFileLogRequest, GetFileLogResponse,
-    ImportFilesRequest, ImportFilesResponse, ListFilesRequest, ListFilesResponse, ReadFileRequest,
-    ReadFileResponse, RestoreFilesRequest, RestoreFilesResponse, WriteFileRequest,
-    WriteFileResponse, files_server::Files as Service,
+    ImportFilesRequest, ImportFilesResponse, ListFilesRequest, ListFilesResponse,
+    ReadAttachmentRequest, ReadAttachmentResponse, ReadFileRequest, ReadFileResponse,
+    RestoreFilesRequest, RestoreFilesResponse, WriteFileRequest, WriteFileResponse,
+    files_server::Files as Service,
 };
-use holdfast_types::{AgentId, TenantId, TreePath};
+use holdfast_types::{AgentId, TenantId, TreePath, media_type};
 use holdfast_workspace::{
     Base, ChangeAuthor, ContentHash, Edit, FileEntry, ImportMode, LogEntry, LogFilter, Revision,
 };
@@ -72,6 +73,23 @@ impl Service for Files {
             revision: found.revision.number(),
             content: found.content,
         }))
+    }
+
+    async fn read_attachment(
+        &self,
+        request: Request<ReadAttachmentRequest>,
+    ) -> Result<Response<ReadAttachmentResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        let agent = self.agent(caller.tenant, &request.agent).await?;
+        let hash: ContentHash = request.hash.parse().map_err(Error::from)?;
+
+        let found = self.0.workspaces.content_of_agent(caller.tenant, agent, &hash).await;
+
+        let missing =
+            || holdfast_workspace::Error::NotFound { what: "file", name: hash.to_string() };
+        let content = found.map_err(Error::from)?.ok_or_else(missing).map_err(Error::from)?;
+        let media_type = media_type("", &content).to_owned();
+        Ok(Response::new(ReadAttachmentResponse { content, media_type }))
     }
 
     async fn write_file(

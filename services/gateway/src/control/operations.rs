@@ -1,18 +1,25 @@
-//! The service `Operations`: waiting messages, dead letters and deliveries.
+//! The services `Operations` and `Mesh`: waiting messages, dead letters and deliveries; processes and
+//! backends.
+
+pub mod mesh;
 
 use std::{collections::HashMap, time::Duration};
 
 use holdfast_bus::{Control, ControlKind, RunnerReport};
 use holdfast_proto::gateway::v1::{
-    self as pb, GetDeadLetterRequest, GetDeadLetterResponse, GetStatusRequest, GetStatusResponse,
-    ListDeadLettersRequest, ListDeadLettersResponse, ListDeliveriesRequest, ListDeliveriesResponse,
+    self as pb, GetDeadLetterRequest, GetDeadLetterResponse, GetInboxCountsRequest,
+    GetInboxCountsResponse, GetStatusRequest, GetStatusResponse, ListDeadLettersRequest,
+    ListDeadLettersResponse, ListDeliveriesRequest, ListDeliveriesResponse,
     RequeueDeadLetterRequest, RequeueDeadLetterResponse, ResendDeliveryRequest,
     ResendDeliveryResponse, operations_server::Operations as Service,
 };
-use holdfast_session::{DeadLetter, DeliveryView};
+use holdfast_session::{
+    DeadLetter, DeadLetterFilter, DeliveryFilter, DeliveryView, InboxCounts, ListCursor,
+};
+use holdfast_types::{AccountId, SessionId, TenantId};
 use tonic::{Request, Response, Status};
 
-use super::{State, non_empty, page_size, parse_word, timestamp};
+use super::{State, non_empty, page_size, parse_word, sessions, sessions::paging, timestamp};
 use crate::{Error, audit};
 
 /// Wait for runners to report their state.
@@ -71,11 +78,21 @@ impl Service for Handler {
     ) -> Result<Response<ListDeadLettersResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         let most = page_size(request.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
+        let filter = DeadLetterFilter {
+            account: account(request.account_id)?,
+            session: self.session(caller.tenant, request.session).await?,
+            limit: most + 1,
+            after: paging::parse_list_token(request.page_token)?,
+        };
 
-        let letters = self.0.sessions.dead_letters().list(caller.tenant, most).await;
+        let letters = self.0.sessions.dead_letters().list(caller.tenant, filter).await;
 
-        let letters = letters.map_err(Error::from)?.into_iter().map(letter_of).collect();
-        Ok(Response::new(ListDeadLettersResponse { letters }))
+        let (page, more) = paging::split_page(letters.map_err(Error::from)?, most);
+        let last = page.last().filter(|_| more);
+        let last = last.map(|last| ListCursor { at: last.died_at, id: last.message.as_uuid() });
+        let next_page_token = last.map(paging::list_token).unwrap_or_default();
+        let letters = page.into_iter().map(letter_of).collect();
+        Ok(Response::new(ListDeadLettersResponse { letters, next_page_token }))
     }
 
     async fn get_dead_letter(
@@ -121,13 +138,24 @@ impl Service for Handler {
         let most = page_size(request.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
         let wanted = "pending, sending, sent, unknown or dead";
         let state = non_empty(request.state).map(|state| parse_word("state", &state, wanted));
+        let filter = DeliveryFilter {
+            state: state.transpose()?,
+            account: account(request.account_id)?,
+            channel: non_empty(request.channel),
+            session: self.session(caller.tenant, request.session).await?,
+            run: None,
+            limit: most + 1,
+            after: paging::parse_list_token(request.page_token)?,
+        };
 
-        let deliveries =
-            self.0.sessions.deliveries().list(caller.tenant, state.transpose()?, most).await;
+        let deliveries = self.0.sessions.deliveries().list(caller.tenant, filter).await;
 
-        let deliveries = deliveries.map_err(Error::from)?.into_iter();
-        let deliveries = deliveries.map(delivery_of).collect();
-        Ok(Response::new(ListDeliveriesResponse { deliveries }))
+        let (page, more) = paging::split_page(deliveries.map_err(Error::from)?, most);
+        let last = page.last().filter(|_| more);
+        let last = last.map(|last| ListCursor { at: last.created_at, id: last.id.as_uuid() });
+        let next_page_token = last.map(paging::list_token).unwrap_or_default();
+        let deliveries = page.into_iter().map(delivery_of).collect();
+        Ok(Response::new(ListDeliveriesResponse { deliveries, next_page_token }))
     }
 
     async fn resend_delivery(
@@ -144,6 +172,41 @@ impl Service for Handler {
 
         Ok(Response::new(ResendDeliveryResponse {}))
     }
+
+    async fn get_inbox_counts(
+        &self,
+        request: Request<GetInboxCountsRequest>,
+    ) -> Result<Response<GetInboxCountsResponse>, Status> {
+        let (caller, _) = holdfast_grpc::caller(request)?;
+
+        let counts = self.0.sessions.views().inbox_counts(caller.tenant).await;
+        let proposals = self.0.proposals.count_open(caller.tenant).await;
+
+        let counts = counts.map_err(Error::from)?;
+        let agent_proposals = proposals.map_err(Error::from)?;
+        let InboxCounts { approvals, questions, failed_deliveries, dead_letters } = counts;
+        Ok(Response::new(GetInboxCountsResponse {
+            approvals,
+            questions,
+            failed_deliveries,
+            dead_letters,
+            agent_proposals,
+            total: approvals + questions + failed_deliveries + dead_letters + agent_proposals,
+        }))
+    }
+}
+
+impl Handler {
+    /// Finds a session by id or key; `None` for an empty name.
+    async fn session(&self, tenant: TenantId, named: String) -> Result<Option<SessionId>, Error> {
+        let Some(named) = non_empty(named) else { return Ok(None) };
+        let id = sessions::Handler(self.0.clone()).find(tenant, &named).await?;
+        Ok(Some(self.0.sessions.views().session(tenant, id).await?.id))
+    }
+}
+
+fn account(id: String) -> Result<Option<AccountId>, Error> {
+    Ok(non_empty(id).map(|id| id.parse()).transpose()?)
 }
 
 fn letter_of(letter: DeadLetter) -> pb::DeadLetter {
@@ -166,6 +229,7 @@ fn delivery_of(view: DeliveryView) -> pb::Delivery {
         run_id: view.run.to_string(),
         channel: view.channel,
         account_id: view.account.to_string(),
+        text: view.text,
         chat: view.chat,
         state: view.state,
         attempt: view.attempt.unsigned_abs(),

@@ -1,5 +1,6 @@
 //! The service `Schedules`: jobs, and (in `reminders.rs`) reminders.
 
+mod calendar;
 mod convert;
 mod reminders;
 mod times;
@@ -8,11 +9,12 @@ use holdfast_proto::gateway::v1::{
     self as pb, AddJobRequest, AddJobResponse, AddReminderRequest, AddReminderResponse,
     BackfillJobRequest, BackfillJobResponse, CancelReminderRequest, CancelReminderResponse,
     DeleteJobRequest, DeleteJobResponse, GetJobRequest, GetJobResponse, GetScheduleStatusRequest,
-    GetScheduleStatusResponse, ListJobRunsRequest, ListJobRunsResponse, ListJobsRequest,
-    ListJobsResponse, ListNextTimesRequest, ListNextTimesResponse, ListRemindersRequest,
-    ListRemindersResponse, PauseJobRequest, PauseJobResponse, ResumeJobRequest, ResumeJobResponse,
-    RunJobRequest, RunJobResponse, UpdateJobRequest, UpdateJobResponse, WakeAgentRequest,
-    WakeAgentResponse, schedules_server::Schedules as Service,
+    GetScheduleStatusResponse, ListCalendarRequest, ListCalendarResponse, ListJobRunsRequest,
+    ListJobRunsResponse, ListJobsRequest, ListJobsResponse, ListNextTimesRequest,
+    ListNextTimesResponse, ListRemindersRequest, ListRemindersResponse, PauseJobRequest,
+    PauseJobResponse, ResumeJobRequest, ResumeJobResponse, RunJobRequest, RunJobResponse,
+    UpdateJobRequest, UpdateJobResponse, WakeAgentRequest, WakeAgentResponse,
+    schedules_server::Schedules as Service,
 };
 use holdfast_schedule::store::{
     Changes, Job, JobFilter, JobKind, Jobs, NewJob, Rules, RunMode, RunRequestOutcome,
@@ -26,7 +28,8 @@ use sha2::{Digest as _, Sha256};
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
-use self::{convert::job_of, times::moment};
+use self::convert::job_of;
+pub(super) use self::times::moment;
 use super::{State, invalid, non_empty, page_size, timestamp};
 use crate::{Error, audit};
 
@@ -305,6 +308,24 @@ impl Service for Schedules {
         let times = times::next_times(&schedule, &zone, Timestamp::now(), count);
 
         Ok(Response::new(ListNextTimesResponse { times }))
+    }
+
+    async fn list_calendar(
+        &self,
+        request: Request<ListCalendarRequest>,
+    ) -> Result<Response<ListCalendarResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        let range = calendar::range(&request, Timestamp::now())?;
+        let agent = match non_empty(request.agent) {
+            Some(named) => Some(self.agent(caller.tenant, &named).await?.id),
+            None => None,
+        };
+        let kinds = kinds(&request.kind)?;
+        let names = self.state.agent_names(caller.tenant).await?;
+
+        let jobs = calendar::active_jobs(&self.jobs, caller.tenant, agent, kinds).await?;
+
+        Ok(Response::new(calendar::list(&jobs, range, &names)))
     }
 
     async fn wake_agent(

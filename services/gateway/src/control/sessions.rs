@@ -1,28 +1,35 @@
-//! The service `Sessions`: sessions, their entries and runs; pause, resume, roll back, delete.
+//! The services `Sessions` and `Runs`: sessions, their entries and runs; pause, resume, roll back,
+//! branch, delete.
 
+mod branch;
 pub(super) mod convert;
 mod import;
+pub(super) mod paging;
 mod rollback;
+mod run_list;
+pub mod runs;
+mod search;
 
 use futures::{Stream, StreamExt as _, TryStreamExt as _, stream, stream::BoxStream};
 use holdfast_bus::{Control, ControlKind};
 use holdfast_proto::gateway::v1::{
-    DeleteSessionRequest, DeleteSessionResponse, ExportSessionRequest, ExportSessionResponse,
-    GetCanvasRequest, GetCanvasResponse, GetHistoryRequest, GetHistoryResponse, GetRunRequest,
-    GetRunResponse, GetSessionRequest, GetSessionResponse, ImportSessionRequest,
-    ImportSessionResponse, ListRunsRequest, ListRunsResponse, ListSessionsRequest,
-    ListSessionsResponse, ListToolCallsRequest, ListToolCallsResponse, PauseSessionRequest,
-    PauseSessionResponse, ResumeSessionRequest, ResumeSessionResponse, RollBackStepRequest,
-    RollBackStepResponse, UpdateSessionRequest, UpdateSessionResponse,
-    export_session_response::Part, sessions_server::Sessions as Service,
+    self as pb, BranchSessionRequest, BranchSessionResponse, DeleteSessionRequest,
+    DeleteSessionResponse, ExportSessionRequest, ExportSessionResponse, GetCanvasRequest,
+    GetCanvasResponse, GetHistoryRequest, GetHistoryResponse, GetRunRequest, GetRunResponse,
+    GetSessionRequest, GetSessionResponse, ImportSessionRequest, ImportSessionResponse,
+    ListBranchesRequest, ListBranchesResponse, ListRunsRequest, ListRunsResponse,
+    ListSessionsRequest, ListSessionsResponse, ListToolCallsRequest, ListToolCallsResponse,
+    PauseSessionRequest, PauseSessionResponse, ResumeSessionRequest, ResumeSessionResponse,
+    RollBackStepRequest, RollBackStepResponse, SearchMessagesRequest, SearchMessagesResponse,
+    UpdateSessionRequest, UpdateSessionResponse, export_session_response::Part,
+    sessions_server::Sessions as Service,
 };
-use holdfast_session::{EntryView, SessionChanges, SessionCursor, SessionFilter, SessionView};
+use holdfast_session::{EntryView, SessionChanges, SessionFilter, ShownState};
 use holdfast_types::{RunId, SessionId, SessionKey, TenantId};
 use jiff::Timestamp;
 use tonic::{Request, Response, Status, Streaming};
-use uuid::Uuid;
 
-use super::{State, invalid, non_empty, page_size, parse_word};
+use super::{AgentNames, State, invalid, non_empty, page_size, parse_word};
 use crate::{Error, audit};
 
 const DEFAULT_PAGE_SIZE: u32 = 50;
@@ -51,8 +58,9 @@ impl Service for Handler {
         let kind = non_empty(request.kind)
             .map(|kind| parse_word("kind", &kind, SESSION_KIND_WORDS))
             .transpose()?;
-        let after =
-            non_empty(request.page_token).map(|token| parse_page_token(&token)).transpose()?;
+        let after = paging::parse_session_token(request.page_token)?;
+        let states = request.states.iter().map(|word| shown_state(word));
+        let states = states.collect::<Result<Vec<_>, _>>()?;
         let agent = match non_empty(request.agent) {
             Some(agent) => {
                 let agent = self.0.directory.agents().get(caller.tenant, &agent).await;
@@ -64,16 +72,14 @@ impl Service for Handler {
         // One session more than requested tells whether there is another page.
         let (search, label) = (non_empty(request.search), non_empty(request.label));
         let pinned = request.pinned;
-        let filter = SessionFilter { agent, kind, search, label, pinned, limit: most + 1, after };
+        let limit = most + 1;
+        let filter = SessionFilter { agent, kind, search, label, pinned, states, limit, after };
         let found = self.0.sessions.views().sessions(caller.tenant, filter).await;
-        let mut sessions = found.map_err(Error::from)?;
         let names = self.0.agent_names(caller.tenant).await?;
 
-        let most = usize::try_from(most).unwrap_or(usize::MAX);
-        let more = sessions.len() > most;
-        sessions.truncate(most);
+        let (sessions, more) = paging::split_page(found.map_err(Error::from)?, most);
         let last = sessions.last().filter(|_| more);
-        let next_page_token = last.map(page_token).unwrap_or_default();
+        let next_page_token = last.map(paging::session_token).unwrap_or_default();
         let now = Timestamp::now();
         let listed = |session| convert::with_short_summary(convert::session(session, &names, now));
         let sessions = sessions.into_iter().map(listed).collect();
@@ -120,12 +126,25 @@ impl Service for Handler {
         let (caller, request) = holdfast_grpc::caller(request)?;
         let most = page_size(request.limit, DEFAULT_ENTRIES, MAX_ENTRIES)?;
         let before = Some(request.before_seq).filter(|before| *before != 0);
+        if before.is_some() && request.after_seq.is_some() {
+            return Err(invalid("give `before_seq` or `after_seq`, not both".to_owned()).into());
+        }
 
         let id = self.find(caller.tenant, &request.session).await?;
-        let entries = self.0.sessions.views().history(caller.tenant, id, most, before).await;
+        let views = self.0.sessions.views();
+        let entries = match request.after_seq {
+            Some(after) => {
+                views.session(caller.tenant, id).await.map_err(Error::from)?;
+                views.entries_after(caller.tenant, id, after, most).await
+            }
+            None => views.history(caller.tenant, id, most, before).await,
+        };
+        let entries = entries.map_err(Error::from)?;
+        let (first_seq, last_seq) =
+            views.journal_bounds(caller.tenant, id).await.map_err(Error::from)?;
 
-        let entries = entries.map_err(Error::from)?.into_iter().map(convert::entry).collect();
-        Ok(Response::new(GetHistoryResponse { entries }))
+        let entries = entries.into_iter().map(convert::entry).collect();
+        Ok(Response::new(GetHistoryResponse { entries, first_seq, last_seq }))
     }
 
     async fn export_session(
@@ -204,28 +223,7 @@ impl Service for Handler {
         request: Request<ListRunsRequest>,
     ) -> Result<Response<ListRunsResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        let most = page_size(request.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
-
-        let session = match non_empty(request.session) {
-            Some(session) => Some(self.find(caller.tenant, &session).await?),
-            None => None,
-        };
-        let waiting = self.0.sessions.approvals().waiting_runs(caller.tenant, session, most).await;
-        let waiting = waiting.map_err(Error::from)?;
-        let runs = self
-            .0
-            .sessions
-            .views()
-            .runs(caller.tenant, session, most)
-            .await
-            .map_err(Error::from)?;
-        let names = self.0.agent_names(caller.tenant).await?;
-
-        let most = usize::try_from(most).unwrap_or(usize::MAX);
-        let waiting = waiting.into_iter().map(|run| convert::waiting_run(run, &names));
-        let ended = runs.into_iter().map(|run| convert::run(run, &names));
-        let runs = waiting.chain(ended).take(most).collect();
-        Ok(Response::new(ListRunsResponse { runs }))
+        Ok(Response::new(run_list::list(self, caller.tenant, request).await?))
     }
 
     async fn get_canvas(
@@ -249,16 +247,7 @@ impl Service for Handler {
         let id = request.run_id.parse().map_err(Error::from)?;
 
         let names = self.0.agent_names(caller.tenant).await?;
-        let (run, entries) = match self.0.sessions.views().run(caller.tenant, id).await {
-            Ok((run, entries)) => (convert::run(run, &names), entries),
-            // A run that has not ended may wait for an approval.
-            Err(holdfast_session::Error::NotFound { .. }) => {
-                let waiting = self.0.sessions.approvals().waiting_run(caller.tenant, id).await;
-                let (run, entries) = waiting.map_err(Error::from)?;
-                (convert::waiting_run(run, &names), entries)
-            }
-            Err(error) => return Err(Error::from(error).into()),
-        };
+        let (run, entries) = find_run(&self.0, caller.tenant, id, &names).await?;
 
         let run = Some(run);
         let entries = entries.into_iter().map(convert::entry).collect();
@@ -285,6 +274,39 @@ impl Service for Handler {
         Ok(Response::new(ListToolCallsResponse { calls }))
     }
 
+    async fn search_messages(
+        &self,
+        request: Request<SearchMessagesRequest>,
+    ) -> Result<Response<SearchMessagesResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        Ok(Response::new(search::search(self, caller.tenant, request).await?))
+    }
+
+    async fn branch_session(
+        &self,
+        request: Request<BranchSessionRequest>,
+    ) -> Result<Response<BranchSessionResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        audit::set_target(&request.session);
+        Ok(Response::new(branch::branch(self, &caller, request).await?))
+    }
+
+    async fn list_branches(
+        &self,
+        request: Request<ListBranchesRequest>,
+    ) -> Result<Response<ListBranchesResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+
+        let id = self.find(caller.tenant, &request.session).await?;
+        let branches = self.0.sessions.views().branches(caller.tenant, id).await;
+        let names = self.0.agent_names(caller.tenant).await?;
+
+        let now = Timestamp::now();
+        let listed = |session| convert::with_short_summary(convert::session(session, &names, now));
+        let sessions = branches.map_err(Error::from)?.into_iter().map(listed).collect();
+        Ok(Response::new(ListBranchesResponse { sessions }))
+    }
+
     async fn roll_back_step(
         &self,
         request: Request<RollBackStepRequest>,
@@ -293,6 +315,29 @@ impl Service for Handler {
         let id = self.find(caller.tenant, &request.session).await?;
         Ok(Response::new(rollback::roll_back(&self.0, &caller, id, request).await?))
     }
+}
+
+/// Finds a run: one that has ended, waits for an approval, or runs.
+async fn find_run(
+    state: &State,
+    tenant: TenantId,
+    id: RunId,
+    names: &AgentNames,
+) -> Result<(pb::Run, Vec<EntryView>), Error> {
+    let is_missing =
+        |error: &holdfast_session::Error| matches!(error, holdfast_session::Error::NotFound { .. });
+    match state.sessions.views().run(tenant, id).await {
+        Ok((run, entries)) => return Ok((convert::run(run, names), entries)),
+        Err(error) if is_missing(&error) => {}
+        Err(error) => return Err(error.into()),
+    }
+    match state.sessions.approvals().waiting_run(tenant, id).await {
+        Ok((run, entries)) => return Ok((convert::waiting_run(run, names), entries)),
+        Err(error) if is_missing(&error) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let (run, entries) = state.sessions.views().open_run(tenant, id).await?;
+    Ok((convert::open_run(run, names), entries))
 }
 
 impl Handler {
@@ -345,6 +390,14 @@ impl State {
     }
 }
 
+fn shown_state(word: &str) -> Result<ShownState, Error> {
+    ShownState::parse(word).ok_or_else(|| Error::UnknownValue {
+        field: "states",
+        given: word.chars().take(80).collect(),
+        wanted: "WAIT, WAIT_FOR_MSG, WAIT_FOR_EVENT, READY, RUNNING, PAUSE or SLEEP",
+    })
+}
+
 /// Trims a label, and refuses one that lists could not show.
 fn checked_label(label: &str) -> Result<String, Error> {
     let label = label.trim();
@@ -358,41 +411,9 @@ fn checked_label(label: &str) -> Result<String, Error> {
     Ok(label.to_owned())
 }
 
-/// Start of the next page; opaque to callers.
-fn page_token(last: &SessionView) -> String {
-    let hour = last.used_hour.map(|hour| hour.as_microsecond().to_string()).unwrap_or_default();
-    format!("{hour}-{}-{}", last.updated_at.as_microsecond(), last.id.as_uuid().simple())
-}
-
-fn parse_page_token(token: &str) -> Result<SessionCursor, Error> {
-    let time = |text: &str| Timestamp::from_microsecond(text.parse().ok()?).ok();
-    let parse = || {
-        let [hour, at, id] = token.split('-').collect::<Vec<_>>()[..] else { return None };
-        let used_hour = if hour.is_empty() { None } else { Some(time(hour)?) };
-        let id = Uuid::try_parse(id).ok()?.into();
-        Some(SessionCursor { used_hour, updated_at: time(at)?, id })
-    };
-    parse().ok_or_else(|| Error::UnknownValue {
-        field: "page_token",
-        given: token.chars().take(80).collect(),
-        wanted: "`next_page_token` of an earlier answer",
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_is_no_page_token_is_refused() {
-        let id = SessionId::generate().as_uuid().simple();
-
-        assert!(parse_page_token(&format!("-1700000000000000-{id}")).is_ok());
-        assert!(parse_page_token(&format!("1699999200000000-1700000000000000-{id}")).is_ok());
-        for token in ["2", "a-b-c", "-1700000000000000-", &id.to_string(), "a-1-2"] {
-            assert!(parse_page_token(token).is_err(), "{token}");
-        }
-    }
 
     #[test]
     fn a_label_is_trimmed_and_has_a_length() {

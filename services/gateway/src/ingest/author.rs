@@ -11,7 +11,7 @@
 
 use holdfast_agent::policy;
 use holdfast_directory::Directory;
-use holdfast_grpc::{Caller, Principal, Scope};
+use holdfast_grpc::{Caller, Principal, Scope, Scopes};
 use holdfast_types::{AgentId, Author, KeyId, TenantId, TenantRole};
 
 use crate::Error;
@@ -24,7 +24,10 @@ pub fn of_caller(caller: &Caller) -> Option<Author> {
     match caller.principal {
         Principal::Key(key) => Some(of_key(key, caller.scopes.has(Scope::Admin))),
         Principal::Person { id, role } => {
+            // The scopes of a session of the console may limit the role.
+            let is_admin = caller.scopes == Scopes::EMPTY || caller.scopes.has(Scope::Admin);
             let roles: &[&str] = match role {
+                _ if !is_admin => &["member"],
                 TenantRole::Owner => &["admin", "member", "owner"],
                 TenantRole::Operator => &["admin", "member"],
                 TenantRole::Member | TenantRole::Viewer => &["member"],
@@ -70,7 +73,6 @@ fn author(id: String, roles: &[&str]) -> Author {
 
 #[cfg(test)]
 mod tests {
-    use holdfast_grpc::Scopes;
     use holdfast_types::{PersonId, TenantId};
 
     use super::*;

@@ -6,7 +6,9 @@ use std::{
 };
 
 use anyhow::{bail, ensure};
+use holdfast_kit::config::masked;
 use holdfast_types::TenantRole;
+use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
 /// The table `[oidc]`. Without issuers, only API keys are accepted.
@@ -43,6 +45,11 @@ pub struct Issuer {
     /// Accepted values of the claim `aud`: client ids.
     pub audiences: Vec<String>,
 
+    /// Client as which the web console sends people to this issuer. Without it they cannot sign in to
+    /// the console there.
+    #[serde(default)]
+    pub console: Option<ConsoleClient>,
+
     /// Tenant of all its people. Either this or `tenant_claim`.
     #[serde(default)]
     pub tenant: Option<String>,
@@ -71,6 +78,30 @@ pub struct Issuer {
     /// Roles of groups in one tenant, instead of `roles`.
     #[serde(default)]
     pub tenant_roles: BTreeMap<String, BTreeMap<String, TenantRole>>,
+}
+
+/// The web console as a client of an issuer. Its redirect address is `/console/oidc/callback` of the
+/// gateway.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConsoleClient {
+    /// Name on the button to sign in, different for each issuer.
+    pub name: String,
+
+    /// One of `audiences`.
+    pub client_id: String,
+
+    /// Empty for a client without a secret.
+    #[serde(default, serialize_with = "masked")]
+    pub client_secret: SecretString,
+
+    /// Scopes that are asked for; `openid` must be one.
+    #[serde(default = "default_scopes")]
+    pub scopes: Vec<String>,
+}
+
+fn default_scopes() -> Vec<String> {
+    ["openid", "profile", "email"].map(str::to_owned).into()
 }
 
 fn default_groups_claim() -> String {
@@ -106,9 +137,17 @@ impl Oidc {
             self.clock_skew <= Duration::from_secs(600),
             "`oidc.clock_skew` is ten minutes at most: set the clocks right instead"
         );
-        let mut seen = BTreeSet::new();
+        let (mut seen, mut names) = (BTreeSet::new(), BTreeSet::new());
         for issuer in &self.issuers {
             issuer.check()?;
+            if let Some(client) = &issuer.console {
+                client.check(issuer)?;
+                ensure!(
+                    names.insert(&client.name),
+                    "`oidc.issuers.console.name` is `{}` twice: give each issuer a name of its own",
+                    client.name
+                );
+            }
             for audience in &issuer.audiences {
                 ensure!(
                     seen.insert((&issuer.url, audience)),
@@ -117,6 +156,24 @@ impl Oidc {
                 );
             }
         }
+        Ok(())
+    }
+}
+
+impl ConsoleClient {
+    fn check(&self, issuer: &Issuer) -> anyhow::Result<()> {
+        let url = &issuer.url;
+        ensure!(!self.name.trim().is_empty(), "`oidc.issuers.console.name` of `{url}` is empty");
+        ensure!(
+            issuer.audiences.contains(&self.client_id),
+            "`oidc.issuers.console.client_id` of `{url}` is `{}`, which is not one of its \
+             `audiences`: add it there",
+            self.client_id
+        );
+        ensure!(
+            self.scopes.iter().any(|scope| scope == "openid"),
+            "`oidc.issuers.console.scopes` of `{url}` lacks `openid`: add it"
+        );
         Ok(())
     }
 }
@@ -167,6 +224,7 @@ mod tests {
         let mut issuer = Issuer {
             url: "https://id.example.com".into(),
             audiences: vec!["holdfast".into()],
+            console: None,
             tenant: Some("acme".into()),
             tenant_claim: None,
             groups_claim: default_groups_claim(),
@@ -191,5 +249,18 @@ mod tests {
         assert!(told(|one| one.tenant_claim = Some("org".into())).contains("either `tenant`"));
         assert!(told(|one| one.default_role = None).contains("nobody from"));
         assert!(told(|one| one.audiences.push("holdfast".into())).contains("twice"));
+        let with_client = |one: &mut Issuer, id: &str, scopes: &[&str]| {
+            one.console = Some(ConsoleClient {
+                name: "id".into(),
+                client_id: id.into(),
+                client_secret: SecretString::default(),
+                scopes: scopes.iter().map(|&scope| scope.to_owned()).collect(),
+            });
+        };
+        issuer(|one| with_client(one, "holdfast", &["openid"])).unwrap();
+        let other = issuer(|one| with_client(one, "other", &["openid"])).unwrap_err();
+        assert!(other.to_string().contains("console.client_id"), "{other}");
+        let scopes = issuer(|one| with_client(one, "holdfast", &["email"])).unwrap_err();
+        assert!(scopes.to_string().contains("lacks `openid`"), "{scopes}");
     }
 }

@@ -150,9 +150,18 @@ impl IssuerKeys {
         }
     }
 
-    async fn fetch(&self) -> Result<Vec<PublicKey>, String> {
+    pub const fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Fetches fields of the discovery document.
+    pub async fn discover<T: DeserializeOwned>(&self) -> Result<T, String> {
         let url = format!("{}/.well-known/openid-configuration", self.issuer.trim_end_matches('/'));
-        let found: Discovery = self.get(&url, "discovery document").await?;
+        self.get(&url, "discovery document").await
+    }
+
+    async fn fetch(&self) -> Result<Vec<PublicKey>, String> {
+        let found: Discovery = self.discover().await?;
         if found.issuer != self.issuer {
             return Err("its discovery document names another issuer".to_owned());
         }
@@ -168,24 +177,35 @@ impl IssuerKeys {
     }
 
     async fn get<T: DeserializeOwned>(&self, url: &str, what: &str) -> Result<T, String> {
-        let failed = |error: reqwest::Error| holdfast_egress::describe_failure(&error).to_owned();
-        let mut response = self.client.get(url).send().await.map_err(failed)?;
+        let response = self.client.get(url).send().await.map_err(failed)?;
         if response.status() != 200 {
             return Err(format!("its {what} is answered with {}", response.status().as_u16()));
         }
-        let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(failed)? {
-            body.extend_from_slice(&chunk);
-            if body.len() > MAX_DOCUMENT_BYTES {
-                return Err(format!("its {what} is too large"));
-            }
-        }
-        serde_json::from_slice(&body).map_err(|_| format!("its {what} cannot be read"))
+        read_json(response, what).await
     }
 
     fn lock(&self) -> MutexGuard<'_, Cache> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn failed(error: reqwest::Error) -> String {
+    holdfast_egress::describe_failure(&error).to_owned()
+}
+
+/// Reads the body of an issuer's answer.
+pub async fn read_json<T: DeserializeOwned>(
+    mut response: reqwest::Response,
+    what: &str,
+) -> Result<T, String> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(failed)? {
+        body.extend_from_slice(&chunk);
+        if body.len() > MAX_DOCUMENT_BYTES {
+            return Err(format!("its {what} is too large"));
+        }
+    }
+    serde_json::from_slice(&body).map_err(|_| format!("its {what} cannot be read"))
 }
 
 /// Parses a key; `None` if it is of no use here. An issuer may have keys of other kinds.

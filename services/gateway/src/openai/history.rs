@@ -250,6 +250,7 @@ mod tests {
                 usage: holdfast_types::Usage::default(),
                 model: String::new(),
                 carry: None,
+                record: None,
             },
         ];
         let turns = [

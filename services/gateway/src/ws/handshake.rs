@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::{SinkExt as _, StreamExt as _};
+use holdfast_directory::Directory;
 use holdfast_kit::{BudgetShare, BudgetSpent};
 use holdfast_types::TenantId;
 use hyper::upgrade::Upgraded;
@@ -42,7 +43,7 @@ const WRITE_BUFFER_BYTES: usize = 1024;
 
 /// Time for a client of LurkBot to send the first frame before it is sent a challenge, on the path
 /// of that protocol.
-pub const LURKBOT_HEAD_START: Duration = Duration::from_millis(250);
+const LURKBOT_HEAD_START: Duration = Duration::from_millis(250);
 
 /// Result of a handshake.
 pub struct OpenConnection {
@@ -66,17 +67,44 @@ pub struct Refusal {
     pub closing: CloseReason,
 }
 
+/// Path on which a client has connected, as far as the handshake depends on it.
+#[derive(Debug)]
+pub enum Door {
+    OpenClaw,
+    /// LurkBot's clients speak first.
+    LurkBot,
+    /// The web console, with the token of its session. The client shows no other credential.
+    Console(SecretString),
+}
+
+impl Door {
+    /// Time for the client to send the first frame before it is sent a challenge.
+    const fn head_start(&self) -> Duration {
+        match self {
+            Self::LurkBot => LURKBOT_HEAD_START,
+            Self::OpenClaw | Self::Console(_) => Duration::ZERO,
+        }
+    }
+
+    const fn session(&self) -> Option<&SecretString> {
+        match self {
+            Self::Console(token) => Some(token),
+            Self::OpenClaw | Self::LurkBot => None,
+        }
+    }
+}
+
 /// Shakes hands within the time for it. Returns `None` if the client was refused, or is gone.
 pub async fn establish(
     service: &Service,
     upgraded: Upgraded,
-    head_start: Duration,
+    door: &Door,
 ) -> Option<OpenConnection> {
     let recorded = RecordedSocket::new(TokioIo::new(upgraded));
     let config = config(MAX_FIRST_FRAME_BYTES);
     let mut socket = WebSocketStream::from_raw_socket(recorded, Role::Server, Some(config)).await;
     let limit = service.settings().handshake_timeout;
-    let shaken = timeout(limit, shake_hands(service, &mut socket, head_start)).await;
+    let shaken = timeout(limit, shake_hands(service, &mut socket, door)).await;
     let refusal = match shaken {
         Ok(Ok((client, messages))) => match admit(service, &client) {
             Ok(share) => {
@@ -109,10 +137,10 @@ pub async fn establish(
 async fn shake_hands(
     service: &Service,
     socket: &mut Socket,
-    head_start: Duration,
+    door: &Door,
 ) -> Result<(AcceptedClient, usize), Option<Refusal>> {
     let challenge = Challenge::new();
-    let mut first = timeout(head_start, socket.next()).await.ok();
+    let mut first = timeout(door.head_start(), socket.next()).await.ok();
     if first.is_none() {
         socket.send(Message::text(challenge.frame())).await.map_err(|_| None)?;
     }
@@ -131,7 +159,7 @@ async fn shake_hands(
             }
             Some(Ok(Message::Close(_) | Message::Frame(_)) | Err(_)) | None => return Err(None),
         };
-        let accepted = accept_first(service, text.as_str(), &challenge).await;
+        let accepted = accept_first(service, text.as_str(), &challenge, door).await;
         return accepted.map(|client| (client, messages)).map_err(Some);
     }
     Err(closed(CloseReason { code: 1008, reason: "the first frame is no handshake" }))
@@ -141,11 +169,12 @@ async fn accept_first(
     service: &Service,
     text: &str,
     challenge: &Challenge,
+    door: &Door,
 ) -> Result<AcceptedClient, Refusal> {
     let frame: Value = serde_json::from_str(text).unwrap_or_default();
     match frame.get("type").and_then(Value::as_str) {
-        Some("req") => openclaw::connect(service, frame, challenge).await,
-        Some("hello") => lurkbot::hello(service, frame).await,
+        Some("req") => openclaw::connect(service, frame, (challenge, door.session())).await,
+        Some("hello") if door.session().is_none() => lurkbot::hello(service, frame).await,
         _ => {
             let reason = "the first frame must be `connect` or `hello`";
             Err(Refusal { frame: None, closing: CloseReason { code: 1008, reason } })
@@ -252,8 +281,10 @@ fn config(max_bytes: usize) -> WebSocketConfig {
         .max_frame_size(Some(max_bytes))
 }
 
-/// Credential of a handshake: a token, or the same as a password.
+/// Credential of a handshake: a token, or the same as a password. The token of a console session is
+/// none: it is accepted as a cookie only.
 pub fn credential(token: Option<String>, password: Option<String>) -> Option<SecretString> {
     let given = token.filter(|token| !token.is_empty()).or(password);
-    given.filter(|given| !given.is_empty()).map(SecretString::from)
+    let is_usable = |given: &String| !given.is_empty() && !Directory::is_console_token(given);
+    given.filter(is_usable).map(SecretString::from)
 }

@@ -102,7 +102,8 @@ struct ConnectFrame {
     params: Value,
 }
 
-/// Verifies the first request of a client.
+/// Verifies the first request of a client. With the `session` of the console it needs no credential
+/// of its own.
 ///
 /// # Errors
 ///
@@ -110,7 +111,7 @@ struct ConnectFrame {
 pub async fn connect(
     service: &Service,
     frame: Value,
-    challenge: &Challenge,
+    (challenge, session): (&Challenge, Option<&SecretString>),
 ) -> Result<AcceptedClient, Refusal> {
     let frame: ConnectFrame = serde_path_to_error::deserialize(frame).map_err(|_| Refusal {
         frame: None,
@@ -124,17 +125,22 @@ pub async fn connect(
         let error = MethodError::invalid("invalid handshake: first request must be connect");
         return Err(refuse((error, "the first request must be `connect`")));
     }
-    let params = serde_path_to_error::deserialize(frame.params).map_err(|error| {
-        let error = MethodError::invalid(format!("invalid connect params: {error}"));
-        refuse((error, "invalid connect params"))
-    })?;
-    accept(service, params, challenge, &frame.id).await.map_err(refuse)
+    let invalid = |error: MethodError| refuse((error, "invalid connect params"));
+    let params: ConnectParams =
+        serde_path_to_error::deserialize(frame.params).map_err(|error| {
+            invalid(MethodError::invalid(format!("invalid connect params: {error}")))
+        })?;
+    if session.is_some() && params.device.is_some() {
+        let message = "a device connects at `/ws`, with a credential of its own";
+        return Err(invalid(MethodError::invalid(message)));
+    }
+    accept(service, params, (challenge, session), &frame.id).await.map_err(refuse)
 }
 
 async fn accept(
     service: &Service,
     params: ConnectParams,
-    challenge: &Challenge,
+    (challenge, session): (&Challenge, Option<&SecretString>),
     frame: &str,
 ) -> Result<AcceptedClient, (MethodError, &'static str)> {
     let version = negotiate(&params)?;
@@ -156,7 +162,10 @@ async fn accept(
         };
         device.verify(&signed, &challenge.nonce, now_ms())?;
     }
-    let (identity, credential) = identify(service, params.auth, params.device.as_ref()).await?;
+    let (identity, credential) = match session {
+        Some(session) => (identify_session(service, session).await?, session.clone()),
+        None => identify(service, params.auth, params.device.as_ref()).await?,
+    };
     let pairing = params.device.as_ref();
     let pairing =
         pairing.and_then(|device| Pairing::new(device, &params.client, params.scopes.as_deref()));
@@ -183,6 +192,15 @@ async fn accept(
     Ok(AcceptedClient { identity, new, pairing })
 }
 
+/// Verifies the session of the console.
+async fn identify_session(
+    service: &Service,
+    session: &SecretString,
+) -> Result<CredentialHolder, (MethodError, &'static str)> {
+    let found = service.doorman.identify(session.expose_secret()).await;
+    found.map_err(|error| refused(error, true, false))
+}
+
 /// Verifies the credential of a handshake: a token or a password, or else the token of the device.
 async fn identify(
     service: &Service,
@@ -191,7 +209,7 @@ async fn identify(
 ) -> Result<(CredentialHolder, SecretString), (MethodError, &'static str)> {
     let Auth { token, password, device_token } = auth;
     let is_token = token.is_some();
-    let own = device_token.filter(|token| !token.is_empty()).map(SecretString::from);
+    let own = credential(device_token, None);
     let Some(first) = credential(token, password).or_else(|| own.clone()) else {
         let error =
             unauthorized("AUTH_TOKEN_MISSING", "gateway token missing: send a key of Holdfast");

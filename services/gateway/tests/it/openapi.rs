@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::Context as _;
 use holdfast_testkit::openapi::{Answer, Description};
-use reqwest::{RequestBuilder, Response};
+use reqwest::{Client, RequestBuilder, Response, redirect::Policy};
 use serde_json::{Value, json};
 
 use crate::world::{World, chunks, events};
@@ -63,6 +63,10 @@ async fn each_operation_answers_as_its_description_says() {
         request.bearer_auth(&world.anna.key)
     };
 
+    let browser = Client::builder().no_proxy().redirect(Policy::none()).build().unwrap();
+    let sign_in = |body: &Value| browser.post(world.url("/console/sign-in")).json(body);
+    let unknown_session = format!("/console/ws?session={}", "0".repeat(32));
+
     let mut seen = BTreeSet::new();
     for (operation, request, status) in [
         ("post /v1/chat/completions", world.post(&world.anna, chat).json(&say), 200),
@@ -94,6 +98,18 @@ async fn each_operation_answers_as_its_description_says() {
         ("post /mcp", world.post(&world.anna, "/mcp").json(&list), 406),
         ("get /", without_key("/"), 404),
         ("get /ws", without_key("/ws"), 404),
+        ("post /console/sign-in", sign_in(&json!({"key": world.anna.key})), 200),
+        ("post /console/sign-in", sign_in(&json!({"key": "hf_x"})), 401),
+        ("post /console/sign-in", sign_in(&json!({})), 400),
+        ("post /console/sign-in", sign_in(&json!({})).header("origin", "https://x"), 403),
+        ("get /console/sign-in/methods", without_key("/console/sign-in/methods"), 200),
+        ("post /console/sign-out", browser.post(world.url("/console/sign-out")), 204),
+        ("get /console/oidc/start", browser.get(world.url("/console/oidc/start?issuer=x")), 303),
+        ("get /console/oidc/start", browser.get(world.url("/console/oidc/start")), 400),
+        ("get /console/oidc/callback", browser.get(world.url("/console/oidc/callback")), 303),
+        ("get /console/ws", without_key("/console/ws"), 400),
+        ("get /console/ws", without_key(&unknown_session), 403),
+        ("get /console/ws", without_key(&unknown_session).header("origin", world.url("")), 401),
         ("get /openapi.json", without_key("/openapi.json"), 200),
         ("get /healthz", without_key("/healthz"), 200),
         ("get /readyz", without_key("/readyz"), 200),

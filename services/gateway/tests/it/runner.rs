@@ -21,7 +21,10 @@
 
 use std::{future::pending, sync::Arc, time::Duration};
 
-use holdfast_bus::{Bus, Delta, DeltaBody, McpProbe, McpProbeResult, McpProbeTool, StepProgress};
+use holdfast_bus::{
+    Bus, Delta, DeltaBody, McpProbe, McpProbeResult, McpProbeTool, PromptAnswer, PromptQuestion,
+    RenderedMessage, RenderedPrompt, StepProgress,
+};
 use holdfast_session::{
     ApprovalBatch, ApprovalFilter, Claim, Completion, Error, InboxMessage, LoadedSession,
     NewApproval, NewDelivery, OUTPUT_LIMIT_REASON, Sessions, StepWrite, TurnOutcome,
@@ -47,6 +50,7 @@ pub struct Runner {
     held: Arc<Semaphore>,
     _claims: AbortOnDropHandle<()>,
     _probes: AbortOnDropHandle<()>,
+    _prompts: AbortOnDropHandle<()>,
 }
 
 /// Reports one tool for each MCP server, named after the server.
@@ -58,10 +62,31 @@ async fn probes(bus: Bus) {
     }
 }
 
+/// Answers each question for a prompt with the place of the reply.
+async fn prompts(bus: Bus) {
+    let Ok(mut questions) = PromptQuestion::of_pool(&bus, "").await else { return };
+    while let Some((question, asker)) = questions.next::<PromptQuestion>().await {
+        let call = ToolCall { id: "c".into(), tool: "look".into(), input: "{}".into() };
+        let asked = RenderedMessage {
+            role: "assistant".to_owned(),
+            calls: vec![call],
+            ..RenderedMessage::default()
+        };
+        let prompt = RenderedPrompt {
+            stable: format!("before {}", question.seq),
+            messages: vec![asked],
+            missing: vec!["memories".to_owned()],
+            ..RenderedPrompt::default()
+        };
+        asker.answer(&PromptAnswer::Rendered { prompt: Box::new(prompt) }).await;
+    }
+}
+
 impl Runner {
     pub fn start(sessions: Sessions, bus: Bus) -> Self {
         let held = Arc::new(Semaphore::new(0));
         let probes = AbortOnDropHandle::new(tokio::spawn(probes(bus.clone())));
+        let prompts = AbortOnDropHandle::new(tokio::spawn(prompts(bus.clone())));
         let work = Work {
             sessions,
             bus,
@@ -70,7 +95,7 @@ impl Runner {
             id: RunnerId::generate(),
         };
         let claims = AbortOnDropHandle::new(tokio::spawn(work.claim()));
-        Self { held, _claims: claims, _probes: probes }
+        Self { held, _claims: claims, _probes: probes, _prompts: prompts }
     }
 
     /// Releases a number of messages that begin with `hold`.
@@ -283,6 +308,7 @@ impl Work {
             usage: USAGE,
             model: "test:echo".to_owned(),
             carry: None,
+            record: None,
         });
         let seqs = seen.iter().map(|row| row.seq).collect();
         let append = StepWrite { run: Some(told.run), seen: seqs, entries, ..StepWrite::default() };
@@ -323,6 +349,7 @@ impl Work {
             usage: USAGE,
             model: model.clone(),
             carry: None,
+            record: None,
         });
         entries.push(handover.entry());
         let seqs: Vec<i64> = seen.iter().map(|row| row.seq).collect();
@@ -375,6 +402,7 @@ impl Work {
             usage: USAGE,
             model: "test:echo".to_owned(),
             carry: None,
+            record: None,
         });
         let seqs: Vec<i64> = seen.iter().map(|row| row.seq).collect();
         // `fail` may be followed by the class of the failure.

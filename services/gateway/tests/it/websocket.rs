@@ -1,6 +1,6 @@
 //! The WebSocket gateway, with real clients of both protocols.
 
-mod client;
+pub mod client;
 mod devices;
 mod event_log;
 mod memory;

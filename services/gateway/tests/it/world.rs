@@ -292,6 +292,11 @@ impl World {
         collect(client.stream(of.request(request)).await?.into_inner()).await
     }
 
+    /// Address of the database for its owner.
+    pub fn admin_url(&self) -> String {
+        self.database.admin_url()
+    }
+
     /// A number of the database, whatever tenant it is about.
     pub async fn number(&self, sql: &str) -> anyhow::Result<i64> {
         let mut admin = PgConnection::connect(&self.database.admin_url()).await?;

@@ -4,6 +4,7 @@ mod behaviors;
 mod claim;
 mod commands;
 mod connections;
+mod consoles;
 mod cost;
 mod crash;
 mod crowd;
@@ -58,6 +59,8 @@ pub enum Section {
     Commands,
     /// 10,000 idle WebSocket connections and 500 active ones, beside a slow reader
     Connections,
+    /// 500 open consoles, beside five turns a second
+    Consoles,
     /// A minute of nothing
     Idle,
     /// Turns and upkeep in a database with a million sessions; takes over 10 minutes, by name only
@@ -66,7 +69,7 @@ pub enum Section {
 
 impl Section {
     /// Those that are measured if none is named, in this order.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         // First, while the processes are as they were started.
         Self::Memory,
         Self::Start,
@@ -83,6 +86,7 @@ impl Section {
         Self::Schedule,
         Self::Commands,
         Self::Connections,
+        Self::Consoles,
         Self::Idle,
         Self::Crash,
     ];
@@ -106,6 +110,7 @@ impl Section {
             Self::Thinking => "before a model is asked",
             Self::Commands => "commands",
             Self::Connections => "WebSocket connections",
+            Self::Consoles => "open consoles",
             Self::Idle => "an idle mesh",
             Self::Scale => "a million sessions, beside none",
         }
@@ -130,6 +135,7 @@ impl Section {
             Self::Thinking => thinking::measure(mesh, pace).await,
             Self::Commands => commands::measure(mesh, pace).await,
             Self::Connections => connections::measure(mesh, pace).await,
+            Self::Consoles => consoles::measure(mesh, pace).await,
             Self::Idle => idle::measure(mesh, pace).await,
             Self::Scale => scale::measure(mesh, pace).await,
         }

@@ -62,7 +62,7 @@ impl Row {
     }
 }
 
-fn approver(key: Option<Uuid>, person: Option<Uuid>) -> Result<Approver, Error> {
+pub(super) fn approver(key: Option<Uuid>, person: Option<Uuid>) -> Result<Approver, Error> {
     match (key, person) {
         (Some(key), None) => Ok(Approver::Key(KeyId::from(key))),
         (None, Some(person)) => Ok(Approver::Person(PersonId::from(person))),

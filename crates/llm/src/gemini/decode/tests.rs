@@ -37,6 +37,7 @@ fn a_recorded_stream_is_read_the_same_wherever_it_is_cut() {
     assert_eq!(
         reply.unwrap(),
         Reply {
+            record: None,
             text: "Grüße, 語 there".into(),
             thinking: "They want tea.".into(),
             // One has an id, the other gets one.

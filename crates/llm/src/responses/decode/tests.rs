@@ -43,6 +43,7 @@ fn a_recorded_stream_is_read_the_same_wherever_it_is_cut() {
     assert_eq!(
         reply.unwrap(),
         Reply {
+            record: None,
             text: "Grüße, 語 there".into(),
             thinking: String::new(),
             calls: vec![

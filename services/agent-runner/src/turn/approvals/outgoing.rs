@@ -143,6 +143,7 @@ mod tests {
             usage: Usage::default(),
             model: String::new(),
             carry: None,
+            record: None,
         };
         [thought, Entry::returned(tool, output, false)]
     }

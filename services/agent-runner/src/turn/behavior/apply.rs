@@ -124,6 +124,7 @@ async fn finish(
         usage: Usage::default(),
         model: turn.journal.model(),
         carry: None,
+        record: None,
     };
     media::synthesize_answer(turn, snapshot, &answer).await?;
     completion::finish_with_answer(turn, answer).await

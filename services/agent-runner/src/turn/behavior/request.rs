@@ -13,7 +13,12 @@ use crate::{
     agents::snapshots::{AgentLookup, AgentSnapshot},
     error::Error,
     failpoints,
-    turn::{approvals::outside_text, budget, state::TurnState, think},
+    turn::{
+        approvals::outside_text,
+        budget,
+        state::TurnState,
+        think::{self, record::CallStart},
+    },
 };
 
 /// Outcome of a model request.
@@ -63,9 +68,9 @@ pub(super) async fn ask(
         return Ok(StepReply::Spent(why));
     }
     let model = asking.chain.for_conversation(turn.settings.profile.clone());
-    let (began, cancelled) = (Instant::now(), CancellationToken::new());
+    let (began, cancelled) = (CallStart::now(), CancellationToken::new());
     let mut pass_over = |_: Delta| {};
-    let asked = tokio::select! {
+    let mut asked = tokio::select! {
         answer = model.reply(&request, &mut pass_over, &cancelled) => match answer {
             Ok(reply) => StepReply::Replied(Box::new(reply)),
             Err(error) => StepReply::Failed(error),
@@ -76,6 +81,9 @@ pub(super) async fn ask(
         }
     };
     let took = began.elapsed();
+    if let StepReply::Replied(reply) = &mut asked {
+        began.record(turn, reply);
+    }
     metrics::histogram!("holdfast_runner_model_duration_seconds").record(took.as_secs_f64());
     turn.timing.model += took;
     think::store_key(turn, model.used_key()).await?;

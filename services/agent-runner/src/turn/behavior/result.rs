@@ -1,7 +1,7 @@
 //! Texts of a step's result, and the thought that stores it.
 
 use holdfast_agent::behavior::RESULT_TOOL;
-use holdfast_types::{Entry, StepResult, ToolCall, Usage};
+use holdfast_types::{Entry, ModelRecord, StepResult, ToolCall, Usage};
 use serde_json::json;
 
 use crate::tools::tool_set::ToolSet;
@@ -43,7 +43,7 @@ pub(super) fn thought(
     tools: &ToolSet,
     result: &StepResult,
     text: String,
-    (usage, model): (Usage, String),
+    (usage, model, record): (Usage, String, Option<Box<ModelRecord>>),
 ) -> Entry {
     let call =
         |id: String, tool: &str, input: String| ToolCall { id, tool: tool.to_owned(), input };
@@ -68,5 +68,5 @@ pub(super) fn thought(
     // A result always converts to JSON.
     let own = serde_json::to_string(result).unwrap_or_default();
     calls.push(call("result".to_owned(), RESULT_TOOL, own));
-    Entry::Thought { text, calls, usage, model, carry: None }
+    Entry::Thought { text, calls, usage, model, carry: None, record }
 }

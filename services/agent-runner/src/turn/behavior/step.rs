@@ -312,9 +312,9 @@ async fn store_round(
         .skip(most)
         .map(|call| Entry::returned(&call.id, CALL_BEYOND_LIMIT, true))
         .collect();
-    let Reply { calls, usage, model, carry, .. } = reply;
+    let Reply { calls, usage, model, carry, record, .. } = reply;
     // Text beside calls is for nobody: what a person reads is in the result.
-    let thought = Entry::Thought { text: String::new(), calls, usage, model, carry };
+    let thought = Entry::Thought { text: String::new(), calls, usage, model, carry, record };
     store_unusable(turn);
     turn.append([vec![thought], beyond].concat()).await?;
     Ok(None)
@@ -329,7 +329,7 @@ async fn store_result(
 ) -> Result<Option<CompletionResult>, Error> {
     let text = result::reply_text(result);
     let is_last = ends_turn(turn, result);
-    let cost = (reply.usage, reply.model);
+    let cost = (reply.usage, reply.model, reply.record);
     store_unusable(turn);
     if is_last || text.is_empty() {
         let thought = result::thought(&turn.tools, result, String::new(), cost);
@@ -373,6 +373,7 @@ async fn finish_idle(turn: &mut TurnState<'_>) -> Result<CompletionResult, Error
         usage: Usage::default(),
         model: String::new(),
         carry: None,
+        record: None,
     };
     completion::finish_with_answer(turn, nothing).await
 }

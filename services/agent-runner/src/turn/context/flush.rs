@@ -124,13 +124,13 @@ pub(crate) async fn run_flush(
 }
 
 async fn on_flush_reply(turn: &mut TurnState<'_>, reply: Reply) -> Result<(), Error> {
-    let Reply { text, calls, usage, model, carry, .. } = reply;
+    let Reply { text, calls, usage, model, carry, record, .. } = reply;
     if calls.is_empty() {
         // No thought is stored for this reply, so it is charged here.
         turn.journal.charge_reply(&model, &usage);
         return end_flush(turn, "done").await;
     }
-    turn.append(vec![Entry::Thought { text, calls, usage, model, carry }]).await.map(drop)
+    turn.append(vec![Entry::Thought { text, calls, usage, model, carry, record }]).await.map(drop)
 }
 
 async fn end_flush(turn: &mut TurnState<'_>, how: &str) -> Result<(), Error> {

@@ -303,6 +303,7 @@ mod tests {
                 usage: Usage::default(),
                 model: String::new(),
                 carry: None,
+                record: None,
             },
             Entry::returned("a", "", failed),
         ]

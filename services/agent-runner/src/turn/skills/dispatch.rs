@@ -93,8 +93,8 @@ pub(crate) async fn dispatch_command(
     let note = Entry::noted(Note::Dispatched, skill.as_str());
     let call = ToolCall { id: COMMAND_CALL_ID.to_owned(), tool, input };
     let thought = match fixed_answer(String::new()) {
-        Entry::Thought { text, usage, model, carry, .. } => {
-            Entry::Thought { text, calls: vec![call.clone()], usage, model, carry }
+        Entry::Thought { text, usage, model, carry, record, .. } => {
+            Entry::Thought { text, calls: vec![call.clone()], usage, model, carry, record }
         }
         other => other,
     };
@@ -200,7 +200,7 @@ fn result_text(tool: &str, came: CallResult<'_>) -> String {
 /// An answer without a model.
 pub(super) fn fixed_answer(text: String) -> Entry {
     let (calls, usage, model) = (Vec::new(), Usage::default(), String::new());
-    Entry::Thought { text, calls, usage, model, carry: None }
+    Entry::Thought { text, calls, usage, model, carry: None, record: None }
 }
 
 #[cfg(test)]

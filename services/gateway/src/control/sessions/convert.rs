@@ -2,16 +2,13 @@
 
 use holdfast_proto::gateway::v1 as pb;
 use holdfast_session::{
-    EntryView, RunView, SessionView, Surface, ToolCallView, TurnOutcome, WaitingRun,
+    EntryView, OpenRun, RunView, SessionView, Surface, ToolCallView, TurnOutcome, WaitingRun,
 };
-use holdfast_types::{Body, Entry, Note, SessionState, Usage};
-use jiff::{SignedDuration, Timestamp};
+use holdfast_types::{Body, Entry, Note, Usage};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::super::{AgentNames, timestamp};
-
-/// Idle time after which a session is shown as `SLEEP` (spec STM-021).
-const SLEEP_AFTER_IDLE: SignedDuration = SignedDuration::from_hours(24);
 
 /// Maximum length of a summary in a list, in characters.
 const MAX_LISTED_SUMMARY_CHARS: usize = 160;
@@ -21,13 +18,15 @@ pub fn session(view: SessionView, names: &AgentNames, now: Timestamp) -> pb::Ses
     pb::Session {
         id: view.id.to_string(),
         agent: names.of(view.agent),
-        state: state(&view, now).to_owned(),
+        state: view.shown_state(now).as_str().to_owned(),
         key: view.key,
         kind: view.kind,
         parent_id: view.parent.map(|parent| parent.to_string()).unwrap_or_default(),
         label: view.given_label.unwrap_or(view.label),
         pinned: view.pinned,
         workspace: view.workspace.unwrap_or_default(),
+        branch_of: view.branch.map(|(of, _)| of.to_string()).unwrap_or_default(),
+        branch_seq: view.branch.map(|(_, seq)| seq).unwrap_or_default(),
         summary: view.summary,
         waiting: view.waiting,
         approvals: view.approvals,
@@ -46,17 +45,6 @@ pub fn with_short_summary(session: pb::Session) -> pb::Session {
         None => session.summary,
     };
     pb::Session { summary, ..session }
-}
-
-fn state(view: &SessionView, now: Timestamp) -> &'static str {
-    if view.paused.is_some() {
-        return "PAUSE";
-    }
-    let idle = now.duration_since(view.updated_at) >= SLEEP_AFTER_IDLE;
-    match view.state {
-        SessionState::Wait if idle && view.waiting == 0 => "SLEEP",
-        state => state.as_str(),
-    }
 }
 
 /// Converts a surface of a session's canvas.
@@ -92,7 +80,7 @@ pub fn entry(view: EntryView) -> pb::Entry {
             }
             (text, detail)
         }
-        Entry::Thought { text, calls, usage, model, carry: _ } => {
+        Entry::Thought { text, calls, usage, model, carry: _, record: _ } => {
             (text, json!({"calls": calls, "usage": usage, "model": model}))
         }
         Entry::Called { call, effect } => (String::new(), json!({"call": call, "effect": effect})),
@@ -131,6 +119,9 @@ pub fn run(view: RunView, names: &AgentNames) -> pb::Run {
         model: view.model,
         usage: Some(usage(view.usage)),
         text: view.text,
+        cost_micros: view.cost_micros,
+        channel: view.channel.unwrap_or_default(),
+        person: view.person.unwrap_or_default(),
         started_at: Some(timestamp(view.started_at)),
         finished_at: Some(timestamp(view.finished_at)),
     }
@@ -165,6 +156,18 @@ pub fn waiting_run(view: WaitingRun, names: &AgentNames) -> pb::Run {
     }
 }
 
+/// Converts a run that runs, or waits for a runner.
+pub fn open_run(run: OpenRun, names: &AgentNames) -> pb::Run {
+    pb::Run {
+        id: run.id.to_string(),
+        status: "running".to_owned(),
+        session_id: run.session.to_string(),
+        agent: names.of(run.agent),
+        started_at: Some(timestamp(run.started_at)),
+        ..pb::Run::default()
+    }
+}
+
 const fn outcome(outcome: TurnOutcome) -> pb::Outcome {
     match outcome {
         TurnOutcome::Completed => pb::Outcome::Completed,
@@ -185,7 +188,8 @@ pub(in crate::control) const fn usage(usage: Usage) -> pb::Usage {
 
 #[cfg(test)]
 mod tests {
-    use holdfast_types::{AgentId, Effect, Note, RunId, Sender, SessionId, ToolCall};
+    use holdfast_types::{AgentId, Effect, Note, RunId, Sender, SessionId, SessionState, ToolCall};
+    use jiff::SignedDuration;
     use uuid::Uuid;
 
     use super::*;
@@ -202,6 +206,7 @@ mod tests {
             given_label: None,
             pinned: false,
             workspace: None,
+            branch: None,
             summary: String::new(),
             state,
             paused: paused.map(str::to_owned),
@@ -228,7 +233,7 @@ mod tests {
             (view(SessionState::Wait, Some("user"), 0), hours(24), "PAUSE"),
             (view(SessionState::Ready, Some("parent"), 1), hours(0), "PAUSE"),
         ] {
-            assert_eq!(state(&view, at), expected);
+            assert_eq!(view.shown_state(at).as_str(), expected);
         }
     }
 
@@ -253,6 +258,7 @@ mod tests {
             usage: Usage { input: 1, cached: 0, output: 2 },
             model: "demo:demo".into(),
             carry: None,
+            record: None,
         };
         let returned = Entry::returned("c1", "42", true);
         let heard = Entry::Heard { seq: 1, body };

@@ -168,7 +168,7 @@ impl ImportedJournal {
             }
             "thought" => {
                 let ThoughtDetail { calls, usage, model } = parse(&detail)?;
-                Entry::Thought { text, calls, usage, model, carry: None }
+                Entry::Thought { text, calls, usage, model, carry: None, record: None }
             }
             "called" => {
                 let CalledDetail { call, effect } = parse(&detail)?;

@@ -34,8 +34,10 @@ async fn what_is_another_tenants_is_not_found() {
     let said = world.say(theirs, "agent:main:main").await;
     let (session, message) = (said.session.to_string(), said.message.to_string());
     macro_rules! missing {
-        ($($handler:expr => $call:ident($message:ident { $($field:ident: $value:expr),+ });)+) => {$(
-            let message = pb::$message { $($field: $value),+ };
+        ($($handler:expr => $call:ident(
+            $message:ident { $($field:ident: $value:expr),+ $(, ..$rest:expr)? }
+        );)+) => {$(
+            let message = pb::$message { $($field: $value),+ $(, ..$rest)? };
             let refused = $handler.$call(admin(ours, message.clone())).await.unwrap_err();
             assert_eq!(refused.code(), Code::NotFound, "{}: {refused}", stringify!($call));
         )+};
@@ -55,7 +57,7 @@ async fn what_is_another_tenants_is_not_found() {
         sessions::Handler(state()) => get_session(GetSessionRequest {
             session: "agent:main:main".to_owned() });
         sessions::Handler(state()) => get_history(GetHistoryRequest {
-            session: session.clone(), limit: 0, before_seq: 0 });
+            session: session.clone(), ..Default::default() });
         sessions::Handler(state()) => pause_session(PauseSessionRequest {
             session: session.clone() });
         sessions::Handler(state()) => resume_session(ResumeSessionRequest {
@@ -63,10 +65,9 @@ async fn what_is_another_tenants_is_not_found() {
         sessions::Handler(state()) => delete_session(DeleteSessionRequest {
             session: session.clone() });
         sessions::Handler(state()) => list_runs(ListRunsRequest {
-            session: session.clone(), limit: 0 });
+            session: session.clone(), ..Default::default() });
         sessions::Handler(state()) => list_sessions(ListSessionsRequest {
-            agent: agent.clone(), kind: String::new(), limit: 0, page_token: String::new(),
-            search: String::new(), label: String::new(), pinned: None });
+            agent: agent.clone(), ..Default::default() });
         sessions::Handler(state()) => get_run(GetRunRequest {
             run_id: RunId::from(said.message).to_string() });
         operations::Handler(state()) => get_dead_letter(GetDeadLetterRequest {

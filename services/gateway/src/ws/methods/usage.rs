@@ -115,7 +115,8 @@ async fn lines(
     agent: Option<String>,
     period: &Period,
 ) -> Result<Vec<pb::UsageLine>, MethodError> {
-    let request = pb::GetUsageRequest { agent: agent.unwrap_or_default(), days: period.days() };
+    let (agent, days) = (agent.unwrap_or_default(), period.days());
+    let request = pb::GetUsageRequest { agent, days, group_by: Vec::new() };
     let handler = Budgets(call.state().clone());
     let mut lines = rpc!(call, "Budgets/GetUsage", handler, get_usage, request)?.lines;
     lines.retain(|line| period.includes(&line.day));

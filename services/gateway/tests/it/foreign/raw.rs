@@ -28,6 +28,10 @@ pub async fn call(
     let mut all = Vec::new();
     while let Some(answer) = answers.next().await {
         all.push(answer?);
+        // This one goes on until the caller leaves.
+        if method == "Runs/WatchActivity" {
+            break;
+        }
     }
     Ok(all)
 }

@@ -2,9 +2,10 @@
 
 use flate2::{Compression, write::GzEncoder};
 use holdfast_proto::gateway::v1 as pb;
+use holdfast_workspace::ContentHash;
 use prost::Message;
 
-use super::things::Things;
+use super::things::{FILE, Things};
 
 /// Kind of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -162,6 +163,47 @@ fn sessions() -> Vec<Try> {
             bytes(pb::ListRunsRequest { session: of.session.clone(), ..Default::default() })
         }),
         ("Sessions/GetRun", Is::Found, |of| bytes(pb::GetRunRequest { run_id: of.run.clone() })),
+        ("Sessions/ListRuns", Is::Found, |of| {
+            bytes(pb::ListRunsRequest { agent: of.agent_name.clone(), ..Default::default() })
+        }),
+        ("Sessions/SearchMessages", Is::Shown, |_| {
+            bytes(pb::SearchMessagesRequest { query: "a".into(), ..Default::default() })
+        }),
+        ("Sessions/SearchMessages", Is::Found, |of| {
+            let (query, session) = ("a".into(), of.session.clone());
+            bytes(pb::SearchMessagesRequest { query, session, ..Default::default() })
+        }),
+        ("Sessions/SearchMessages", Is::Found, |of| {
+            let (query, agent) = ("a".into(), of.agent_name.clone());
+            bytes(pb::SearchMessagesRequest { query, agent, ..Default::default() })
+        }),
+        ("Sessions/BranchSession", Is::Found, |of| {
+            bytes(pb::BranchSessionRequest { session: of.session.clone(), ..Default::default() })
+        }),
+        ("Sessions/BranchSession", Is::Found, |of| {
+            bytes(pb::BranchSessionRequest {
+                session: of.session_key.clone(),
+                ..Default::default()
+            })
+        }),
+        ("Sessions/ListBranches", Is::Found, |of| {
+            bytes(pb::ListBranchesRequest { session: of.session.clone() })
+        }),
+        ("Sessions/ListBranches", Is::Found, |of| {
+            bytes(pb::ListBranchesRequest { session: of.session_key.clone() })
+        }),
+        ("Runs/GetRunTrace", Is::Found, |of| {
+            bytes(pb::GetRunTraceRequest { run_id: of.run.clone(), ..Default::default() })
+        }),
+        ("Runs/RenderPrompt", Is::Found, |of| {
+            bytes(pb::RenderPromptRequest { run_id: of.run.clone(), seq: 0 })
+        }),
+        ("Runs/ListActivity", Is::Found, |of| {
+            bytes(pb::ListActivityRequest { agent: of.agent_name.clone(), ..Default::default() })
+        }),
+        ("Runs/WatchActivity", Is::Found, |of| {
+            bytes(pb::WatchActivityRequest { agent: of.agent_name.clone(), ..Default::default() })
+        }),
         ("Sessions/ListToolCalls", Is::Found, |of| {
             bytes(pb::ListToolCallsRequest { session: of.session.clone(), ..Default::default() })
         }),
@@ -526,6 +568,12 @@ fn schedules() -> Vec<Try> {
         ("Schedules/ListNextTimes", Is::Found, |of| {
             bytes(pb::ListNextTimesRequest { job: of.job.clone(), ..Default::default() })
         }),
+        ("Schedules/ListCalendar", Is::Shown, |_| {
+            bytes(pb::ListCalendarRequest { kind: "all".into(), ..Default::default() })
+        }),
+        ("Schedules/ListCalendar", Is::Found, |of| {
+            bytes(pb::ListCalendarRequest { agent: of.agent_name.clone(), ..Default::default() })
+        }),
         ("Schedules/WakeAgent", Is::Found, |of| {
             let (agent, text) = (of.agent_name.clone(), "history".into());
             bytes(pb::WakeAgentRequest { agent, text, ..Default::default() })
@@ -764,6 +812,10 @@ fn files() -> Vec<Try> {
             let (agent, path) = (of.agent.clone(), "SOUL.md".into());
             bytes(pb::ReadFileRequest { agent, path, ..Default::default() })
         }),
+        ("Files/ReadAttachment", Is::Found, |of| {
+            let (agent, hash) = (of.agent.clone(), ContentHash::of(FILE).to_string());
+            bytes(pb::ReadAttachmentRequest { agent, hash })
+        }),
         ("Files/WriteFile", Is::Found, |of| {
             let (agent, path) = (of.agent.clone(), "SOUL.md".into());
             bytes(pb::WriteFileRequest { agent, path, ..Default::default() })
@@ -816,6 +868,7 @@ fn agents() -> Vec<Try> {
             let state = "enabled".to_owned();
             bytes(pb::SetAgentStateRequest { agent: of.agent.clone(), state })
         }),
+        ("Agents/ListAgentTemplates", Is::Gone, |_| bytes(pb::ListAgentTemplatesRequest {})),
         ("Agents/DeleteAgent", Is::Found, |of| {
             bytes(pb::DeleteAgentRequest { agent: of.agent.clone() })
         }),
@@ -860,6 +913,15 @@ fn agents() -> Vec<Try> {
         }),
         // Nodes of two tenants are tested in `nodes`; no key may act as one.
         ("Nodes/Attach", Is::Closed, |_| bytes(pb::AttachRequest::default())),
+        ("Console/CreateSignInLink", Is::Made, |of| {
+            bytes(pb::CreateSignInLinkRequest { name: of.key_name.clone(), scopes: Vec::new() })
+        }),
+        ("Console/ListConsoleSessions", Is::Shown, |_| {
+            bytes(pb::ListConsoleSessionsRequest::default())
+        }),
+        ("Console/EndConsoleSession", Is::Found, |of| {
+            bytes(pb::EndConsoleSessionRequest { id: of.console_session.clone() })
+        }),
         ("Devices/ListDevices", Is::Shown, |_| bytes(pb::ListDevicesRequest {})),
         ("Devices/ApproveDevice", Is::Found, |of| {
             bytes(pb::ApproveDeviceRequest { request: of.device_request.clone() })
@@ -1056,6 +1118,10 @@ pub const SECRETS: &str = r#"{"token": "1:a"}"#;
 fn channels() -> Vec<Try> {
     vec![
         ("Channels/ListAccounts", Is::Shown, |_| bytes(pb::ListAccountsRequest::default())),
+        ("Channels/ListChannelKinds", Is::Gone, |_| bytes(pb::ListChannelKindsRequest {})),
+        ("Channels/CheckAccount", Is::Found, |of| {
+            bytes(pb::CheckAccountRequest { id: of.account.clone() })
+        }),
         ("Channels/ListAccounts", Is::Shown, |_| {
             bytes(pb::ListAccountsRequest { channel: "telegram".into() })
         }),
@@ -1192,6 +1258,20 @@ fn operations() -> Vec<Try> {
             bytes(pb::RequeueDeadLetterRequest { message_id: of.dead_letter.clone() })
         }),
         ("Operations/ListDeliveries", Is::Shown, |_| bytes(pb::ListDeliveriesRequest::default())),
+        ("Operations/ListDeliveries", Is::Gone, |of| {
+            bytes(pb::ListDeliveriesRequest {
+                account_id: of.account.clone(),
+                ..Default::default()
+            })
+        }),
+        ("Operations/ListDeliveries", Is::Found, |of| {
+            bytes(pb::ListDeliveriesRequest { session: of.session.clone(), ..Default::default() })
+        }),
+        ("Operations/ListDeadLetters", Is::Found, |of| {
+            bytes(pb::ListDeadLettersRequest { session: of.session.clone(), ..Default::default() })
+        }),
+        ("Operations/GetInboxCounts", Is::Gone, |_| bytes(pb::GetInboxCountsRequest {})),
+        ("Mesh/GetMesh", Is::Closed, |_| bytes(pb::GetMeshRequest {})),
         ("Operations/ResendDelivery", Is::Found, |of| {
             bytes(pb::ResendDeliveryRequest { id: of.delivery.clone() })
         }),

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
-use holdfast_directory::{Actor, DeviceProfile, SignIn};
+use holdfast_directory::{
+    Actor, Approver, ConsoleRights, ConsoleSessionLimits, DeviceProfile, SignIn,
+};
 use holdfast_proposals::NewProposal;
 use holdfast_proto::{
     gateway::v1::{self as pb, AcceptRequest},
@@ -16,6 +18,7 @@ use holdfast_types::{
 };
 use holdfast_work::{Period, Place, record_period};
 use prost::Message;
+use secrecy::ExposeSecret as _;
 use serde_json::json;
 use uuid::Uuid;
 
@@ -33,6 +36,9 @@ use crate::{
     world::{Tenant, World},
 };
 
+/// Content of a file of Anna's agent.
+pub const FILE: &[u8] = b"annas plan";
+
 /// Ids, and names that begin with their owner's name.
 #[derive(Debug, Clone, Default)]
 pub struct Things {
@@ -48,6 +54,7 @@ pub struct Things {
     pub node_name: String,
     pub person: String,
     pub device: String,
+    pub console_session: String,
     pub device_request: String,
     pub other_device_request: String,
     pub key: String,
@@ -124,6 +131,7 @@ impl Things {
             agent: AgentId::generate().to_string(),
             person: PersonId::generate().to_string(),
             device: "0".repeat(64),
+            console_session: Uuid::now_v7().simple().to_string(),
             device_request: Uuid::now_v7().to_string(),
             other_device_request: Uuid::now_v7().to_string(),
             agent_proposal: ProposalId::generate().to_string(),
@@ -183,6 +191,24 @@ impl Things {
         };
         let put = world.memory()?.put_items(world.anna.id, put).await?;
         Ok(put.items.into_iter().next().context("no proposal")?.id)
+    }
+
+    /// A session of the console that was begun with a link.
+    async fn sign_in(&mut self, world: &World) -> anyhow::Result<()> {
+        let rights = ConsoleRights {
+            holder: Approver::Key(self.key.parse()?),
+            scopes: None,
+            name: format!("{}-visitor", self.owner),
+        };
+        let limits = ConsoleSessionLimits {
+            idle: Duration::from_secs(3600),
+            lifetime: Duration::from_secs(3600),
+        };
+        let sessions = world.directory.console_sessions();
+        let link = sessions.create_link(world.anna.id, &rights).await?;
+        let begun = sessions.begin_with_link(link.token.expose_secret(), limits).await?;
+        self.console_session = begun.id.simple().to_string();
+        Ok(())
     }
 
     /// A paired device, and two that ask to be.
@@ -256,6 +282,7 @@ impl Things {
         let made: pb::CreateKeyResponse = ask(world, who, "Keys/CreateKey", create).await?;
         self.key = made.key.context("no key")?.id;
         self.pair_devices(world).await?;
+        self.sign_in(world).await?;
         let account = Some(account(self, String::new()));
         let create = pb::CreateAccountRequest { account, secrets: SECRETS.into() };
         let made: pb::CreateAccountResponse =
@@ -321,6 +348,13 @@ impl Things {
         };
         let same = world.send(who, same).await?;
         world.follow(who, &same.message_id).await?;
+        let file = pb::WriteFileRequest {
+            agent: self.agent.clone(),
+            path: "annas-plan.md".into(),
+            content: FILE.into(),
+            ..Default::default()
+        };
+        let _: pb::WriteFileResponse = ask(world, who, "Files/WriteFile", file).await?;
         self.deliver(world).await?;
         let asks = world.send(who, said("ask")).await?;
         self.approve(world).await?;
@@ -478,11 +512,12 @@ impl Things {
         }
     }
 
-    fn ids(&self) -> [&str; 25] {
+    fn ids(&self) -> [&str; 26] {
         [
             &self.agent,
             &self.person,
             &self.device,
+            &self.console_session,
             &self.device_request,
             &self.other_device_request,
             &self.agent_proposal,

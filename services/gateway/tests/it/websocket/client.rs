@@ -27,7 +27,12 @@ impl Client {
     pub async fn open(address: SocketAddr, path: &str) -> anyhow::Result<Self> {
         let socket = TcpStream::connect(address).await?;
         let (socket, _) = client_async(format!("ws://{address}{path}"), socket).await?;
-        Ok(Self { socket, next: 0, events: Vec::new() })
+        Ok(Self::of(socket))
+    }
+
+    /// Client on an open connection.
+    pub fn of(socket: WebSocketStream<TcpStream>) -> Self {
+        Self { socket, next: 0, events: Vec::new() }
     }
 
     /// Connects as an OpenClaw client that wants everything that the key permits.

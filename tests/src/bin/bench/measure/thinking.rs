@@ -156,6 +156,7 @@ fn journal() -> Vec<Entry> {
                 usage: Usage::default(),
                 model: String::new(),
                 carry: None,
+                record: None,
             },
         })
         .collect()

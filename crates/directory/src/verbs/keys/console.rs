@@ -1,0 +1,334 @@
+//! Operations on sessions of the web console, and on one-time links that begin one.
+
+use std::time::{Duration, Instant};
+
+use holdfast_pg::TenantTx;
+use holdfast_types::TenantId;
+use jiff::{SignedDuration, Timestamp};
+use tracing::debug;
+use uuid::Uuid;
+
+use crate::{
+    Actor, Approver, ApproverRights, ConsolePrincipal, ConsoleRights, ConsoleSession,
+    ConsoleSessionLimits, Directory, Error, IssuedConsoleLink, IssuedConsoleSession, KeyPrincipal,
+    PersonPrincipal, SignInMethod, TenantState, key::console::CachedConsoleSession, store,
+    store::keys::console as table, token, verbs::check_limit,
+};
+
+/// Maximum number of sessions of a tenant.
+const MAX_SESSIONS: i64 = 10_000;
+
+/// Maximum number of a tenant's links that were not used.
+const MAX_LINKS: i64 = 1_000;
+
+/// Time for which a link can be used.
+const LINK_LIFETIME: SignedDuration = SignedDuration::from_mins(10);
+
+/// Maximum age at which the time of a session's last use is stored again.
+const MAX_USED_AGE: SignedDuration = SignedDuration::from_mins(5);
+
+/// Sessions of the web console.
+#[derive(Debug, Clone, Copy)]
+pub struct ConsoleSessions<'d>(&'d Directory);
+
+impl Directory {
+    /// Whether a text has the form of the token of a console session.
+    #[must_use]
+    pub fn is_console_token(text: &str) -> bool {
+        token::read_console_session(text).is_some()
+    }
+
+    #[must_use]
+    pub const fn console_sessions(&self) -> ConsoleSessions<'_> {
+        ConsoleSessions(self)
+    }
+}
+
+impl ConsoleSessions<'_> {
+    /// Returns the session of a token, with the rights of its holder as they are now, and counts as a
+    /// use of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`check`](Self::check).
+    pub async fn authenticate(self, text: &str, idle: Duration) -> Result<ConsolePrincipal, Error> {
+        let known = self.find(text, idle).await?;
+        let idle = SignedDuration::try_from(idle).unwrap_or(SignedDuration::MAX);
+        let age = Timestamp::now().duration_since(known.used_at);
+        // Idle times in tests are seconds.
+        if age > MAX_USED_AGE.min(idle / 4)
+            && let Err(error) = self.touch(&known.who).await
+        {
+            // The session is valid, and the next use tries again.
+            debug!(error = &error as &dyn std::error::Error, "a session's use was not stored");
+        }
+        Ok(known.who)
+    }
+
+    /// As [`authenticate`](Self::authenticate), but does not count as a use: for connections that
+    /// stay open while nobody does anything.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SessionEnded`] if there is no such session, it was not used for `idle`, or its holder
+    /// may not sign in any more; [`Error::TenantSuspended`].
+    pub async fn check(self, text: &str, idle: Duration) -> Result<ConsolePrincipal, Error> {
+        self.find(text, idle).await.map(|known| known.who)
+    }
+
+    async fn find(self, text: &str, idle: Duration) -> Result<CachedConsoleSession, Error> {
+        let known = self.verified(text).await?;
+        let idle = SignedDuration::try_from(idle).unwrap_or(SignedDuration::MAX);
+        let now = Timestamp::now();
+        if !known.live || known.expires_at <= now || now.duration_since(known.used_at) >= idle {
+            return Err(Error::SessionEnded);
+        }
+        if !known.active {
+            return Err(Error::TenantSuspended);
+        }
+        Ok(known)
+    }
+
+    /// The session of a token, which may have ended.
+    async fn verified(self, text: &str) -> Result<CachedConsoleSession, Error> {
+        let (id, secret) = token::read_console_session(text).ok_or(Error::SessionEnded)?;
+        let known = match self.0.console_sessions.get(&id) {
+            Some(known) => known,
+            None if self.0.unknown.get(&id).is_some() => return Err(Error::SessionEnded),
+            None => {
+                let _slot = self.0.lookup_slot(id, &secret).await?;
+                self.look_up(id).await?
+            }
+        };
+        match self.0.peppers.pepper_of(&known.digest, &secret)? {
+            Some(_) => Ok(known),
+            None => Err(Error::SessionEnded),
+        }
+    }
+
+    async fn touch(self, who: &ConsolePrincipal) -> Result<(), Error> {
+        let mut tx = self.0.pools.tenant(who.tenant).await?;
+        table::touch(&mut tx, who.session).await?;
+        tx.commit().await?;
+        self.0.console_sessions.forget(&who.session);
+        Ok(())
+    }
+
+    async fn look_up(self, id: Uuid) -> Result<CachedConsoleSession, Error> {
+        let begun = Instant::now();
+        let mut tx = self.0.pools.system().await?;
+        let tenant = table::find(&mut tx, id).await?;
+        tx.commit().await?;
+        let found = match tenant {
+            Some(tenant) => {
+                let mut tx = self.0.pools.tenant(tenant).await?;
+                let found = table::look_up(&mut tx, id).await?;
+                tx.commit().await?;
+                found.map(|found| (tenant, found))
+            }
+            None => None,
+        };
+        let Some((tenant, found)) = found else {
+            self.0.unknown.put(id, (), begun);
+            return Err(Error::SessionEnded);
+        };
+        let (holder, live) = match found.holder()? {
+            // The row of a key stays when it is revoked.
+            Approver::Key(key) => {
+                let scopes = found.key_scopes.unwrap_or_default();
+                (ApproverRights::Key { key, scopes }, found.key_live.unwrap_or_default())
+            }
+            Approver::Person(person) => {
+                let role = found.role.ok_or(Error::SessionEnded)?;
+                let role = role.parse().map_err(|error| Error::corrupt("role", error))?;
+                (ApproverRights::Person { person, role }, found.person_live.unwrap_or_default())
+            }
+        };
+        let known = CachedConsoleSession {
+            digest: found.digest,
+            live,
+            active: TenantState::parse(&found.tenant_state)? == TenantState::Active,
+            used_at: found.used_at.to_jiff(),
+            expires_at: found.expires_at.to_jiff(),
+            who: ConsolePrincipal {
+                tenant,
+                session: id,
+                name: found.name,
+                scopes: found.scopes,
+                holder,
+                rate: found.rate.unsigned_abs(),
+                concurrent_calls: found.concurrent_calls.and_then(|most| u32::try_from(most).ok()),
+            },
+        };
+        self.0.console_sessions.put(id, known.clone(), begun);
+        Ok(known)
+    }
+
+    /// Begins a session for the holder of an API key.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooMany`] at the limit of sessions.
+    pub async fn begin_for_key(
+        self,
+        key: KeyPrincipal,
+        limits: ConsoleSessionLimits,
+    ) -> Result<IssuedConsoleSession, Error> {
+        let rights = ConsoleRights { holder: Approver::Key(key.key), scopes: None, name: key.name };
+        let mut tx = self.0.begin_change(key.tenant).await?;
+        let issued = self.begin(&mut tx, (&rights, SignInMethod::Key), limits).await?;
+        tx.commit().await?;
+        Ok(issued)
+    }
+
+    /// Begins a session for a person who has signed in at an identity provider.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooMany`] at the limit of sessions.
+    pub async fn begin_for_person(
+        self,
+        person: PersonPrincipal,
+        limits: ConsoleSessionLimits,
+    ) -> Result<IssuedConsoleSession, Error> {
+        let holder = Approver::Person(person.person);
+        let rights = ConsoleRights { holder, scopes: None, name: person.name };
+        let mut tx = self.0.begin_change(person.tenant).await?;
+        let issued = self.begin(&mut tx, (&rights, SignInMethod::Oidc), limits).await?;
+        tx.commit().await?;
+        Ok(issued)
+    }
+
+    /// Begins a session with a one-time link, which is gone then.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LinkNotValid`], or [`Error::TooMany`] at the limit of sessions.
+    pub async fn begin_with_link(
+        self,
+        text: &str,
+        limits: ConsoleSessionLimits,
+    ) -> Result<IssuedConsoleSession, Error> {
+        let (id, secret) = token::read_console_link(text).ok_or(Error::LinkNotValid)?;
+        let tenant = {
+            let _slot = self.0.lookup_slot(id, &secret).await?;
+            let mut tx = self.0.pools.system().await?;
+            let tenant = table::find_link(&mut tx, id).await?;
+            tx.commit().await?;
+            tenant.ok_or(Error::LinkNotValid)?
+        };
+        let mut tx = self.0.begin_change(tenant).await?;
+        let digest = table::link_digest(&mut tx, id).await?.ok_or(Error::LinkNotValid)?;
+        if self.0.peppers.pepper_of(&digest, &secret)?.is_none() {
+            return Err(Error::LinkNotValid);
+        }
+        let rights = table::take_link(&mut tx, id).await?.ok_or(Error::LinkNotValid)?;
+        let issued = self.begin(&mut tx, (&rights, SignInMethod::Link), limits).await?;
+        tx.commit().await?;
+        Ok(issued)
+    }
+
+    async fn begin(
+        self,
+        tx: &mut TenantTx,
+        (rights, method): (&ConsoleRights, SignInMethod),
+        limits: ConsoleSessionLimits,
+    ) -> Result<IssuedConsoleSession, Error> {
+        let others = table::prune(tx, limits.idle.as_secs_f64()).await?;
+        check_limit("sessions of the console", others, MAX_SESSIONS)?;
+        let id = Uuid::now_v7();
+        let (secret, digest) = self.0.peppers.generate(id)?;
+        let lifetime = SignedDuration::try_from(limits.lifetime);
+        let expires_at = lifetime.and_then(|life| Timestamp::now().checked_add(life));
+        let expires_at = expires_at
+            .map_err(|error| Error::Invalid(format!("the session's lifetime: {error}")))?;
+        table::insert(tx, (id, &digest), (rights, method), expires_at).await?;
+        let subject = format!("{} {}", id.simple(), method.as_str());
+        store::audit::record(tx, actor(rights.holder), "console.sign_in", subject).await?;
+        Ok(IssuedConsoleSession {
+            id,
+            token: token::write_console_session(id, &secret),
+            expires_at,
+        })
+    }
+
+    /// Makes a one-time link that begins a session with these rights.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] for an unknown scope or a malformed name, [`Error::TooMany`] at the limit
+    /// of links.
+    pub async fn create_link(
+        self,
+        tenant: TenantId,
+        rights: &ConsoleRights,
+    ) -> Result<IssuedConsoleLink, Error> {
+        rights.check()?;
+        let id = Uuid::now_v7();
+        let (secret, digest) = self.0.peppers.generate(id)?;
+        let expires_at = Timestamp::now() + LINK_LIFETIME;
+        let mut tx = self.0.begin_change(tenant).await?;
+        check_limit("unused links", table::prune_links(&mut tx).await?, MAX_LINKS)?;
+        table::insert_link(&mut tx, (id, &digest), rights, expires_at).await?;
+        let actor = actor(rights.holder);
+        store::audit::record(&mut tx, actor, "console.link", id.simple()).await?;
+        tx.commit().await?;
+        Ok(IssuedConsoleLink { token: token::write_console_link(id, &secret), expires_at })
+    }
+
+    /// Returns the tenant's sessions that have not ended by age, the newest first.
+    pub async fn list(
+        self,
+        tenant: TenantId,
+        idle: Duration,
+    ) -> Result<Vec<ConsoleSession>, Error> {
+        let mut tx = self.0.pools.tenant(tenant).await?;
+        let sessions = table::all(&mut tx, idle.as_secs_f64()).await?;
+        tx.commit().await?;
+        Ok(sessions)
+    }
+
+    /// Ends a session: in this process at once, in others within 5 s.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] if the tenant has no such session.
+    pub async fn end(self, tenant: TenantId, actor: Actor, id: Uuid) -> Result<(), Error> {
+        let mut tx = self.0.begin_change(tenant).await?;
+        if !table::delete(&mut tx, id).await? {
+            return Err(Error::not_found("session of the console", id.simple()));
+        }
+        store::audit::record(&mut tx, actor, "console.end", id.simple()).await?;
+        tx.commit().await?;
+        self.0.console_sessions.forget(&id);
+        Ok(())
+    }
+
+    /// Ends the session of a token. One that has ended already is no error.
+    pub async fn sign_out(self, text: &str) -> Result<(), Error> {
+        let known = match self.verified(text).await {
+            Ok(known) => known,
+            Err(Error::SessionEnded) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let ConsolePrincipal { tenant, session, holder, .. } = known.who;
+        let actor = match holder {
+            ApproverRights::Key { key, .. } => Actor::Key(key),
+            ApproverRights::Person { person, .. } => Actor::Person(person),
+        };
+        let mut tx = self.0.begin_change(tenant).await?;
+        if table::delete(&mut tx, session).await? {
+            store::audit::record(&mut tx, actor, "console.sign_out", session.simple()).await?;
+        }
+        tx.commit().await?;
+        self.0.console_sessions.forget(&session);
+        Ok(())
+    }
+}
+
+const fn actor(holder: Approver) -> Actor {
+    match holder {
+        Approver::Key(key) => Actor::Key(key),
+        Approver::Person(person) => Actor::Person(person),
+    }
+}

@@ -1,0 +1,134 @@
+//! Open consoles: what they cost the gateway while the tenant's agents work.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::ensure;
+use futures::{StreamExt as _, stream};
+use holdfast_tests::{console::ConsoleSession, websocket::Socket};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, MissedTickBehavior, interval, sleep},
+};
+
+use crate::{
+    Pace,
+    client::unique_session,
+    mesh::{Mesh, Service},
+    models::Model,
+    report::{Line, Unit, float},
+    stats::Samples,
+    usage::{self, Resident},
+};
+
+/// Consoles that are opened at once.
+const OPENING: usize = 32;
+/// How long the mesh is left alone before the gateway's memory is read.
+const REST_TIME: Duration = Duration::from_secs(5);
+const TURNS_PER_SECOND: u32 = 5;
+/// Conversations in which the turns are.
+const CONVERSATIONS: usize = 50;
+
+pub async fn measure(mesh: &mut Mesh, pace: Pace) -> anyhow::Result<Vec<Line>> {
+    mesh.relaunch().await?;
+    let (count, time) = (pace.count(500, 50), pace.seconds(60, 10));
+    let gateway = mesh.pid(Service::Gateway)?;
+    // Once for what is loaded with the first console and the first turns.
+    drop(open(mesh, 10).await?);
+    work(mesh, gateway, time / 4).await?;
+    let alone = work(mesh, gateway, time).await?;
+    sleep(REST_TIME).await;
+    let before = Resident::of(gateway)?.own;
+
+    let begun = Instant::now();
+    let mut consoles = JoinSet::new();
+    for mut socket in open(mesh, count).await? {
+        consoles.spawn(async move { socket.idle().await });
+    }
+    let opening = begun.elapsed();
+    sleep(REST_TIME).await;
+    let idle = Resident::of(gateway)?.own;
+    let watched = work(mesh, gateway, time).await?;
+    ensure!(consoles.try_join_next().is_none(), "the gateway ended a console's connection");
+    let busy = Resident::of(gateway)?.own;
+
+    let with = format!("{count} consoles");
+    let memory = |what: String, memory| Line::new(what, memory, Unit::Megabytes);
+    let cpu = |what: String, work: &Work| Line::new(what, work.cpu_percent(), Unit::Percent);
+    let turn = |what: &str, work: &Work| {
+        Line::millis(format!("turn, {what}, p50"), work.turns.permille(500))
+    };
+    let per_second = format!("{TURNS_PER_SECOND} turns a second");
+    Ok(vec![
+        memory("gateway's memory, no console".to_owned(), before)
+            .note("its own, without the kernel's"),
+        memory(format!("gateway's memory, {with} at rest"), idle),
+        memory(format!("gateway's memory, {with} after {per_second}"), busy),
+        Line::new(
+            "memory of one console",
+            (idle - before) * 1024.0 / float(count),
+            Unit::Kilobytes,
+        ),
+        cpu(format!("gateway's CPU, {per_second}, no console"), &alone).note("of one processor"),
+        cpu(format!("gateway's CPU, {per_second}, {with}"), &watched),
+        turn("no console", &alone),
+        turn(&with, &watched),
+        Line::new("consoles opened", float(count) / opening.as_secs_f64(), Unit::PerSecond)
+            .note("sign-in, four calls, WebSocket with two subscriptions"),
+    ])
+}
+
+/// What turns at a steady rate took.
+struct Work {
+    turns: Samples,
+    cpu: Duration,
+    time: Duration,
+}
+
+impl Work {
+    fn cpu_percent(&self) -> f64 {
+        100.0 * self.cpu.as_secs_f64() / self.time.as_secs_f64()
+    }
+}
+
+/// Has turns at a steady rate for so long.
+async fn work(mesh: &Mesh, gateway: u32, time: Duration) -> anyhow::Result<Work> {
+    let client = Arc::new(mesh.client(&mesh.tenant)?);
+    let name = Arc::<str>::from(unique_session("watched"));
+    let (begun, used) = (Instant::now(), usage::cpu(gateway)?);
+    let mut clock = interval(Duration::from_secs(1) / TURNS_PER_SECOND);
+    clock.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let mut turns = JoinSet::new();
+    for nth in 0_usize.. {
+        clock.tick().await;
+        if begun.elapsed() >= time {
+            break;
+        }
+        let (client, name) = (Arc::clone(&client), Arc::clone(&name));
+        turns.spawn(async move {
+            let session = format!("{name}-{}", nth % CONVERSATIONS);
+            client.turn(nth, Model::Instant, &session).await
+        });
+    }
+    let mut taken = Vec::new();
+    while let Some(turn) = turns.join_next().await {
+        taken.push(turn??.done);
+    }
+    let cpu = usage::cpu(gateway)? - used;
+    Ok(Work { turns: taken.into_iter().collect(), cpu, time: begun.elapsed() })
+}
+
+/// Opens consoles: each is a sign-in of its own.
+async fn open(mesh: &Mesh, count: usize) -> anyhow::Result<Vec<Socket>> {
+    let http = reqwest::Client::new();
+    let (at, key) = (mesh.http(), mesh.tenant.key.clone());
+    let opening = stream::iter(0..count).map(|nth| {
+        let (http, key) = (http.clone(), key.clone());
+        async move {
+            let session = ConsoleSession::begin(&http, at, &key, nth).await?;
+            session.load_page(&http).await?;
+            session.open_socket(nth).await
+        }
+    });
+    let opened: Vec<_> = opening.buffer_unordered(OPENING).collect().await;
+    opened.into_iter().collect()
+}
