@@ -1,0 +1,196 @@
+// What happens in the tenant, as it happens: one WebSocket for each tab.
+//
+// Two sources come through it. The durable log (`events.log`) is read from a cursor on, so nothing is
+// missed while the connection is gone. Turns in progress (`chat`, `agent`) are told only while it is
+// open; what they said is in the journal.
+import { signedOut } from './session.svelte';
+import { sessionId } from './token';
+
+export type LiveEvent = {
+  /**
+   * Type of the log (`run.ended`), or `live.chat`, `live.agent`, `live.approval` of turns in progress,
+   * or `reset`: anything may have changed.
+   */
+  type: string;
+  session: string;
+  agent: string;
+  data: Record<string, unknown>;
+};
+
+type Listener = { types: string[]; call: (event: LiveEvent) => void };
+
+type Frame = { type?: string; id?: string; ok?: boolean; event?: string; payload?: Record<string, unknown>; error?: { message?: string } };
+
+/** Pauses before connecting again, in milliseconds. */
+const PAUSES = [250, 500, 1000, 2000, 5000, 10_000];
+
+/** Without a frame for so long the connection is dead: the gateway sends one every 30 s. */
+const SILENCE = 75_000;
+
+const listeners = new Set<Listener>();
+let socket: WebSocket | undefined;
+let cursor = '';
+let attempt = 0;
+let silence: ReturnType<typeof setTimeout> | undefined;
+let wanted = false;
+let state = $state<'connecting' | 'open' | 'away'>('connecting');
+let requests = 0;
+
+export const live = {
+  /** `away`: events are late until the connection is there again. */
+  get state() {
+    return state;
+  },
+};
+
+/** Calls back for events whose type begins with one of `types`, while the component lives. */
+export function onEvent(types: string[], call: (event: LiveEvent) => void) {
+  $effect(() => listen(types, call));
+}
+
+/** The same outside of components. Returns what ends it. */
+export function listen(types: string[], call: (event: LiveEvent) => void): () => void {
+  const listener = { types, call };
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+function emit(event: LiveEvent) {
+  for (const { types, call } of [...listeners]) {
+    if (event.type === 'reset' || types.some((type) => event.type.startsWith(type))) call(event);
+  }
+}
+
+/** Connects, and stays connected until `stopLive`. */
+export function startLive() {
+  if (wanted) return;
+  wanted = true;
+  connect();
+  addEventListener('online', hurry);
+  document.addEventListener('visibilitychange', hurry);
+}
+
+export function stopLive() {
+  wanted = false;
+  clearTimeout(silence);
+  removeEventListener('online', hurry);
+  document.removeEventListener('visibilitychange', hurry);
+  const open = socket;
+  socket = undefined;
+  cursor = '';
+  open?.close();
+}
+
+function hurry() {
+  if (wanted && state === 'away' && !socket && document.visibilityState === 'visible') connect();
+}
+
+function connect() {
+  if (!wanted || socket) return;
+  const scheme = location.protocol === 'https:' ? 'wss:' : 'ws:';
+  const own = new WebSocket(`${scheme}//${location.host}/console/ws?session=${encodeURIComponent(sessionId())}`);
+  socket = own;
+  own.onmessage = (message) => {
+    if (own !== socket) return;
+    watch(own);
+    receive(own, JSON.parse(String(message.data)) as Frame);
+  };
+  own.onclose = (event) => {
+    if (own !== socket) return;
+    socket = undefined;
+    clearTimeout(silence);
+    lost(event);
+  };
+  watch(own);
+}
+
+/** Closes a connection on which nothing comes. */
+function watch(own: WebSocket) {
+  clearTimeout(silence);
+  silence = setTimeout(() => {
+    if (own !== socket) return;
+    socket = undefined;
+    own.close();
+    lost();
+  }, SILENCE);
+}
+
+function lost(event?: CloseEvent) {
+  if (!wanted) return;
+  state = 'away';
+  if (event?.code === 1008 && /credential|signed/i.test(event.reason)) {
+    signedOut();
+    return;
+  }
+  const wait = PAUSES[Math.min(attempt, PAUSES.length - 1)]!;
+  attempt += 1;
+  setTimeout(connect, wait * (0.75 + Math.random() / 2));
+}
+
+function send(own: WebSocket, method: string, params: unknown) {
+  requests += 1;
+  own.send(JSON.stringify({ type: 'req', id: `${method}#${requests}`, method, params }));
+}
+
+function receive(own: WebSocket, frame: Frame) {
+  if (frame.event === 'connect.challenge') {
+    const client = { id: 'holdfast-console', version: '1', platform: 'web', mode: 'webchat' };
+    const scopes = ['operator.read', 'operator.write', 'operator.approvals'];
+    send(own, 'connect', { minProtocol: 4, maxProtocol: 4, client, caps: ['tool-events'], role: 'operator', scopes });
+  } else if (frame.type === 'res') answered(own, frame);
+  else if (frame.event) event(frame.event, frame.payload ?? {});
+}
+
+function answered(own: WebSocket, frame: Frame) {
+  const method = frame.id?.split('#')[0];
+  if (method === 'connect' && frame.ok) {
+    const missed = attempt > 0 && !cursor;
+    attempt = 0;
+    state = 'open';
+    subscribe(own);
+    if (missed) emit({ type: 'reset', session: '', agent: '', data: {} });
+  } else if (method === 'events.log.subscribe' && frame.ok) {
+    cursor = String(frame.payload?.['cursor'] ?? cursor);
+    // Turns in progress told nothing while the connection was gone.
+    emit({ type: 'live.connected', session: '', agent: '', data: {} });
+  }
+}
+
+function subscribe(own: WebSocket) {
+  send(own, 'sessions.subscribe', {});
+  send(own, 'events.log.subscribe', { subscription: 'console', ...(cursor ? { cursor } : { start: 'now' }) });
+}
+
+function event(name: string, payload: Record<string, unknown>) {
+  const text = (key: string) => String(payload[key] ?? '');
+  if (name === 'events.log') logged(payload);
+  else if (name === 'chat' || name === 'agent' || name === 'session.message') {
+    emit({ type: `live.${name}`, session: text('sessionKey'), agent: text('agentId'), data: payload });
+  } else if (name.startsWith('exec.approval.')) {
+    emit({ type: 'live.approval', session: text('sessionKey'), agent: '', data: payload });
+  } else if (name === 'sessions.changed') {
+    emit({ type: 'live.sessions', session: text('sessionKey'), agent: '', data: payload });
+  } else if (name.startsWith('device.pair.')) {
+    emit({ type: 'live.device', session: '', agent: '', data: payload });
+  }
+}
+
+function logged(payload: Record<string, unknown>) {
+  if (payload['error']) {
+    // The cursor is older than the log: read everything anew.
+    cursor = '';
+    emit({ type: 'reset', session: '', agent: '', data: {} });
+    if (socket) subscribe(socket);
+    return;
+  }
+  cursor = String(payload['cursor'] ?? cursor);
+  const event = payload['event'] as Record<string, unknown> | undefined;
+  if (!event) return;
+  const text = (...names: string[]) => String(names.map((name) => event[name]).find((value) => value !== undefined) ?? '');
+  emit({
+    type: text('type'),
+    session: text('session', 'sessionId', 'session_id'),
+    agent: text('agent', 'agentId', 'agent_id'),
+    data: (event['data'] ?? {}) as Record<string, unknown>,
+  });
+}

@@ -1,0 +1,37 @@
+// Components of the console. Markdown, FileEditor and Plot are large: pages import them by their path,
+// where they are loaded with the page.
+export { default as Badge } from './Badge.svelte';
+export { default as Button } from './Button.svelte';
+export { default as Card } from './Card.svelte';
+export { default as Checkbox } from './Checkbox.svelte';
+export { default as CodeBlock } from './CodeBlock.svelte';
+export { default as Combobox } from './Combobox.svelte';
+export { default as ConfirmHost } from './ConfirmHost.svelte';
+export { default as DataTable } from './DataTable.svelte';
+export { default as Dialog } from './Dialog.svelte';
+export { default as Diff } from './Diff.svelte';
+export { default as Drawer } from './Drawer.svelte';
+export { default as Empty } from './Empty.svelte';
+export { default as ErrorBox } from './ErrorBox.svelte';
+export { default as Field } from './Field.svelte';
+export { default as IconButton } from './IconButton.svelte';
+export { default as Json } from './Json.svelte';
+export { default as KeyValue } from './KeyValue.svelte';
+export { default as LinkedText } from './LinkedText.svelte';
+export { default as Loading } from './Loading.svelte';
+export { default as Menu } from './Menu.svelte';
+export { default as PageHeader } from './PageHeader.svelte';
+export { default as Progress } from './Progress.svelte';
+export { default as RadioGroup } from './RadioGroup.svelte';
+export { default as SearchInput } from './SearchInput.svelte';
+export { default as Select } from './Select.svelte';
+export { default as Switch } from './Switch.svelte';
+export { default as Tabs } from './Tabs.svelte';
+export { default as TextArea } from './TextArea.svelte';
+export { default as TextInput } from './TextInput.svelte';
+export { default as Time } from './Time.svelte';
+export { default as ToastHost } from './ToastHost.svelte';
+export { default as ToolOutput } from './ToolOutput.svelte';
+export { default as VirtualList } from './VirtualList.svelte';
+export { confirm } from './confirm.svelte';
+export { toast } from './toast.svelte';

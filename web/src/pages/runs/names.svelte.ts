@@ -1,0 +1,45 @@
+// Names of conversations, whose ids are all that runs have of them.
+import { sessions } from '$api/clients';
+import type { Session } from '$api/gen/holdfast/gateway/v1/sessions_pb';
+import { SvelteMap } from 'svelte/reactivity';
+
+const names = new SvelteMap<string, string>();
+const asked = new Set<string>();
+const queue: string[] = [];
+let workers = 0;
+
+const MAX_WORKERS = 4;
+
+/** What people call the conversation: its label or its key; its id until that is known. */
+export function sessionName(id: string): string {
+  const known = names.get(id);
+  if (known === undefined && id && !asked.has(id)) {
+    asked.add(id);
+    queue.push(id);
+    if (workers < MAX_WORKERS) void work();
+  }
+  return known ?? id;
+}
+
+/** Names that came with another answer. */
+export function knowNames(known: Session[]) {
+  for (const { id, label, key } of known) {
+    asked.add(id);
+    names.set(id, label || key);
+  }
+}
+
+async function work() {
+  workers += 1;
+  // The state is not changed while a component is rendered.
+  await Promise.resolve();
+  for (let id = queue.shift(); id !== undefined; id = queue.shift()) {
+    try {
+      const { session } = await sessions.getSession({ session: id });
+      if (session) names.set(id, session.label || session.key);
+    } catch {
+      // A deleted conversation has no name any more.
+    }
+  }
+  workers -= 1;
+}

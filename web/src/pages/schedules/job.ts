@@ -1,0 +1,108 @@
+// Jobs as docs/schedules.md has them, and what the form of a job holds.
+import type { Job } from '$api/gen/holdfast/gateway/v1/schedules_pb';
+import { duration, time } from '$lib/format';
+
+type Schedule =
+  | { kind: 'cron'; expr: string; tz?: string }
+  | { kind: 'every'; every_ms: number; anchor_ms?: number }
+  | { kind: 'at'; at_ms: number };
+
+type Payload = { kind: string; message?: string; deliver?: boolean };
+
+export type JobBody = {
+  name?: string;
+  description?: string;
+  enabled?: boolean;
+  schedule?: Schedule;
+  payload?: Payload;
+  session_target?: string;
+};
+
+export type JobForm = {
+  name: string;
+  description: string;
+  agent: string;
+  kind: 'cron' | 'every' | 'at';
+  expression: string;
+  zone: string;
+  minutes: string;
+  at: string;
+  message: string;
+  target: 'isolated' | 'main';
+  deliver: boolean;
+};
+
+export const STATES = { active: 'ok', paused: 'quiet', done: 'quiet', broken: 'bad' } as const;
+export const RESULTS = { ok: 'ok', error: 'bad', skipped: 'quiet' } as const;
+
+export function bodyOf(job: Job): JobBody {
+  try {
+    return JSON.parse(job.what || '{}') as JobBody;
+  } catch {
+    return {};
+  }
+}
+
+/** The schedule in words; a cron expression stays as it is. */
+export function scheduleText(job: Job): string {
+  const schedule = bodyOf(job).schedule;
+  if (schedule?.kind === 'cron') return `${schedule.expr} ${schedule.tz ?? 'UTC'}`;
+  if (schedule?.kind === 'every') return duration(schedule.every_ms);
+  if (schedule?.kind === 'at') return time(schedule.at_ms);
+  return job.kind;
+}
+
+/** A time as the field `datetime-local` has it. */
+export function localTime(date: Date): string {
+  return new Date(date.getTime() - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
+}
+
+export function emptyForm(): JobForm {
+  return {
+    name: '',
+    description: '',
+    agent: '',
+    kind: 'cron',
+    expression: '0 9 * * 1-5',
+    zone: Intl.DateTimeFormat().resolvedOptions().timeZone,
+    minutes: '60',
+    at: localTime(new Date(Date.now() + 3_600_000)),
+    message: '',
+    target: 'isolated',
+    deliver: true,
+  };
+}
+
+export function formOf(job: Job): JobForm {
+  const { schedule, payload, session_target: target, ...body } = bodyOf(job);
+  const form = emptyForm();
+  if (schedule?.kind === 'cron') [form.expression, form.zone] = [schedule.expr, schedule.tz ?? 'UTC'];
+  if (schedule?.kind === 'every') form.minutes = String(schedule.every_ms / 60_000);
+  if (schedule?.kind === 'at') form.at = localTime(new Date(schedule.at_ms));
+  return {
+    ...form,
+    name: body.name ?? job.name,
+    description: body.description ?? '',
+    agent: job.agent,
+    kind: schedule?.kind ?? 'cron',
+    message: payload?.message ?? '',
+    target: target === 'main' ? 'main' : 'isolated',
+    deliver: payload?.deliver ?? true,
+  };
+}
+
+/** Body of a job; what the form does not know is kept from `before`. */
+export function jsonOf(form: JobForm, before: JobBody = {}): string {
+  const schedule: Schedule =
+    form.kind === 'cron'
+      ? { kind: 'cron', expr: form.expression.trim(), tz: form.zone.trim() }
+      : form.kind === 'every'
+        ? { kind: 'every', every_ms: Math.round(Number(form.minutes) * 60_000) }
+        : { kind: 'at', at_ms: new Date(form.at).getTime() };
+  const kept = before.payload ?? {};
+  const payload =
+    form.target === 'isolated'
+      ? { ...kept, kind: 'agentTurn', message: form.message, deliver: form.deliver }
+      : { kind: 'systemEvent', message: form.message };
+  return JSON.stringify({ name: form.name.trim(), description: form.description, schedule, payload, session_target: form.target });
+}

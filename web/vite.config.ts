@@ -1,0 +1,51 @@
+import { gzipSync } from 'node:zlib';
+import { svelte } from '@sveltejs/vite-plugin-svelte';
+import { defineConfig, type Plugin } from 'vite';
+
+/** Gateway that `npm run dev` sends calls to. */
+const gateway = process.env['HOLDFAST_URL'] ?? 'http://127.0.0.1:18789';
+
+const folder = (name: string) => new URL(`src/${name}`, import.meta.url).pathname;
+
+/** Fails the build if the first page has become too large. */
+function sizeOfFirstPage(limitKilobytes: number, limitRequests: number): Plugin {
+  return {
+    name: 'size-of-first-page',
+    apply: 'build',
+    generateBundle(_options, bundle) {
+      const entry = Object.values(bundle).find((chunk) => chunk.type === 'chunk' && chunk.isEntry);
+      if (!entry || entry.type !== 'chunk') return;
+      const styles = Object.keys(bundle).filter((name) => entry.viteMetadata?.importedCss.has(name));
+      const files = [entry.fileName, ...entry.imports, ...styles];
+      let bytes = 0;
+      for (const name of files) {
+        const file = bundle[name];
+        if (file) bytes += gzipSync(file.type === 'chunk' ? file.code : file.source).length;
+      }
+      const size = `${(bytes / 1000).toFixed(0)} kB compressed in ${files.length} files`;
+      if (bytes > limitKilobytes * 1000 || files.length > limitRequests) {
+        this.error(`the first page is ${size}: at most ${limitKilobytes} kB in ${limitRequests}`);
+      }
+      this.info(`the first page is ${size}`);
+    },
+  };
+}
+
+export default defineConfig({
+  base: '/console/',
+  plugins: [svelte(), sizeOfFirstPage(150, 8)],
+  resolve: { alias: { $lib: folder('lib'), $kit: folder('kit'), $api: folder('api') } },
+  build: {
+    target: 'es2022',
+    // Nothing inline: the content security policy permits files of this origin only.
+    assetsInlineLimit: 0,
+    modulePreload: { polyfill: false },
+    reportCompressedSize: false,
+  },
+  server: {
+    proxy: {
+      '^/console/(api|ws|oidc|sign-in|sign-out)': { target: gateway, ws: true },
+      '/docs': gateway,
+    },
+  },
+});
