@@ -37,7 +37,7 @@ pub struct SessionFilter {
 }
 
 /// State of a session as lists show it (spec STM-001, STM-021): `PAUSE` stands for any state below
-/// it, `SLEEP` for a session that has been idle for [`SLEEP_AFTER`].
+/// it, `SLEEP` for a session that has been idle for `SLEEP_AFTER`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShownState {
     Plain(SessionState),

@@ -1,8 +1,8 @@
 //! A scripted model behind the Chat Completions API.
 //!
 //! What it answers, in this order of precedence: the next reply that was queued
-//! ([`FakeModel::queue`]), what another process said by `POST /script` ([`script`]), what the test's
-//! function says ([`FakeModel::answer`]), or `echo: <the last user text>`.
+//! ([`FakeModel::queue`]), what another process said by `POST /script` (`model/script.rs`), what the
+//! test's function says ([`FakeModel::answer`]), or `echo: <the last user text>`.
 //!
 //! It also checks every request, as a real provider would: an assistant's tool call has exactly
 //! one result, right after it, and a result has a call. What breaks that is in

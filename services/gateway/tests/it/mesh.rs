@@ -100,9 +100,9 @@ async fn an_account_is_checked_by_a_bridge_that_connects_it_anew() {
     let id = made.account.unwrap().id;
     // A bridge notices the new version, and reports.
     let (directory, tenant) = (world.directory.clone(), world.anna.id);
+    let before = directory.accounts().all(&["telegram"]).await.unwrap()[0].version;
     let bridge = AbortOnDropHandle::new(tokio::spawn(async move {
         let version = async || directory.accounts().all(&["telegram"]).await.unwrap()[0].version;
-        let before = version().await;
         while version().await == before {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

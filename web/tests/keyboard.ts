@@ -1,0 +1,46 @@
+// Uses a page by keyboard alone.
+import { expect, type Locator, type Page } from '@playwright/test';
+
+/** More than any page has elements that take the focus. */
+const MOST_STOPS = 200;
+
+/** Presses Tab until an element has the focus. Fails if it never gets it, or if the focus cannot be seen. */
+export async function tabTo(page: Page, target: Locator): Promise<void> {
+  for (let stop = 0; stop < MOST_STOPS; stop += 1) {
+    if (await hasFocus(target)) {
+      await expectVisibleFocus(target);
+      return;
+    }
+    await page.keyboard.press('Tab');
+  }
+  expect(false, `the focus comes to ${String(target)} by the Tab key`).toBe(true);
+}
+
+/** Goes to an element by Tab and presses it. */
+export async function pressByKeyboard(page: Page, target: Locator, key: 'Enter' | 'Space' = 'Enter'): Promise<void> {
+  await tabTo(page, target);
+  await page.keyboard.press(key);
+}
+
+/** Fails if Tab does not lead out of an element again. */
+export async function expectNoTrap(page: Page, inside: Locator): Promise<void> {
+  await tabTo(page, inside);
+  await page.keyboard.press('Tab');
+  expect(await hasFocus(inside), 'the focus leaves the element').toBe(false);
+}
+
+function hasFocus(target: Locator): Promise<boolean> {
+  return target.first().evaluate((element) => {
+    let active = document.activeElement;
+    while (active?.shadowRoot?.activeElement) active = active.shadowRoot.activeElement;
+    return active === element;
+  });
+}
+
+async function expectVisibleFocus(target: Locator) {
+  const style = await target.first().evaluate((element) => {
+    const { outlineStyle, outlineWidth, boxShadow } = getComputedStyle(element);
+    return { outline: outlineStyle !== 'none' && parseFloat(outlineWidth) > 0, shadow: boxShadow !== 'none' };
+  });
+  expect(style.outline || style.shadow, 'the focus can be seen').toBe(true);
+}

@@ -1,0 +1,108 @@
+import type { Page } from '@playwright/test';
+import { expect, test } from './fixtures';
+
+const content = (page: Page) => page.locator('#content');
+const keyField = (page: Page) => page.getByLabel('API key');
+
+test('a one-time link signs in, and leaves the address at once', async ({ page, mesh, watcher }) => {
+  void watcher;
+  const link = await mesh.signInLink(mesh.ownTenant, 'owner', '/console/agents');
+
+  await page.goto(link);
+
+  await expect(content(page)).toBeVisible();
+  expect(page.url()).toBe(`${mesh.url}/console/agents`);
+});
+
+test('a link works in a tab that shows the sign-in page', async ({ page, mesh, watcher }) => {
+  void watcher;
+  await page.goto(`${mesh.url}/console/`);
+  await expect(keyField(page)).toBeVisible();
+
+  await page.goto(await mesh.signInLink(mesh.ownTenant, 'owner'));
+
+  await expect(content(page)).toBeVisible();
+});
+
+test('a key signs in, and a reload keeps the sign-in', async ({ page, mesh, watcher }) => {
+  void watcher;
+  await page.goto(`${mesh.url}/console/`);
+  await keyField(page).fill(mesh.key);
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await expect(content(page)).toBeVisible();
+
+  await page.reload();
+
+  await expect(content(page)).toBeVisible();
+  await expect(page.getByText(mesh.ownTenant.name, { exact: true })).toBeVisible();
+});
+
+test('a wrong key is refused in words, and the page stays', async ({ page, mesh, watcher }) => {
+  watcher.allow(/status of 401/);
+  await page.goto(`${mesh.url}/console/`);
+
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await expect(page.getByText('Enter a key.')).toBeVisible();
+  await keyField(page).fill('hf_no_key_of_anybody');
+  await page.getByRole('button', { name: 'Sign in' }).click();
+
+  await expect(page.getByText(/key/i).and(page.locator('[role="alert"], .error, [id$="-error"]')).first()).toBeVisible();
+  await expect(keyField(page)).toBeEditable();
+});
+
+test('a link that was used already signs nobody in', async ({ page, newPage, mesh, watcher }) => {
+  watcher.allow(/status of 401/);
+  const link = await mesh.signInLink(mesh.ownTenant, 'owner');
+  await page.goto(link);
+  await expect(content(page)).toBeVisible();
+
+  const other = await newPage();
+  await other.goto(link);
+
+  await expect(other.getByRole('alert')).toContainText('The sign-in link cannot be used');
+  await expect(keyField(other)).toBeVisible();
+  await expect(content(other)).toBeHidden();
+});
+
+test('signing out ends the sign-in for good', async ({ page, signIn, mesh }) => {
+  await signIn(page);
+  const cookies = await page.context().cookies();
+
+  await page.getByRole('button', { name: /^Signed in as/ }).click();
+  await page.getByRole('menuitem', { name: 'Sign out' }).click();
+
+  await expect(keyField(page)).toBeVisible();
+  // A copy of the cookie is worth nothing.
+  await page.context().addCookies(cookies);
+  await page.goto(`${mesh.url}/console/`);
+  await expect(keyField(page)).toBeVisible();
+});
+
+test('two tenants are signed in in two tabs of one browser', async ({ page, context, signIn, mesh }) => {
+  const other = await mesh.tenant(`tabs-${Date.now()}`);
+  await signIn(page);
+  const tab = await context.newPage();
+  await signIn(tab, { tenant: other, role: 'owner' });
+
+  for (const [each, tenant] of [[page, mesh.ownTenant], [tab, other]] as const) {
+    await each.reload();
+    await expect(each.locator('header')).toContainText(tenant.name);
+    await each.goto(`${mesh.url}/console/settings`);
+    await expect(each.locator('header')).toContainText(tenant.name);
+  }
+});
+
+test('the language of the browser counts until another is chosen', async ({ browser, mesh, watcher }) => {
+  const context = await browser.newContext({ locale: 'zh-CN' });
+  await watcher.watch(context);
+  const page = await context.newPage();
+  await page.goto(`${mesh.url}/console/`);
+  await expect(page.getByRole('heading', { name: '登录 Holdfast' })).toBeVisible();
+
+  await page.getByRole('button', { name: 'English' }).click();
+  await page.reload();
+
+  await expect(page.getByRole('heading', { name: 'Sign in to Holdfast' })).toBeVisible();
+  await expect(page.locator('html')).toHaveAttribute('lang', 'en');
+  await context.close();
+});
