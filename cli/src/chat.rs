@@ -288,8 +288,11 @@ impl Chat<'_> {
         let Some(decision) = approval_texts::decision(line) else {
             return self.screen.note(approval_texts::REPLY_HINT);
         };
-        let request =
-            ResolveApprovalRequest { approval: asked.approval_id, decision: decision.into() };
+        let request = ResolveApprovalRequest {
+            approval: asked.approval_id,
+            decision: decision.into(),
+            ..Default::default()
+        };
         let request = self.client.request(request);
         match self.client.answer(self.client.approvals().resolve_approval(request).await) {
             Ok(_) => answer.approval_decided(),

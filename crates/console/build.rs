@@ -18,7 +18,7 @@ use flate2::{Compression, write::GzEncoder};
 use sha2::{Digest as _, Sha256};
 
 /// Endings of files that are compressed already.
-const COMPRESSED: [&str; 6] = ["woff2", "png", "jpg", "webp", "gif", "ico"];
+const COMPRESSED_ENDINGS: [&str; 6] = ["woff2", "png", "jpg", "webp", "gif", "ico"];
 
 fn main() -> io::Result<()> {
     println!("cargo:rerun-if-changed=build.rs");
@@ -44,7 +44,7 @@ fn embed(name: &str, dist: &Path) -> io::Result<String> {
         let content = fs::read(file)?;
         let path = file.strip_prefix(dist).map_err(io::Error::other)?.display().to_string();
         let ending = file.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-        let is_gzip = !COMPRESSED.contains(&ending);
+        let is_gzip = !COMPRESSED_ENDINGS.contains(&ending);
         let stored = out().join(format!("{name}-{at}.asset"));
         fs::write(&stored, if is_gzip { compress(&content)? } else { content.clone() })?;
         let etag: String =

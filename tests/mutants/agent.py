@@ -104,7 +104,7 @@ MUTANTS = {
         [
             (
                 SESSION + "approvals/resolve.rs",
-                "if verdict == ApprovalDecision::Always {",
+                "if decision.verdict == ApprovalDecision::Always {",
                 "if verdict != ApprovalDecision::Deny {",
             ),
         ],

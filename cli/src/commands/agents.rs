@@ -251,8 +251,10 @@ impl Agents {
                 screen.one(&COLUMNS, &view(&agent))
             }
             Self::Update { agent, changes } => {
-                let agent = changes.apply(get(client, agent).await?)?;
-                let request = client.request(UpdateAgentRequest { agent: Some(agent) });
+                let before = get(client, agent).await?;
+                let base_version = Some(before.version);
+                let agent = Some(changes.apply(before)?);
+                let request = client.request(UpdateAgentRequest { agent, base_version });
                 let changed = client.answer(client.agents().update_agent(request).await)?;
                 screen.warn(&changed.warnings)?;
                 screen.one(&COLUMNS, &view(&changed.agent.unwrap_or_default()))

@@ -147,8 +147,11 @@ impl Network {
     pub fn decide(&self, approval: String, decision: Decision) {
         let client = self.client.clone();
         let call = async move {
-            let request =
-                ResolveApprovalRequest { approval: approval.clone(), decision: decision.into() };
+            let request = ResolveApprovalRequest {
+                approval: approval.clone(),
+                decision: decision.into(),
+                ..Default::default()
+            };
             let decided = client.approvals().resolve_approval(client.request(request)).await;
             client.answer(decided).map(|_| Some(Update::Decided(approval)))
         };

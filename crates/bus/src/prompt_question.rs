@@ -45,7 +45,7 @@ pub struct RenderedPrompt {
     pub messages: Vec<RenderedMessage>,
     pub tools: Vec<ToolSpec>,
     pub estimated_tokens: u64,
-    /// What the prompt that was sent may have had and this one has not.
+    /// Parts that the prompt which was sent may have had and this one has not.
     pub missing: Vec<String>,
 }
 

@@ -37,7 +37,7 @@ use sha2::{Digest as _, Sha256};
 use sqlx::FromRow;
 use uuid::Uuid;
 
-pub use resolve::DecisionResult;
+pub use resolve::{Decision, DecisionResult};
 pub use rules::ApprovalRule;
 pub use settle::{DecidedCall, SettleResult};
 
@@ -101,6 +101,8 @@ pub struct Approval {
     pub state: ApprovalState,
     /// Person who decided: an API key's id, or `channel:sender`.
     pub decided_by: Option<String>,
+    /// Why it was denied, in that person's words.
+    pub reason: Option<String>,
     pub asked_at: Timestamp,
     pub expires_at: Timestamp,
     pub decided_at: Option<Timestamp>,
@@ -130,7 +132,7 @@ macro_rules! approval {
             "select approval_id, session_id, agent_id, run_id, call, tool, subject, summary, pattern,
                     case when state = 'pending' and expires_at <= clock_timestamp()
                          then 'expired' else state end as state,
-                    decided_by, asked_at, expires_at, decided_at
+                    decided_by, reason, asked_at, expires_at, decided_at
              from session.approvals where tenant_id = $1 and ",
             $which
         )
@@ -356,6 +358,7 @@ pub(crate) struct Row {
     pattern: Option<String>,
     state: String,
     decided_by: Option<String>,
+    reason: Option<String>,
     asked_at: jiff_sqlx::Timestamp,
     expires_at: jiff_sqlx::Timestamp,
     decided_at: Option<jiff_sqlx::Timestamp>,
@@ -376,6 +379,7 @@ impl From<Row> for Approval {
             // A check constraint allows no other values.
             state: ApprovalState::parse(&row.state).unwrap_or(ApprovalState::Expired),
             decided_by: row.decided_by,
+            reason: row.reason,
             asked_at: row.asked_at.to_jiff(),
             expires_at: row.expires_at.to_jiff(),
             decided_at: row.decided_at.map(jiff_sqlx::Timestamp::to_jiff),

@@ -110,7 +110,11 @@ impl Queues<'_> {
         const INBOX: &str = "
             select count(i.seq),
                    coalesce((extract(epoch from clock_timestamp() - min(i.accepted_at)) * 1000)::bigint, 0),
-                   (select count(*) from session.inbox where tenant_id = $1 and state = 'dead')
+                   (select count(*) from session.inbox d
+                    where d.tenant_id = $1 and d.state = 'dead' and not exists (
+                        select from session.inbox again
+                        where again.tenant_id = $1 and again.source = 'requeue'
+                          and again.idem_key = 'msg_' || replace(d.message_id::text, '-', '')))
             from session.sessions s
             join session.session_lease l using (tenant_id, session_id)
             join session.inbox i on i.tenant_id = l.tenant_id and i.session_id = l.session_id

@@ -22,7 +22,9 @@
 //! | `/approve [id] [once\|always]`, `/deny [id]` | decides an approval | who may |
 //! | `/list agents`, `/list models`, `/list channels`, `/list skills`, `/show agents` | lists what the tenant has | no |
 
-use crate::{ApprovalDecision, Body, Directive, Directives, QueueSettings, SessionKind};
+use crate::{
+    ApprovalDecision, ApprovalId, Body, Directive, Directives, QueueSettings, SessionKind,
+};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
@@ -52,6 +54,8 @@ pub enum Command {
         /// Id of the approval as its request shows it; `None` if there is only one.
         id: Option<String>,
         verdict: ApprovalDecision,
+        /// Why the call is denied, as the person wrote it.
+        reason: Option<String>,
     },
     List(ListTopic),
     /// Malformed command; holds its usage.
@@ -135,13 +139,7 @@ impl Command {
             "chain" => Self::chain(said),
             "compact" => Self::Compact(text_after_name(said).to_owned()),
             "approve" => Self::approve(&rest),
-            "deny" => match rest.as_slice() {
-                [] => Self::Decide { id: None, verdict: ApprovalDecision::Deny },
-                [id] => {
-                    Self::Decide { id: Some((*id).to_owned()), verdict: ApprovalDecision::Deny }
-                }
-                _ => Self::Malformed("/deny, or /deny <id>"),
-            },
+            "deny" => Self::deny(text_after_name(said)),
             "show" => Self::show(&rest),
             "list" => Self::list(&rest),
             "switch" => match rest.as_slice() {
@@ -183,6 +181,18 @@ impl Command {
         }
     }
 
+    /// `/deny`, `/deny <id>`, `/deny <id> <reason>` or `/deny <reason>`; a single word is an id.
+    fn deny(said: &str) -> Self {
+        let (first, rest) = said.split_once(char::is_whitespace).unwrap_or((said, ""));
+        let (id, reason) = match rest {
+            "" => (first, ""),
+            rest if is_approval_id(first) => (first, rest),
+            _ => ("", said),
+        };
+        let given = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
+        Self::Decide { id: given(id), verdict: ApprovalDecision::Deny, reason: given(reason) }
+    }
+
     fn approve(words: &[&str]) -> Self {
         let allowing = |word: &str| {
             ApprovalDecision::parse(word).filter(|word| *word != ApprovalDecision::Deny)
@@ -199,6 +209,7 @@ impl Command {
         verdict.map_or(Self::Malformed(APPROVE_USAGE), |verdict| Self::Decide {
             id: id.map(str::to_owned),
             verdict,
+            reason: None,
         })
     }
 
@@ -240,6 +251,12 @@ fn text_after_name(said: &str) -> &str {
     said.trim_start_matches(|c: char| !c.is_whitespace()).trim()
 }
 
+/// Whether a word has the form of an approval's id, whole or its last eight characters.
+fn is_approval_id(word: &str) -> bool {
+    word.parse::<ApprovalId>().is_ok()
+        || (word.len() == 8 && word.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
 /// Whether the rest begins with the same directive, but without a valid level.
 fn begins_with_directive(said: &str, dial: Directive) -> bool {
     let first = said.split_whitespace().next().and_then(|word| word.strip_prefix('/'));
@@ -272,8 +289,16 @@ mod tests {
     fn commands_are_read_whatever_their_case_and_whomever_they_name() {
         let none = Directives::default();
         let model = |name: &str| Command::Model(ModelCommand::Use(name.into()));
-        let decide =
-            |id: Option<&str>, verdict| Command::Decide { id: id.map(str::to_owned), verdict };
+        let decide = |id: Option<&str>, verdict| Command::Decide {
+            id: id.map(str::to_owned),
+            verdict,
+            reason: None,
+        };
+        let deny = |id: Option<&str>, reason: &str| Command::Decide {
+            id: id.map(str::to_owned),
+            verdict: ApprovalDecision::Deny,
+            reason: Some(reason.to_owned()),
+        };
         for (text, command) in [
             ("/help", Command::Help),
             (" /Status@our_bot\n", Command::Status),
@@ -337,6 +362,8 @@ mod tests {
             ),
             ("/deny", decide(None, ApprovalDecision::Deny)),
             ("/deny 1a2b3c4d", decide(Some("1a2b3c4d"), ApprovalDecision::Deny)),
+            ("/deny 1a2b3c4d not  on Friday", deny(Some("1a2b3c4d"), "not  on Friday")),
+            ("/deny not on Friday", deny(None, "not on Friday")),
         ] {
             assert_eq!(Command::parse(text), Some(command), "{text}");
         }
@@ -379,7 +406,6 @@ mod tests {
             "/chain build",
             "/approve a b",
             "/approve a deny",
-            "/deny a b",
         ] {
             assert!(matches!(Command::parse(text), Some(Command::Malformed(_))), "{text}");
         }

@@ -1,4 +1,4 @@
-//! What is known about one call of a model.
+//! Record of one call of a model.
 
 use serde::{Deserialize, Serialize};
 

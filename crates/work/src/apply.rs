@@ -32,9 +32,9 @@ pub(crate) struct Head {
     pub at: jiff_sqlx::Timestamp,
 }
 
-/// What a call finds in the list.
+/// Todos that a call needs, and its results if it was made before.
 #[derive(FromRow)]
-struct Found {
+struct CallInput {
     /// Results of an earlier call with the same id.
     results: Option<Json<Results>>,
     todos: Vec<Json<Todo>>,
@@ -61,12 +61,12 @@ pub async fn apply_todos(
         return Ok(Vec::new());
     }
     let (list_id, head) = lock_list(tx, place).await?;
-    let found = load(tx, list_id, &head, (op_id, ops)).await?;
-    if let Some(Json(results)) = found.results {
+    let input = load(tx, list_id, &head, (op_id, ops)).await?;
+    if let Some(Json(results)) = input.results {
         return Ok(results);
     }
     let at = head.at.to_jiff();
-    let todos = found.todos.into_iter().map(|Json(todo)| todo).collect();
+    let todos = input.todos.into_iter().map(|Json(todo)| todo).collect();
     let last = (head.last_number.unsigned_abs(), head.last_task.unsigned_abs());
     let mut list = TodoList::partial(last, head.counts.0, todos);
     let (mut results, mut changes) = (Results::new(), Vec::new());
@@ -111,7 +111,7 @@ async fn load(
     list: ListId,
     head: &Head,
     (op_id, ops): (&str, &[TodoOperation]),
-) -> Result<Found, Error> {
+) -> Result<CallInput, Error> {
     const SQL: &str = "
         with named as materialized (
             select number, kind, deps, body from work.todos

@@ -70,7 +70,9 @@ use crate::{
     ingest::Ingest,
 };
 
-use self::{connection::now_ms, events::Event, handshake::Door, hub::Hubs, queue::CloseReason};
+use self::{
+    connection::now_ms, events::Event, handshake::ConnectionPath, hub::Hubs, queue::CloseReason,
+};
 
 /// Part of the grace period in which requests may end before their connections are closed.
 const REQUEST_GRACE: Duration = Duration::from_secs(5);
@@ -227,20 +229,20 @@ pub fn router(service: Arc<Service>) -> Router {
 }
 
 async fn upgrade(State(service): State<Arc<Service>>, request: Request) -> Response {
-    let door = match request.uri().path() {
-        "/ws" => Door::LurkBot,
-        _ => Door::OpenClaw,
+    let path = match request.uri().path() {
+        "/ws" => ConnectionPath::LurkBot,
+        _ => ConnectionPath::OpenClaw,
     };
-    open(service, request, door)
+    open(service, request, path)
 }
 
 /// Turns a request of the web console into a connection with the token of its session.
 pub fn open_for_session(service: Arc<Service>, request: Request, token: SecretString) -> Response {
-    open(service, request, Door::Console(token))
+    open(service, request, ConnectionPath::Console(token))
 }
 
 /// Turns a request into a WebSocket connection.
-fn open(service: Arc<Service>, mut request: Request, door: Door) -> Response {
+fn open(service: Arc<Service>, mut request: Request, path: ConnectionPath) -> Response {
     let Some(accept) = accept_key(request.headers()) else {
         return ApiError::no_route(request.method().as_str(), request.uri().path()).into_response();
     };
@@ -262,7 +264,7 @@ fn open(service: Arc<Service>, mut request: Request, door: Door) -> Response {
         let _share = share;
         metrics::gauge!("holdfast_gateway_websocket_connections").increment(1.0);
         match upgrade.await {
-            Ok(upgraded) => serve(service, upgraded, door).await,
+            Ok(upgraded) => serve(service, upgraded, path).await,
             Err(error) => debug!(%error, "a connection was not upgraded"),
         }
         metrics::gauge!("holdfast_gateway_websocket_connections").decrement(1.0);
@@ -293,9 +295,9 @@ fn accept_key(headers: &HeaderMap) -> Option<HeaderValue> {
 }
 
 /// Serves one connection from its handshake to its end.
-async fn serve(service: Arc<Service>, upgraded: hyper::upgrade::Upgraded, door: Door) {
+async fn serve(service: Arc<Service>, upgraded: hyper::upgrade::Upgraded, path: ConnectionPath) {
     // Apart, so that the memory of the handshake is free afterwards.
-    let shaken = Box::pin(handshake::establish(&service, upgraded, &door));
+    let shaken = Box::pin(handshake::establish(&service, upgraded, &path));
     let Some(Some(established)) = service.stop.run_until_cancelled(shaken).await else { return };
     let handshake::OpenConnection { socket, connection, greeting } = established;
     connection.queue.push(greeting);

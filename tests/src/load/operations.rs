@@ -119,8 +119,11 @@ impl Senders<'_> {
             let decision = if allow { Decision::AllowOnce } else { Decision::Deny };
             let deciding = EventKind::Deciding { message, allow };
             self.mesh.fakes.history.client(conversation.client(), deciding);
-            let resolve =
-                ResolveApprovalRequest { approval: approval.id, decision: decision.into() };
+            let resolve = ResolveApprovalRequest {
+                approval: approval.id,
+                decision: decision.into(),
+                ..Default::default()
+            };
             let resolved = self
                 .call(conversation.tenant, resolve, async |channel, request| {
                     ApprovalsClient::new(channel).resolve_approval(request).await

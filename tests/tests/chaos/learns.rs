@@ -136,7 +136,7 @@ async fn set_up(caller: &GrpcClient) -> anyhow::Result<()> {
     let mut agent = agent.context("there is no agent")?;
     let context = agent.context.get_or_insert_default();
     context.recommend_skills = Some(pb::RecommendSkills::default());
-    let update = pb::UpdateAgentRequest { agent: Some(agent) };
+    let update = pb::UpdateAgentRequest { agent: Some(agent), base_version: None };
     agents.update_agent(caller.request(update)?).await?;
     caller.put_owner("telegram:1").await
 }

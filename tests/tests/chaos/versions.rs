@@ -180,6 +180,7 @@ async fn approve(client: &GrpcClient) -> anyhow::Result<()> {
     let decision = pb::ResolveApprovalRequest {
         approval: pending[0].id.clone(),
         decision: pb::Decision::AllowOnce.into(),
+        ..Default::default()
     };
     approvals.resolve_approval(client.request(decision)?).await?;
     Ok(())

@@ -83,6 +83,7 @@ impl Person {
             let decision = pb::ResolveApprovalRequest {
                 approval: approval.id.clone(),
                 decision: pb::Decision::AllowOnce.into(),
+                ..Default::default()
             };
             approvals.resolve_approval(self.ask(decision)?).await?;
         }

@@ -88,7 +88,8 @@ pub async fn run(args: SetupArgs, client: &Client, screen: &Screen) -> Result<()
     let own_model = !agent.model.is_empty() && agent.model != choice.model;
     if own_model {
         let changed = Agent { model: choice.model.clone(), ..agent.clone() };
-        let request = client.request(UpdateAgentRequest { agent: Some(changed) });
+        let request =
+            client.request(UpdateAgentRequest { agent: Some(changed), base_version: None });
         client.answer(client.agents().update_agent(request).await)?;
     }
     progress::begin("waiting until all runners use it");

@@ -45,6 +45,9 @@ pub enum Approvals {
     Deny {
         /// Id of the approval, or its last eight characters
         approval: String,
+        /// Why, in words that the model reads as the result of its call
+        #[arg(long, default_value = "", hide_default_value = true)]
+        reason: String,
     },
     /// List the rules that `--always` created
     Rules {
@@ -80,9 +83,11 @@ impl Approvals {
             }
             Self::Allow { approval, always } => {
                 let decision = if always { Decision::AllowAlways } else { Decision::AllowOnce };
-                resolve(client, screen, approval, decision).await
+                resolve(client, screen, (approval, decision, String::new())).await
             }
-            Self::Deny { approval } => resolve(client, screen, approval, Decision::Deny).await,
+            Self::Deny { approval, reason } => {
+                resolve(client, screen, (approval, Decision::Deny, reason)).await
+            }
             Self::Rules { agent } => {
                 let request = client.request(ListApprovalRulesRequest { agent });
                 let found = client.answer(client.approvals().list_approval_rules(request).await)?;
@@ -100,10 +105,9 @@ impl Approvals {
 async fn resolve(
     client: &Client,
     screen: &Screen,
-    approval: String,
-    decision: Decision,
+    (approval, decision, reason): (String, Decision, String),
 ) -> Result<(), Error> {
-    let request = ResolveApprovalRequest { approval, decision: decision.into() };
+    let request = ResolveApprovalRequest { approval, decision: decision.into(), reason };
     let request = client.request(request);
     let resolved = client.answer(client.approvals().resolve_approval(request).await)?;
     let approval = resolved.approval.unwrap_or_default();
@@ -128,6 +132,7 @@ fn view(approval: &Approval) -> Value {
         "subject": approval.subject,
         "pattern": approval.pattern,
         "decided_by": approval.decided_by,
+        "reason": approval.reason,
         "asked_at": time(approval.asked_at.as_ref()),
         "expires_at": time(approval.expires_at.as_ref()),
         "decided_at": time(approval.decided_at.as_ref()),

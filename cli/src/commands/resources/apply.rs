@@ -146,7 +146,8 @@ impl Run<'_> {
                     self_improve: known.self_improve.filter(|_| agent.behaviors.is_some()),
                     ..agent
                 };
-                let request = client.request(UpdateAgentRequest { agent: Some(agent) });
+                let request =
+                    client.request(UpdateAgentRequest { agent: Some(agent), base_version: None });
                 let changed = client.answer(client.agents().update_agent(request).await)?;
                 self.screen.warn(&changed.warnings)?;
                 changed.agent

@@ -235,7 +235,10 @@ impl World {
 
     pub async fn say_of(&self, asked: &Approval, verdict: ApprovalDecision) -> anyhow::Result<()> {
         let by = "key_test";
-        self.sessions.approvals().resolve(self.tenant, asked.id, verdict, by).await?;
+        self.sessions
+            .approvals()
+            .resolve(self.tenant, asked.id, holdfast_session::Decision::new(verdict, by))
+            .await?;
         self.bus.wake_run(0);
         Ok(())
     }

@@ -52,7 +52,7 @@ pub struct ConsoleSessionLimits {
     pub lifetime: Duration,
 }
 
-/// What a session or a link may do, and who it is shown as.
+/// Rights of a session or a link, and the name of its holder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConsoleRights {
     /// Key or person whose rights it has.

@@ -1,5 +1,6 @@
 //! `control.keys`.
 
+mod approver;
 pub(crate) mod console;
 pub(crate) mod devices;
 

@@ -21,6 +21,32 @@ impl Directory {
     }
 }
 
+/// Version of an agent that a change is based on.
+enum Base {
+    Any,
+    /// Version of its settings.
+    Settings(i64),
+    /// Version of its settings, behaviours and files that define it.
+    Definition(i64),
+}
+
+impl Base {
+    fn check(&self, old: &Agent) -> Result<(), Error> {
+        let (based_on, version) = match self {
+            Self::Any => return Ok(()),
+            Self::Settings(based_on) => (*based_on, old.version),
+            Self::Definition(based_on) => (*based_on, old.definition_version),
+        };
+        if based_on == version {
+            return Ok(());
+        }
+        Err(Error::Conflict(format!(
+            "the agent is version {version} by now, and this change is based on {based_on}: read it \
+             again, and make the change in that"
+        )))
+    }
+}
+
 impl Agents<'_> {
     /// Returns the tenant's agents, in the order of creation.
     pub async fn list(self, tenant: TenantId) -> Result<Vec<Agent>, Error> {
@@ -112,7 +138,7 @@ impl Agents<'_> {
         name_or_id: &str,
         new: NewAgent,
     ) -> Result<Agent, Error> {
-        self.replace(tenant, actor, name_or_id, (None, new)).await
+        self.replace(tenant, actor, name_or_id, (Base::Any, new)).await
     }
 
     /// As [`update`](Self::update), but only if the agent still has the given version.
@@ -127,7 +153,22 @@ impl Agents<'_> {
         name_or_id: &str,
         (based_on, new): (i64, NewAgent),
     ) -> Result<Agent, Error> {
-        self.replace(tenant, actor, name_or_id, (Some(based_on), new)).await
+        self.replace(tenant, actor, name_or_id, (Base::Settings(based_on), new)).await
+    }
+
+    /// As [`update`](Self::update), but only if the agent's definition still has the given version.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Conflict`] if the version differs.
+    pub async fn update_definition(
+        self,
+        tenant: TenantId,
+        actor: Actor,
+        name_or_id: &str,
+        (based_on, new): (i64, NewAgent),
+    ) -> Result<Agent, Error> {
+        self.replace(tenant, actor, name_or_id, (Base::Definition(based_on), new)).await
     }
 
     async fn replace(
@@ -135,20 +176,14 @@ impl Agents<'_> {
         tenant: TenantId,
         actor: Actor,
         name_or_id: &str,
-        (based_on, new): (Option<i64>, NewAgent),
+        (base, new): (Base, NewAgent),
     ) -> Result<Agent, Error> {
         let missing = || Error::not_found("agent", name_or_id);
         let wanted = AgentReference::parse(name_or_id).ok_or_else(missing)?;
         let mut tx = self.0.begin_change(tenant).await?;
         check_agent(&mut tx, &new).await?;
         let old = store::agents::find(&mut tx, &wanted).await?.ok_or_else(missing)?;
-        if let Some(based_on) = based_on.filter(|based_on| *based_on != old.version) {
-            return Err(Error::Conflict(format!(
-                "the agent is version {} by now, and this change is based on {based_on}: read it \
-                 again, and make the change in that",
-                old.version
-            )));
-        }
+        base.check(&old)?;
         if new.is_default && !old.is_default {
             store::agents::clear_default(&mut tx).await?;
         }

@@ -16,6 +16,26 @@ use crate::{
     sessions::lock,
 };
 
+/// Decision about an approval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Decision<'a> {
+    pub verdict: ApprovalDecision,
+    /// The person who decided, as stored.
+    pub by: &'a str,
+    /// Why the call is denied: the model reads it. Cut to [`MAX_REASON_CHARS`](Self::MAX_REASON_CHARS).
+    pub reason: Option<&'a str>,
+}
+
+impl<'a> Decision<'a> {
+    pub const MAX_REASON_CHARS: usize = 1_000;
+
+    /// A decision without a reason.
+    #[must_use]
+    pub const fn new(verdict: ApprovalDecision, by: &'a str) -> Self {
+        Self { verdict, by, reason: None }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecisionResult {
     pub approval: Approval,
@@ -29,7 +49,7 @@ pub struct DecisionResult {
 
 impl Approvals<'_> {
     /// Decides about a pending approval, and makes its session ready. The caller must have checked
-    /// the permission; `by` is stored as the person who decided.
+    /// the permission.
     ///
     /// Repeating the same decision changes nothing.
     ///
@@ -41,8 +61,7 @@ impl Approvals<'_> {
         self,
         tenant: TenantId,
         id: ApprovalId,
-        verdict: ApprovalDecision,
-        by: &str,
+        decision: Decision<'_>,
     ) -> Result<DecisionResult, Error> {
         const SESSION: &str = "
             select session_id from session.approvals where tenant_id = $1 and approval_id = $2";
@@ -58,7 +77,7 @@ impl Approvals<'_> {
         let lease =
             lock(&mut tx, session).await?.ok_or_else(|| approval_not_found(&id.to_string()))?;
         let found = lock_approval(&mut tx, id).await?;
-        let wanted = ApprovalState::from(verdict);
+        let wanted = ApprovalState::from(decision.verdict);
         let running = match (lease.state, lease.owner) {
             (SessionState::Running, Some(owner)) => {
                 Some(SessionOwner { owner: RunnerId::from(owner), epoch: lease.epoch })
@@ -74,9 +93,9 @@ impl Approvals<'_> {
                 false => Err(already_decided_error(&found)),
             };
         }
-        let approval = decide(&mut tx, id, wanted, by).await?;
-        if verdict == ApprovalDecision::Always {
-            insert_rule(&mut tx, &approval, by).await?;
+        let approval = decide(&mut tx, id, decision).await?;
+        if decision.verdict == ApprovalDecision::Always {
+            insert_rule(&mut tx, &approval, decision.by).await?;
         }
         emit_approval_event(&mut tx, session, "approval.resolved", &[id.as_uuid()]).await?;
         close(&mut tx, session, &[id.as_uuid()]).await?;
@@ -101,21 +120,23 @@ async fn lock_approval(tx: &mut TenantTx, id: ApprovalId) -> Result<Approval, Er
 async fn decide(
     tx: &mut TenantTx,
     id: ApprovalId,
-    state: ApprovalState,
-    by: &str,
+    Decision { verdict, by, reason }: Decision<'_>,
 ) -> Result<Approval, Error> {
     const SQL: &str = "
         update session.approvals
-        set state = $3, decided_by = $4, decided_at = clock_timestamp()
+        set state = $3, decided_by = $4, reason = $5, decided_at = clock_timestamp()
         where tenant_id = $1 and approval_id = $2 and state = 'pending'
         returning approval_id, session_id, agent_id, run_id, call, tool, subject, summary, pattern,
-                  state, decided_by, asked_at, expires_at, decided_at";
+                  state, decided_by, reason, asked_at, expires_at, decided_at";
     let tenant = tx.tenant();
+    let reason: Option<String> =
+        reason.map(|reason| reason.chars().take(Decision::MAX_REASON_CHARS).collect());
     let row: Row = holdfast_pg::query_as(SQL)
         .bind(tenant.as_uuid())
         .bind(id.as_uuid())
-        .bind(state.as_str())
+        .bind(ApprovalState::from(verdict).as_str())
         .bind(by.get(..by.floor_char_boundary(512)))
+        .bind(reason)
         .fetch_one(tx.conn())
         .await?;
     Ok(row.into())

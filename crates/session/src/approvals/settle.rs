@@ -30,6 +30,8 @@ pub struct DecidedCall {
     pub call: String,
     /// Never [`ApprovalState::Pending`].
     pub state: ApprovalState,
+    /// Why it was denied.
+    pub reason: Option<String>,
 }
 
 impl Approvals<'_> {
@@ -52,7 +54,8 @@ impl Approvals<'_> {
               and expires_at <= clock_timestamp()
             returning approval_id";
         const READ: &str = "
-            select call, state, (extract(epoch from expires_at - clock_timestamp()) * 1000)::bigint
+            select call, state, reason,
+                   (extract(epoch from expires_at - clock_timestamp()) * 1000)::bigint
             from session.approvals
             where tenant_id = $1 and run_id = $2 and step = $3 and call = any($4)";
 
@@ -66,7 +69,7 @@ impl Approvals<'_> {
             .await?;
         emit_approval_event(&mut tx, claim.session, "approval.resolved", &overdue).await?;
         close(&mut tx, claim.session, &overdue).await?;
-        let rows: Vec<(String, String, i64)> = holdfast_pg::query_as(READ)
+        let rows: Vec<CallRow> = holdfast_pg::query_as(READ)
             .bind(claim.tenant.as_uuid())
             .bind(run.as_uuid())
             .bind(step)
@@ -200,11 +203,15 @@ async fn insert_reply(
 }
 
 /// Returns the decision about a call. A call without a record counts as expired, and is not made.
-fn decided_call(call: &str, rows: &[(String, String, i64)]) -> Option<DecidedCall> {
+/// Id, state, reason of a denial, and milliseconds until it expires.
+type CallRow = (String, String, Option<String>, i64);
+
+fn decided_call(call: &str, rows: &[CallRow]) -> Option<DecidedCall> {
     let found = rows.iter().find(|(known, ..)| known == call);
-    let state = match found {
-        Some((_, state, _)) => ApprovalState::parse(state).unwrap_or(ApprovalState::Expired),
-        None => ApprovalState::Expired,
+    let (state, reason) = match found {
+        Some((_, state, reason, _)) => (ApprovalState::parse(state), reason.clone()),
+        None => (None, None),
     };
-    (state != ApprovalState::Pending).then(|| DecidedCall { call: call.to_owned(), state })
+    let state = state.unwrap_or(ApprovalState::Expired);
+    (state != ApprovalState::Pending).then(|| DecidedCall { call: call.to_owned(), state, reason })
 }

@@ -32,7 +32,7 @@ pub struct NewBranch<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BranchResult {
     pub session: SessionId,
-    /// It was made before, by the same key.
+    /// The branch was made before, by the same key.
     pub duplicate: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What waits in the whole installation, for its operators.
+//! Counts of waiting work over the whole installation, for its operators.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What goes on in a tenant: sessions that run or wait, and counts of what waits for a person.
+//! Activity in a tenant: sessions that run or wait, and counts of things that wait for a person.
 
 use holdfast_types::{AgentId, RunId, RunnerId, SessionId, TenantId, Wait};
 use jiff::Timestamp;
@@ -14,7 +14,7 @@ const MAX_COUNT: i64 = 1_000;
 /// Age up to which failures wait for a person.
 const FAILURES_FOR: &str = "7 days";
 
-/// What a session does.
+/// Activity of a session at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Doing {
     /// A model answers, or a step is prepared.
@@ -59,7 +59,7 @@ impl Doing {
     }
 }
 
-/// Which sessions [`Views::activities`] returns.
+/// Filter of the sessions that [`Views::activities`] returns.
 #[derive(Debug, Clone)]
 pub struct ActivityFilter {
     pub agent: Option<AgentId>,
@@ -238,9 +238,13 @@ impl Views<'_> {
                       and finished_at > clock_timestamp() - $3::interval
                     limit $2) d),
                 (select count(*) from (
-                    select from session.inbox
+                    select from session.inbox i
                     where tenant_id = $1 and state = 'dead'
                       and finished_at > clock_timestamp() - $3::interval
+                      and not exists (
+                          select from session.inbox again
+                          where again.tenant_id = $1 and again.source = 'requeue'
+                            and again.idem_key = 'msg_' || replace(i.message_id::text, '-', ''))
                     limit $2) l)";
         let mut tx = self.pools.tenant(tenant).await?;
         let counts: (i64, i64, i64, i64) = holdfast_pg::query_as(SQL)

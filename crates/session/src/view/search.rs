@@ -20,7 +20,7 @@ const ENTRIES_PER_QUERY: i64 = 5_000;
 /// Sessions that one call reads at most.
 const MAX_SESSIONS: usize = 200;
 
-/// Which texts are searched.
+/// Query, and the texts that are searched.
 #[derive(Debug, Clone)]
 pub struct TextSearch {
     /// Texts that an entry must all contain, in any case.

@@ -128,16 +128,21 @@ async fn a_dead_letter_is_listed_and_requeued_once() -> anyhow::Result<()> {
         world.sweep().await?;
     }
 
-    let letters = world
-        .sessions
-        .dead_letters()
-        .list(ada.id, DeadLetterFilter { limit: 10, ..DeadLetterFilter::default() })
-        .await?;
+    let list = async || {
+        let filter = DeadLetterFilter { limit: 10, ..DeadLetterFilter::default() };
+        world.sessions.dead_letters().list(ada.id, filter).await
+    };
+    let letters = list().await?;
     let first = world.sessions.dead_letters().requeue(ada.id, poison.message).await?;
     let again = world.sessions.dead_letters().requeue(ada.id, poison.message).await?;
 
     assert_eq!((letters.len(), letters[0].body.text.as_str()), (1, "poison"));
     assert_eq!((first.message, again.duplicate), (again.message, true));
+    // It is a record, and waits for nobody any more.
+    assert_eq!(list().await?.len(), 0);
+    world.sessions.dead_letters().get(ada.id, poison.message).await?;
+    assert_eq!(world.sessions.queues().counts(ada.id).await?.dead, 0);
+    assert_eq!(world.sessions.views().inbox_counts(ada.id).await?.dead_letters, 0);
     world.answer(&world.claim_one().await?, "better now").await?;
     let answer = world.sessions.views().answer(ada.id, first.message).await?;
     assert_eq!(answer.text, "better now");

@@ -212,8 +212,8 @@ fn decision_entry(word: DecidedCall) -> Entry {
         ApprovalState::AllowedOnce | ApprovalState::AllowedAlways => {
             return Entry::noted(Note::Allowed, word.call);
         }
-        ApprovalState::Denied => request::DENIED_RESULT,
-        ApprovalState::Expired | ApprovalState::Pending => request::EXPIRED_RESULT,
+        ApprovalState::Denied => request::denied_result(word.reason.as_deref()),
+        ApprovalState::Expired | ApprovalState::Pending => request::EXPIRED_RESULT.to_owned(),
     };
     Entry::returned(word.call, told, true)
 }

@@ -19,7 +19,7 @@ use crate::{
     error::Error,
     tools::chains::{ChainRequester, ChainRunner},
     turn::{
-        approvals::decisions,
+        approvals::decisions::{self, DecisionCommand},
         participants,
         reply::completion,
         reply_settings, routing,
@@ -116,8 +116,8 @@ pub(crate) async fn execute_command(
         // With a model, `compact_command.rs` executes it.
         Command::Compact(_) => NO_MODEL.to_owned(),
         Command::Chain(wanted) => run_chain_command(turn, wanted).await?,
-        Command::Decide { id, verdict } => {
-            decisions::answer_decision(turn, id.as_deref(), verdict).await?
+        Command::Decide { id, verdict, reason } => {
+            decisions::answer_decision(turn, DecisionCommand { id, verdict, reason }).await?
         }
         Command::List(what) => list(turn, what).await?,
     };

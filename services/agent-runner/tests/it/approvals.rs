@@ -146,8 +146,11 @@ pub async fn say_of(
     record: &Record,
     verdict: ApprovalDecision,
 ) -> anyhow::Result<()> {
-    let resolved =
-        world.sessions.approvals().resolve(world.tenant, record.id, verdict, "key_test").await?;
+    let resolved = world
+        .sessions
+        .approvals()
+        .resolve(world.tenant, record.id, holdfast_session::Decision::new(verdict, "key_test"))
+        .await?;
     if resolved.wake {
         world.bus.wake_run(0);
     }
@@ -295,6 +298,26 @@ async fn a_call_that_is_denied_is_not_made_and_the_model_is_told() -> anyhow::Re
 }
 
 #[tokio::test]
+async fn the_model_reads_why_its_call_was_denied() -> anyhow::Result<()> {
+    let (world, launch) = (World::start().await?, Launch::default());
+    launches(&world, &["rocket"]);
+    let _runner = runner(&world, &launch).await?;
+    let sent = world.say("s", "go").await?;
+    let asked = waiting(&world, 1).await?;
+    rests(&world, &sent).await?;
+
+    let deny = format!("/deny {} not  on Friday", asked[0].id.slug());
+    world.send(by_key(&world, &deny).await?).await?;
+
+    let told = world.text(&sent).await?;
+    assert!(told.ends_with("Their words:\nnot  on Friday"), "{told}");
+    assert_eq!(launch.made(), Vec::<String>::new());
+    let record = world.sessions.approvals().get(world.tenant, &asked[0].id.slug()).await?;
+    assert_eq!(record.reason.as_deref(), Some("not  on Friday"));
+    Ok(())
+}
+
+#[tokio::test]
 async fn what_nobody_answers_in_time_is_denied_though_nobody_is_there() -> anyhow::Result<()> {
     let (world, launch) = (World::start().await?, Launch::default());
     let own = settings(|settings| settings.approval_timeout_s = Some(1));
@@ -313,7 +336,11 @@ async fn what_nobody_answers_in_time_is_denied_though_nobody_is_there() -> anyho
     let late = world
         .sessions
         .approvals()
-        .resolve(world.tenant, records[0].id, ApprovalDecision::Once, "key_test")
+        .resolve(
+            world.tenant,
+            records[0].id,
+            holdfast_session::Decision::new(ApprovalDecision::Once, "key_test"),
+        )
         .await
         .unwrap_err();
     assert!(late.to_string().contains("ran out before anybody answered"), "{late}");
@@ -414,7 +441,11 @@ async fn the_same_word_again_changes_nothing_and_another_is_refused() -> anyhow:
     let sent = world.say("s", "go").await?;
     let asked = waiting(&world, 1).await?;
     let resolve = async |verdict, by| {
-        world.sessions.approvals().resolve(world.tenant, asked[0].id, verdict, by).await
+        world
+            .sessions
+            .approvals()
+            .resolve(world.tenant, asked[0].id, holdfast_session::Decision::new(verdict, by))
+            .await
     };
 
     let first = resolve(ApprovalDecision::Once, "key_a").await?;
@@ -440,8 +471,11 @@ async fn another_tenant_finds_no_approval_and_can_say_nothing_of_it() -> anyhow:
     let asked = waiting(&world, 1).await?;
     let (other, _) = world.directory.tenants().create(Actor::Operator, "eve").await?;
 
-    let resolve =
-        world.sessions.approvals().resolve(other.id, asked[0].id, ApprovalDecision::Once, "key_x");
+    let resolve = world.sessions.approvals().resolve(
+        other.id,
+        asked[0].id,
+        holdfast_session::Decision::new(ApprovalDecision::Once, "key_x"),
+    );
     assert!(resolve.await.unwrap_err().to_string().starts_with("there is no approval"));
     let slug = asked[0].id.slug();
     assert!(world.sessions.approvals().get(other.id, &slug).await.is_err());
@@ -602,7 +636,11 @@ async fn stopping_ends_the_wait_and_the_call_is_never_made() -> anyhow::Result<(
         world
             .sessions
             .approvals()
-            .resolve(world.tenant, asked[0].id, ApprovalDecision::Once, "key_test")
+            .resolve(
+                world.tenant,
+                asked[0].id,
+                holdfast_session::Decision::new(ApprovalDecision::Once, "key_test")
+            )
             .await
             .is_err()
     );

@@ -283,7 +283,13 @@ async fn an_action_of_a_step_waits_for_its_approval_and_is_made_once() -> anyhow
     assert_eq!(world.state_of(sent.session).await?, SessionState::WaitForEvent);
     assert_eq!((world.model.count(), launch.made().len()), (1, 0));
     let (id, once) = (list().await?[0].id, ApprovalDecision::Once);
-    if world.sessions.approvals().resolve(world.tenant, id, once, "key_test").await?.wake {
+    if world
+        .sessions
+        .approvals()
+        .resolve(world.tenant, id, holdfast_session::Decision::new(once, "key_test"))
+        .await?
+        .wake
+    {
         world.bus.wake_run(0);
     }
 

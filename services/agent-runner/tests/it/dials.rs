@@ -196,7 +196,11 @@ async fn run(world: &World, role: &str, text: &str) -> anyhow::Result<Option<Str
     world.until("it ran, or somebody is asked", is_settled).await?;
     if let Some(asked) = pending().await?.pop() {
         let deny = holdfast_types::ApprovalDecision::Deny;
-        world.sessions.approvals().resolve(world.tenant, asked.id, deny, "key_test").await?;
+        world
+            .sessions
+            .approvals()
+            .resolve(world.tenant, asked.id, holdfast_session::Decision::new(deny, "key_test"))
+            .await?;
         world.text(&sent).await?;
         return Ok(None);
     }

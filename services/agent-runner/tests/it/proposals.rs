@@ -80,7 +80,11 @@ async fn a_proposal_waits_for_nobody_and_is_applied_once_a_person_has_seen_all_o
         assert!(asked.subject.contains("goal: be better\n"), "{}", asked.subject);
         assert!(asked.subject.contains("| Boil water."), "{}", asked.subject);
         let approvals = world.sessions.approvals();
-        if approvals.resolve(world.tenant, asked.id, decision, "key_test").await?.wake {
+        if approvals
+            .resolve(world.tenant, asked.id, holdfast_session::Decision::new(decision, "key_test"))
+            .await?
+            .wake
+        {
             world.bus.wake_run(0);
         }
         world.text(&sent).await?;

@@ -54,7 +54,11 @@ impl World {
 
     async fn allow(&self, asked: &Approval, verdict: ApprovalDecision) -> anyhow::Result<()> {
         let by = "key_test";
-        let told = self.sessions.approvals().resolve(self.tenant, asked.id, verdict, by).await?;
+        let told = self
+            .sessions
+            .approvals()
+            .resolve(self.tenant, asked.id, holdfast_session::Decision::new(verdict, by))
+            .await?;
         if told.wake {
             self.bus.wake_run(0);
         }

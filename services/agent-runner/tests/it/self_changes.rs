@@ -121,7 +121,13 @@ async fn decide(world: &World, decision: ApprovalDecision) -> anyhow::Result<()>
     let list = async || world.sessions.approvals().list(world.tenant, pending).await;
     world.until("somebody is asked", async || list().await.is_ok_and(|all| all.len() == 1)).await?;
     let id = list().await?[0].id;
-    if world.sessions.approvals().resolve(world.tenant, id, decision, "key_test").await?.wake {
+    if world
+        .sessions
+        .approvals()
+        .resolve(world.tenant, id, holdfast_session::Decision::new(decision, "key_test"))
+        .await?
+        .wake
+    {
         world.bus.wake_run(0);
     }
     Ok(())

@@ -398,7 +398,11 @@ async fn a_request_that_is_decided_has_no_buttons_any_more() {
     world
         .sessions
         .approvals()
-        .resolve(world.tenant, asked, ApprovalDecision::Deny, "key_test")
+        .resolve(
+            world.tenant,
+            asked,
+            holdfast_session::Decision::new(ApprovalDecision::Deny, "key_test"),
+        )
         .await
         .unwrap();
 
@@ -408,8 +412,11 @@ async fn a_request_that_is_decided_has_no_buttons_any_more() {
     assert_eq!(edit.params["message_id"].to_string(), sent);
     assert_eq!(edit.params["chat_id"], 7);
     assert_eq!(edit.params.get("reply_markup"), None);
-    let again =
-        world.sessions.approvals().resolve(world.tenant, asked, ApprovalDecision::Deny, "key_test");
+    let again = world.sessions.approvals().resolve(
+        world.tenant,
+        asked,
+        holdfast_session::Decision::new(ApprovalDecision::Deny, "key_test"),
+    );
     assert!(again.await.unwrap().duplicate);
     assert_eq!(world.deliveries().await.len(), 2);
     bridge.stop().await;
@@ -424,7 +431,12 @@ async fn a_call_that_telegram_says_was_made_is_made_whatever_its_result() {
     eventually("it is sent", async || texts(&world).len() == 1).await;
 
     let deny = ApprovalDecision::Deny;
-    world.sessions.approvals().resolve(world.tenant, asked, deny, "key_test").await.unwrap();
+    world
+        .sessions
+        .approvals()
+        .resolve(world.tenant, asked, holdfast_session::Decision::new(deny, "key_test"))
+        .await
+        .unwrap();
     eventually("the buttons are taken away", async || {
         world.deliveries().await.iter().filter(|delivery| delivery.state == "sent").count() == 2
     })

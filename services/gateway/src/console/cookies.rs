@@ -55,9 +55,12 @@ pub fn session_name(session: Uuid) -> String {
     format!("{SESSION}{}", session.simple())
 }
 
-/// Token of a session, if the request has its cookie.
+/// Token of a session, if the request has its cookie. A token has the id of its session: that of
+/// another one is refused, since whoever can set a cookie for this host could plant their own.
 pub fn find_session(headers: &HeaderMap, session: Uuid) -> Option<SecretString> {
-    find(headers, &session_name(session))
+    let token = find(headers, &session_name(session))?;
+    let id = token.expose_secret().split('_').nth(1)?;
+    (id == session.simple().to_string()).then_some(token)
 }
 
 /// Value of a cookie. One that other hosts of the domain cannot have set takes precedence.
@@ -113,6 +116,18 @@ mod tests {
         assert_eq!(value("b").as_deref(), Some("2"));
         assert_eq!(value("c").as_deref(), Some("4"));
         assert_eq!(value("d"), None);
+    }
+
+    #[test]
+    fn a_token_under_the_name_of_another_session_is_none() {
+        let [own, other] = [1, 2].map(Uuid::from_u128);
+        let token = format!("hfs_{}_secret_part", own.simple());
+        let headers = |session| request(&[&format!("{}={token}", session_name(session))]);
+
+        let found = find_session(&headers(own), own).unwrap();
+        assert_eq!(found.expose_secret(), token);
+        assert!(find_session(&headers(other), other).is_none());
+        assert!(find_session(&headers(own), other).is_none());
     }
 
     #[test]

@@ -50,7 +50,7 @@ use crate::{Config, auth::Authenticator, oidc::TokenVerifier, ws};
 /// Header with the public id of a request's session.
 const SESSION_HEADER: &str = "x-holdfast-session";
 
-/// What handlers share. Clones share it too.
+/// State that the handlers of the console share. Clones share it too.
 #[derive(Debug, Clone)]
 pub struct Console(Arc<Shared>);
 

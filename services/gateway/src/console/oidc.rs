@@ -42,7 +42,7 @@ pub struct Start {
     issuer: String,
 }
 
-/// What the provider sends back.
+/// Query with which the provider sends the browser back.
 #[derive(Debug, Deserialize)]
 pub struct Callback {
     code: Option<String>,

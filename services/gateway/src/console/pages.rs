@@ -28,7 +28,7 @@ pub const ROOT: &str = "/console/";
 const PAGE: &str = "index.html";
 
 /// Folder of files whose name has the hash of their content.
-const HASHED: &str = "assets/";
+const HASHED_FOLDER: &str = "assets/";
 
 /// A folder of files, served below a path.
 #[derive(Debug)]
@@ -142,7 +142,7 @@ fn answer(file: File, path: &str, headers: &HeaderMap) -> Response {
     let mut set = |name, value: &str| {
         answered.extend(HeaderValue::from_str(value).ok().map(|value| (name, value)));
     };
-    let caching = match path.starts_with(HASHED) {
+    let caching = match path.starts_with(HASHED_FOLDER) {
         true => "public, max-age=31536000, immutable",
         false => "no-cache",
     };

@@ -94,7 +94,11 @@ impl Service for Agents {
         check_models(&self.0, caller.tenant, &new, Some(&before.map_err(Error::from)?)).await?;
 
         let by = actor(&caller);
-        let agent = self.0.directory.agents().update(caller.tenant, by, &found_by, new).await;
+        let agents = self.0.directory.agents();
+        let agent = match request.base_version {
+            Some(base) => agents.update_definition(caller.tenant, by, &found_by, (base, new)).await,
+            None => agents.update(caller.tenant, by, &found_by, new).await,
+        };
 
         let agent = agent.map_err(Error::from)?;
         let warnings = tool_warnings(&self.0, &agent.settings).await?;

@@ -7,7 +7,9 @@ use holdfast_proto::gateway::v1::{
     ListApprovalsResponse, ResolveApprovalRequest, ResolveApprovalResponse,
     approvals_server::Approvals as Service,
 };
-use holdfast_session::{Approval, ApprovalFilter, ApprovalRule, DecisionResult, ListCursor};
+use holdfast_session::{
+    Approval, ApprovalFilter, ApprovalRule, Decision, DecisionResult, ListCursor,
+};
 use holdfast_types::{ApprovalDecision, ApprovalState, SessionId};
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
@@ -84,8 +86,10 @@ impl Service for Approvals {
         let found = self.0.sessions.approvals().get(caller.tenant, &request.approval).await;
         let id = found.map_err(Error::from)?.id;
         let by = caller.id();
+        let reason = reason(request.reason, verdict)?;
+        let decision = Decision { verdict, by: &by, reason: reason.as_deref() };
 
-        let resolved = self.0.sessions.approvals().resolve(caller.tenant, id, verdict, &by).await;
+        let resolved = self.0.sessions.approvals().resolve(caller.tenant, id, decision).await;
 
         let resolved = resolved.map_err(Error::from)?;
         self.notify_runners(&resolved);
@@ -148,6 +152,19 @@ impl Approvals {
     }
 }
 
+/// Checks the reason of a decision; `None` if it is empty.
+fn reason(given: String, verdict: ApprovalDecision) -> Result<Option<String>, Error> {
+    let Some(reason) = non_empty(given) else { return Ok(None) };
+    if verdict != ApprovalDecision::Deny {
+        return Err(invalid("`reason` is for denials only: leave it out".to_owned()));
+    }
+    let (length, most) = (reason.chars().count(), Decision::MAX_REASON_CHARS);
+    if length > most {
+        return Err(invalid(format!("`reason` has {length} characters, and {most} are the most")));
+    }
+    Ok(Some(reason))
+}
+
 fn state(word: &str) -> Result<ApprovalState, Error> {
     ApprovalState::parse(word).ok_or_else(|| Error::UnknownValue {
         field: "state",
@@ -169,6 +186,7 @@ fn approval(one: Approval, names: &AgentNames) -> pb::Approval {
         pattern: one.pattern.unwrap_or_default(),
         state: one.state.as_str().to_owned(),
         decided_by: one.decided_by.unwrap_or_default(),
+        reason: one.reason.unwrap_or_default(),
         asked_at: Some(timestamp(one.asked_at)),
         expires_at: Some(timestamp(one.expires_at)),
         decided_at: one.decided_at.map(timestamp),

@@ -69,7 +69,7 @@ pub struct Refusal {
 
 /// Path on which a client has connected, as far as the handshake depends on it.
 #[derive(Debug)]
-pub enum Door {
+pub enum ConnectionPath {
     OpenClaw,
     /// LurkBot's clients speak first.
     LurkBot,
@@ -77,7 +77,7 @@ pub enum Door {
     Console(SecretString),
 }
 
-impl Door {
+impl ConnectionPath {
     /// Time for the client to send the first frame before it is sent a challenge.
     const fn head_start(&self) -> Duration {
         match self {
@@ -98,13 +98,13 @@ impl Door {
 pub async fn establish(
     service: &Service,
     upgraded: Upgraded,
-    door: &Door,
+    path: &ConnectionPath,
 ) -> Option<OpenConnection> {
     let recorded = RecordedSocket::new(TokioIo::new(upgraded));
     let config = config(MAX_FIRST_FRAME_BYTES);
     let mut socket = WebSocketStream::from_raw_socket(recorded, Role::Server, Some(config)).await;
     let limit = service.settings().handshake_timeout;
-    let shaken = timeout(limit, shake_hands(service, &mut socket, door)).await;
+    let shaken = timeout(limit, shake_hands(service, &mut socket, path)).await;
     let refusal = match shaken {
         Ok(Ok((client, messages))) => match admit(service, &client) {
             Ok(share) => {
@@ -137,10 +137,10 @@ pub async fn establish(
 async fn shake_hands(
     service: &Service,
     socket: &mut Socket,
-    door: &Door,
+    path: &ConnectionPath,
 ) -> Result<(AcceptedClient, usize), Option<Refusal>> {
     let challenge = Challenge::new();
-    let mut first = timeout(door.head_start(), socket.next()).await.ok();
+    let mut first = timeout(path.head_start(), socket.next()).await.ok();
     if first.is_none() {
         socket.send(Message::text(challenge.frame())).await.map_err(|_| None)?;
     }
@@ -159,7 +159,7 @@ async fn shake_hands(
             }
             Some(Ok(Message::Close(_) | Message::Frame(_)) | Err(_)) | None => return Err(None),
         };
-        let accepted = accept_first(service, text.as_str(), &challenge, door).await;
+        let accepted = accept_first(service, text.as_str(), &challenge, path).await;
         return accepted.map(|client| (client, messages)).map_err(Some);
     }
     Err(closed(CloseReason { code: 1008, reason: "the first frame is no handshake" }))
@@ -169,12 +169,12 @@ async fn accept_first(
     service: &Service,
     text: &str,
     challenge: &Challenge,
-    door: &Door,
+    path: &ConnectionPath,
 ) -> Result<AcceptedClient, Refusal> {
     let frame: Value = serde_json::from_str(text).unwrap_or_default();
     match frame.get("type").and_then(Value::as_str) {
-        Some("req") => openclaw::connect(service, frame, (challenge, door.session())).await,
-        Some("hello") if door.session().is_none() => lurkbot::hello(service, frame).await,
+        Some("req") => openclaw::connect(service, frame, (challenge, path.session())).await,
+        Some("hello") if path.session().is_none() => lurkbot::hello(service, frame).await,
         _ => {
             let reason = "the first frame must be `connect` or `hello`";
             Err(Refusal { frame: None, closing: CloseReason { code: 1008, reason } })

@@ -40,7 +40,8 @@ async fn an_agent_is_disabled_enabled_and_archived_and_events_tell_of_it() {
     assert_eq!(set(&world, "coach", "enabled").await.unwrap(), "sleeping");
     assert_eq!(set(&world, "main", "disabled").await.unwrap(), "disabled");
     // A change of settings leaves the state as it is.
-    let update = pb::UpdateAgentRequest { agent: Some(get(&world, "main").await) };
+    let update =
+        pb::UpdateAgentRequest { agent: Some(get(&world, "main").await), base_version: None };
     let changed = agents(&world).await.update_agent(world.anna.request(update)).await.unwrap();
     assert_eq!(changed.into_inner().agent.unwrap().state, "disabled");
 
@@ -64,7 +65,8 @@ async fn an_agent_without_hit_points_is_shown_as_disabled_and_enabling_restores_
     let world = World::start().await.unwrap();
     let hit_points = Some(pb::HitPointSettings::default());
     let update = pb::Agent { hit_points, ..get(&world, "main").await };
-    let update = world.anna.request(pb::UpdateAgentRequest { agent: Some(update) });
+    let update =
+        world.anna.request(pb::UpdateAgentRequest { agent: Some(update), base_version: None });
     agents(&world).await.update_agent(update).await.unwrap();
     let exhaust = "with new as (
              insert into work.hit_points (tenant_id, agent_id, level, at, disabled_at)
@@ -84,7 +86,8 @@ async fn the_version_of_an_agent_grows_with_settings_behaviours_and_its_defining
     let before = get(&world, "main").await;
 
     let update = pb::Agent { description: "helps".into(), ..before.clone() };
-    let update = world.anna.request(pb::UpdateAgentRequest { agent: Some(update) });
+    let update =
+        world.anna.request(pb::UpdateAgentRequest { agent: Some(update), base_version: None });
     let updated = agents(&world).await.update_agent(update).await.unwrap().into_inner();
     let updated = updated.agent.unwrap().version;
     assert!(updated > before.version);
@@ -110,4 +113,24 @@ async fn the_version_of_an_agent_grows_with_settings_behaviours_and_its_defining
     let with_role = write("role.md").await;
     assert!(with_role > with_behavior);
     assert_eq!(write("notes.txt").await, with_role);
+}
+
+#[tokio::test]
+async fn a_change_that_is_based_on_an_older_version_of_an_agent_changes_nothing() {
+    let world = World::start().await.unwrap();
+    let before = get(&world, "main").await;
+    let update = async |description: &str, base_version| {
+        let agent = pb::Agent { description: description.to_owned(), ..before.clone() };
+        let update = pb::UpdateAgentRequest { agent: Some(agent), base_version };
+        agents(&world).await.update_agent(world.anna.request(update)).await
+    };
+
+    update("first", Some(before.version)).await.unwrap();
+    let late = update("second", Some(before.version)).await.unwrap_err();
+
+    assert_eq!(late.code(), Code::Aborted);
+    assert!(late.message().contains("read it again"), "{late}");
+    assert_eq!(get(&world, "main").await.description, "first");
+    update("third", None).await.unwrap();
+    assert_eq!(get(&world, "main").await.description, "third");
 }

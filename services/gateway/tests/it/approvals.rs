@@ -17,7 +17,11 @@ async fn approvals(world: &World) -> ApprovalsClient<Channel> {
 }
 
 fn resolve(approval: &str, decision: Decision) -> ResolveApprovalRequest {
-    ResolveApprovalRequest { approval: approval.to_owned(), decision: decision.into() }
+    ResolveApprovalRequest {
+        approval: approval.to_owned(),
+        decision: decision.into(),
+        ..Default::default()
+    }
 }
 
 #[tokio::test]
@@ -121,4 +125,36 @@ async fn an_openai_client_is_not_kept_waiting_and_its_key_brings_the_answer() {
     assert!(streamed.starts_with("This needs approval"), "{streamed}");
     assert_eq!(listed.approvals.len(), 2);
     assert_eq!(then, "echo: ask me");
+}
+
+#[tokio::test]
+async fn a_denial_has_a_reason_that_is_kept_with_it_and_an_allowance_has_none() {
+    let world = World::start().await.unwrap();
+    let mut door = approvals(&world).await;
+    let mut messages = world.messages().await.unwrap();
+    let mut events =
+        messages.stream(world.anna.request(message("ask me"))).await.unwrap().into_inner();
+
+    let mut kept = None;
+    while let Some(event) = events.next().await {
+        let Event::ApprovalRequested(told) = event.unwrap().event.unwrap() else { continue };
+        let decide = |decision, reason: &str| ResolveApprovalRequest {
+            reason: reason.to_owned(),
+            ..resolve(&told.approval_id, decision)
+        };
+        for (wrong, why) in [
+            (decide(Decision::AllowOnce, "why not"), "`reason` is for denials only"),
+            (decide(Decision::Deny, &"x".repeat(1_001)), "`reason` has 1001 characters"),
+        ] {
+            let refused = door.resolve_approval(world.anna.request(wrong)).await.unwrap_err();
+            assert_eq!(refused.code(), Code::InvalidArgument);
+            assert!(refused.message().starts_with(why), "{refused}");
+        }
+        let deny = decide(Decision::Deny, "not on Friday");
+        let denied = door.resolve_approval(world.anna.request(deny)).await.unwrap();
+        kept = denied.into_inner().approval;
+    }
+
+    let kept = kept.unwrap();
+    assert_eq!((kept.state.as_str(), kept.reason.as_str()), ("denied", "not on Friday"));
 }

@@ -48,7 +48,7 @@ async fn a_change_is_recorded_with_its_author_and_the_rows_before_and_after() {
     let create = pb::CreateAgentRequest { agent: Some(agent.clone()) };
     let made = agents.create_agent(operator.request(create)).await.unwrap().into_inner();
     let agent = pb::Agent { description: "new".into(), ..made.agent.unwrap() };
-    let update = pb::UpdateAgentRequest { agent: Some(agent.clone()) };
+    let update = pb::UpdateAgentRequest { agent: Some(agent.clone()), base_version: None };
     let updated = agents.update_agent(operator.request(update)).await.unwrap();
 
     let event = &by_method(&world, &world.anna, "Agents/UpdateAgent").await[0];

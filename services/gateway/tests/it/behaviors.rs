@@ -288,7 +288,7 @@ async fn an_agent_is_set_to_work_by_behaviors_and_back() {
     let mut client = AgentsClient::new(world.channel().await.unwrap());
     let set = |behaviors: Option<pb::BehaviorSettings>| {
         let agent = pb::Agent { name: "main".into(), behaviors, ..Default::default() };
-        world.anna.request(pb::UpdateAgentRequest { agent: Some(agent) })
+        world.anna.request(pb::UpdateAgentRequest { agent: Some(agent), base_version: None })
     };
 
     let on = client.update_agent(set(Some(pb::BehaviorSettings::default()))).await.unwrap();

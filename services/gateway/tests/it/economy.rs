@@ -21,7 +21,7 @@ async fn use_hit_points(
     let get = world.anna.request(GetAgentRequest { agent: "main".into() });
     let mut agent = agents.get_agent(get).await?.into_inner().agent.unwrap();
     agent.hit_points = Some(settings);
-    let update = UpdateAgentRequest { agent: Some(agent) };
+    let update = UpdateAgentRequest { agent: Some(agent), base_version: None };
     agents.update_agent(world.anna.request(update)).await?;
     Ok(())
 }

@@ -81,7 +81,7 @@ async fn what_an_agents_heartbeat_is_set_to_comes_back_or_is_refused_with_what_t
         let mut heartbeat = agent.heartbeat.clone().unwrap_or_default();
         change(&mut heartbeat);
         let agent = Some(pb::Agent { heartbeat: Some(heartbeat), ..agent.clone() });
-        world.anna.request(pb::UpdateAgentRequest { agent })
+        world.anna.request(pb::UpdateAgentRequest { agent, base_version: None })
     };
 
     let set = with(|heart| heart.every = "1h".into());

@@ -329,7 +329,10 @@ async fn entries_of_agents_and_rules_that_name_no_tool_are_answered_as_warnings(
     let create = pb::CreateAgentRequest { agent: Some(agent.clone()) };
     let made = agents.create_agent(world.anna.request(create)).await.unwrap().into_inner();
     let tools = names(&["read"]);
-    let update = pb::UpdateAgentRequest { agent: Some(pb::Agent { tools, ..agent.clone() }) };
+    let update = pb::UpdateAgentRequest {
+        agent: Some(pb::Agent { tools, ..agent.clone() }),
+        base_version: None,
+    };
     let changed = agents.update_agent(world.anna.request(update)).await.unwrap().into_inner();
     let rule = pb::Rule {
         agent: "helper".into(),
@@ -359,7 +362,7 @@ async fn an_agent_may_have_no_tools_or_all_and_says_which() {
         ..Default::default()
     };
     let mut update = async |agent: pb::Agent| {
-        let update = pb::UpdateAgentRequest { agent: Some(agent) };
+        let update = pb::UpdateAgentRequest { agent: Some(agent), base_version: None };
         let updated = agents.update_agent(world.anna.request(update)).await?;
         Ok::<_, Status>(updated.into_inner().agent.unwrap())
     };

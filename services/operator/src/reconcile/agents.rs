@@ -61,7 +61,9 @@ impl Reconciled for Agent {
                     self_improve: known.self_improve.filter(|_| agent.behaviors.is_some()),
                     ..agent
                 });
-                let changed = agents.update_agent(key.request(UpdateAgentRequest { agent })).await;
+                let changed = agents
+                    .update_agent(key.request(UpdateAgentRequest { agent, base_version: None }))
+                    .await;
                 answer(changed)?.warnings
             }
         };

@@ -1,12 +1,12 @@
 //! `control.console_sessions` and `control.console_links`.
 
 use holdfast_pg::{SystemTx, TenantTx};
-use holdfast_types::{KeyId, PersonId, TenantId};
+use holdfast_types::TenantId;
 use jiff_sqlx::{Timestamp, ToSqlx as _};
 use uuid::Uuid;
 
-use super::devices::approver;
-use crate::{Approver, ConsoleRights, ConsoleSession, Error, SignInMethod};
+use super::approver::{ApproverLookup, columns, from_columns};
+use crate::{ConsoleRights, ConsoleSession, Error, SignInMethod};
 
 /// Columns that the rows of both tables have.
 #[derive(sqlx::FromRow)]
@@ -19,7 +19,7 @@ struct RightsRow {
 
 impl RightsRow {
     fn read(self) -> Result<ConsoleRights, Error> {
-        let holder = approver(self.holder_key, self.holder_person)?;
+        let holder = from_columns(self.holder_key, self.holder_person)?;
         Ok(ConsoleRights { holder, scopes: self.scopes, name: self.name })
     }
 }
@@ -48,14 +48,6 @@ impl Row {
     }
 }
 
-/// Key and person of a holder, of which one is set.
-fn ids(holder: Approver) -> (Option<Uuid>, Option<Uuid>) {
-    match holder {
-        Approver::Key(key) => (Some(KeyId::as_uuid(key)), None),
-        Approver::Person(person) => (None, Some(PersonId::as_uuid(person))),
-    }
-}
-
 /// Tenant of a session; `None` if there is no such session.
 pub(crate) async fn find(tx: &mut SystemTx, session: Uuid) -> sqlx::Result<Option<TenantId>> {
     const SQL: &str = "select tenant_id from control.find_console_session($1)";
@@ -76,25 +68,12 @@ pub(crate) async fn find_link(tx: &mut SystemTx, link: Uuid) -> sqlx::Result<Opt
 #[derive(sqlx::FromRow)]
 pub(crate) struct SessionLookup {
     pub(crate) digest: Vec<u8>,
-    holder_key: Option<Uuid>,
-    holder_person: Option<Uuid>,
     pub(crate) scopes: Option<Vec<String>>,
     pub(crate) name: String,
     pub(crate) used_at: Timestamp,
     pub(crate) expires_at: Timestamp,
-    pub(crate) key_scopes: Option<Vec<String>>,
-    pub(crate) key_live: Option<bool>,
-    pub(crate) role: Option<String>,
-    pub(crate) person_live: Option<bool>,
-    pub(crate) rate: i32,
-    pub(crate) concurrent_calls: Option<i64>,
-    pub(crate) tenant_state: String,
-}
-
-impl SessionLookup {
-    pub(crate) fn holder(&self) -> Result<Approver, Error> {
-        approver(self.holder_key, self.holder_person)
-    }
+    #[sqlx(flatten)]
+    pub(crate) holder: ApproverLookup,
 }
 
 /// Reads a session with the rights of its holder.
@@ -103,8 +82,8 @@ pub(crate) async fn look_up(
     session: Uuid,
 ) -> sqlx::Result<Option<SessionLookup>> {
     const SQL: &str = "
-        select s.digest, s.holder_key, s.holder_person, s.scopes, s.name, s.used_at, s.expires_at,
-               k.scopes as key_scopes,
+        select s.digest, s.scopes, s.name, s.used_at, s.expires_at,
+               s.holder_key as approver_key, s.holder_person as approver_person, k.scopes as key_scopes,
                k.revoked_at is null and (k.expires_at is null or k.expires_at > now()) as key_live,
                p.role, p.disabled_at is null as person_live,
                t.rate, (t.limits ->> 'concurrent_calls')::bigint as concurrent_calls,
@@ -150,7 +129,7 @@ pub(crate) async fn insert(
         insert into control.console_sessions (tenant_id, session_id, digest, holder_key,
             holder_person, scopes, name, method, expires_at)
         values ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
-    let (tenant, (key, person)) = (tx.tenant().as_uuid(), ids(rights.holder));
+    let (tenant, (key, person)) = (tx.tenant().as_uuid(), columns(rights.holder));
     holdfast_pg::query(SQL)
         .bind(tenant)
         .bind(session)
@@ -176,7 +155,7 @@ pub(crate) async fn insert_link(
         insert into control.console_links (tenant_id, link_id, digest, holder_key, holder_person,
             scopes, name, expires_at)
         values ($1, $2, $3, $4, $5, $6, $7, $8)";
-    let (tenant, (key, person)) = (tx.tenant().as_uuid(), ids(rights.holder));
+    let (tenant, (key, person)) = (tx.tenant().as_uuid(), columns(rights.holder));
     holdfast_pg::query(SQL)
         .bind(tenant)
         .bind(link)

@@ -1,10 +1,11 @@
 //! `control.devices` and `control.device_requests`.
 
 use holdfast_pg::{SystemTx, TenantTx};
-use holdfast_types::{KeyId, PersonId, TenantId};
+use holdfast_types::TenantId;
 use jiff_sqlx::Timestamp;
 use uuid::Uuid;
 
+use super::approver::{ApproverLookup, columns, from_columns};
 use crate::{Approver, Device, DeviceProfile, DeviceRequest, Error};
 
 /// Fields that the rows of both tables have.
@@ -53,22 +54,12 @@ impl Row {
         Ok(Device {
             profile: self.profile.read()?,
             scopes: self.scopes,
-            approver: approver(self.approver_key, self.approver_person)?,
+            approver: from_columns(self.approver_key, self.approver_person)?,
             token: self.token_id,
             issued_at: self.issued_at.map(Timestamp::to_jiff),
             revoked_at: self.revoked_at.map(Timestamp::to_jiff),
             approved_at: self.approved_at.to_jiff(),
         })
-    }
-}
-
-pub(super) fn approver(key: Option<Uuid>, person: Option<Uuid>) -> Result<Approver, Error> {
-    match (key, person) {
-        (Some(key), None) => Ok(Approver::Key(KeyId::from(key))),
-        (None, Some(person)) => Ok(Approver::Person(PersonId::from(person))),
-        (Some(_), Some(_)) | (None, None) => {
-            Err(Error::corrupt("approver of a device", anyhow::anyhow!("not exactly one")))
-        }
     }
 }
 
@@ -101,23 +92,10 @@ pub(crate) struct DeviceLookup {
     pub(crate) name: String,
     pub(crate) scopes: Vec<String>,
     pub(crate) digest: Option<Vec<u8>>,
-    approver_key: Option<Uuid>,
-    approver_person: Option<Uuid>,
     /// Whether the token is not revoked.
     pub(crate) live: bool,
-    pub(crate) key_scopes: Option<Vec<String>>,
-    pub(crate) key_live: Option<bool>,
-    pub(crate) role: Option<String>,
-    pub(crate) person_live: Option<bool>,
-    pub(crate) rate: i32,
-    pub(crate) concurrent_calls: Option<i64>,
-    pub(crate) tenant_state: String,
-}
-
-impl DeviceLookup {
-    pub(crate) fn approver(&self) -> Result<Approver, Error> {
-        approver(self.approver_key, self.approver_person)
-    }
+    #[sqlx(flatten)]
+    pub(crate) approver: ApproverLookup,
 }
 
 /// Reads a device with the rights of its approver. A person who has not signed in for so many days
@@ -193,10 +171,7 @@ pub(crate) async fn put(
          returning"
     );
     let tenant = tx.tenant().as_uuid();
-    let (key, person) = match approver {
-        Approver::Key(key) => (Some(key.as_uuid()), None),
-        Approver::Person(person) => (None, Some(person.as_uuid())),
-    };
+    let (key, person) = columns(approver);
     let row: Row = holdfast_pg::query_as(SQL)
         .bind(tenant)
         .bind(&profile.id)

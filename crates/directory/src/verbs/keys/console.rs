@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::{
     Actor, Approver, ApproverRights, ConsolePrincipal, ConsoleRights, ConsoleSession,
     ConsoleSessionLimits, Directory, Error, IssuedConsoleLink, IssuedConsoleSession, KeyPrincipal,
-    PersonPrincipal, SignInMethod, TenantState, key::console::CachedConsoleSession, store,
+    PersonPrincipal, SignInMethod, key::console::CachedConsoleSession, store,
     store::keys::console as table, token, verbs::check_limit,
 };
 
@@ -132,22 +132,11 @@ impl ConsoleSessions<'_> {
             self.0.unknown.put(id, (), begun);
             return Err(Error::SessionEnded);
         };
-        let (holder, live) = match found.holder()? {
-            // The row of a key stays when it is revoked.
-            Approver::Key(key) => {
-                let scopes = found.key_scopes.unwrap_or_default();
-                (ApproverRights::Key { key, scopes }, found.key_live.unwrap_or_default())
-            }
-            Approver::Person(person) => {
-                let role = found.role.ok_or(Error::SessionEnded)?;
-                let role = role.parse().map_err(|error| Error::corrupt("role", error))?;
-                (ApproverRights::Person { person, role }, found.person_live.unwrap_or_default())
-            }
-        };
+        let (holder, live) = found.holder.rights()?.ok_or(Error::SessionEnded)?;
         let known = CachedConsoleSession {
             digest: found.digest,
             live,
-            active: TenantState::parse(&found.tenant_state)? == TenantState::Active,
+            active: found.holder.is_tenant_active()?,
             used_at: found.used_at.to_jiff(),
             expires_at: found.expires_at.to_jiff(),
             who: ConsolePrincipal {
@@ -156,8 +145,8 @@ impl ConsoleSessions<'_> {
                 name: found.name,
                 scopes: found.scopes,
                 holder,
-                rate: found.rate.unsigned_abs(),
-                concurrent_calls: found.concurrent_calls.and_then(|most| u32::try_from(most).ok()),
+                rate: found.holder.rate(),
+                concurrent_calls: found.holder.concurrent_calls(),
             },
         };
         self.0.console_sessions.put(id, known.clone(), begun);

@@ -8,8 +8,7 @@ use tracing::debug;
 use uuid::Uuid;
 
 use crate::{
-    Actor, Approver, ApproverRights, Device, DevicePrincipal, DeviceProfile, DeviceRequest,
-    Directory, Error, TenantState,
+    Actor, Approver, Device, DevicePrincipal, DeviceProfile, DeviceRequest, Directory, Error,
     key::device::CachedDevice,
     store,
     store::keys::devices as table,
@@ -117,30 +116,19 @@ impl Devices<'_> {
             self.0.unknown.put(id, (), begun);
             return Err(Error::UnknownKey);
         };
-        let (rights, may_sign_in) = match found.approver()? {
-            // The row of a key stays when it is revoked.
-            Approver::Key(key) => {
-                let scopes = found.key_scopes.unwrap_or_default();
-                (ApproverRights::Key { key, scopes }, found.key_live.unwrap_or_default())
-            }
-            Approver::Person(person) => {
-                let role = found.role.ok_or(Error::KeyNotActive)?;
-                let role = role.parse().map_err(|error| Error::corrupt("role", error))?;
-                (ApproverRights::Person { person, role }, found.person_live.unwrap_or_default())
-            }
-        };
+        let (rights, may_sign_in) = found.approver.rights()?.ok_or(Error::KeyNotActive)?;
         let known = CachedDevice {
             digest: found.digest,
             live: found.live && may_sign_in,
-            active: TenantState::parse(&found.tenant_state)? == TenantState::Active,
+            active: found.approver.is_tenant_active()?,
             who: DevicePrincipal {
                 tenant,
                 device: found.device_id,
                 name: found.name,
                 scopes: found.scopes,
                 approver: rights,
-                rate: found.rate.unsigned_abs(),
-                concurrent_calls: found.concurrent_calls.and_then(|most| u32::try_from(most).ok()),
+                rate: found.approver.rate(),
+                concurrent_calls: found.approver.concurrent_calls(),
             },
         };
         self.0.devices.put(id, known.clone(), begun);

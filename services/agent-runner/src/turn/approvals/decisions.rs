@@ -13,7 +13,7 @@
 
 use holdfast_agent::calls_awaiting_approval;
 use holdfast_bus::{Control, ControlKind};
-use holdfast_session::{Approval, DecisionResult, InboxMessage, NewDelivery};
+use holdfast_session::{Approval, Decision, DecisionResult, InboxMessage, NewDelivery};
 use holdfast_types::{
     AccountId, ApprovalDecision, Author, Command, DeliveryId, Entry, Fault as _, KeyId, Kind,
     PersonId, SessionKind,
@@ -21,6 +21,15 @@ use holdfast_types::{
 
 use super::request;
 use crate::{error::Error, turn::state::TurnState};
+
+/// Decision as a message states it.
+pub(crate) struct DecisionCommand {
+    /// Id of the approval; `None` if there is only one.
+    pub(crate) id: Option<String>,
+    pub(crate) verdict: ApprovalDecision,
+    /// Why the call is denied.
+    pub(crate) reason: Option<String>,
+}
 
 /// Author of a decision.
 enum Decider {
@@ -61,17 +70,19 @@ pub(crate) async fn process_decisions(turn: &mut TurnState<'_>) -> Result<(), Er
         return Ok(());
     }
     let heard = turn.heard_seqs();
-    let words: Vec<(InboxMessage, Option<String>, ApprovalDecision)> = turn
+    let words: Vec<(InboxMessage, DecisionCommand)> = turn
         .inbox
         .iter()
         .filter(|row| !heard.contains(&row.seq))
         .filter_map(|row| match row.body.command() {
-            Some(Command::Decide { id, verdict }) => Some((row.clone(), id, verdict)),
+            Some(Command::Decide { id, verdict, reason }) => {
+                Some((row.clone(), DecisionCommand { id, verdict, reason }))
+            }
             Some(_) | None => None,
         })
         .collect();
-    for (row, id, verdict) in words {
-        match execute_decision(turn, &row, id.as_deref(), verdict).await? {
+    for (row, command) in words {
+        match execute_decision(turn, &row, &command).await? {
             Ok(_) => turn.hear_messages(&[row.seq]),
             Err(told) => reject_decision(turn, &row, &told).await?,
         }
@@ -109,8 +120,7 @@ async fn reject_decision(
 /// task that the conversation requested.
 pub(crate) async fn answer_decision(
     turn: &TurnState<'_>,
-    id: Option<&str>,
-    verdict: ApprovalDecision,
+    command: DecisionCommand,
 ) -> Result<String, Error> {
     let heard = turn.heard_seqs();
     let is_word = |row: &&InboxMessage| {
@@ -119,8 +129,8 @@ pub(crate) async fn answer_decision(
     let Some(row) = turn.inbox.iter().find(is_word) else {
         return Ok(request::NO_APPROVAL_REPLY.to_owned());
     };
-    Ok(match execute_decision(turn, row, id, verdict).await? {
-        Ok(resolved) => request::accepted_reply(&resolved.approval, verdict),
+    Ok(match execute_decision(turn, row, &command).await? {
+        Ok(resolved) => request::accepted_reply(&resolved.approval, command.verdict),
         Err(told) => told,
     })
 }
@@ -129,13 +139,13 @@ pub(crate) async fn answer_decision(
 async fn execute_decision(
     turn: &TurnState<'_>,
     row: &InboxMessage,
-    id: Option<&str>,
-    verdict: ApprovalDecision,
+    command: &DecisionCommand,
 ) -> Result<Result<DecisionResult, String>, Error> {
     let Some(person) = Decider::of(row) else {
         return Ok(Err(request::NOT_A_PERSON_REPLY.to_owned()));
     };
     let (claim, sessions) = (&turn.lease.claim, &turn.worker.sessions);
+    let id = command.id.as_deref();
     let mut found = sessions.approvals().in_family(claim.tenant, claim.session, id).await?;
     let approval = match (found.len(), id) {
         (0, None) => return Ok(Err(request::NO_APPROVAL_REPLY.to_owned())),
@@ -151,8 +161,10 @@ async fn execute_decision(
         };
         return Ok(Err(reply.to_owned()));
     }
-    let resolved =
-        sessions.approvals().resolve(claim.tenant, approval.id, verdict, &person.name()).await;
+    let by = person.name();
+    let decision =
+        Decision { verdict: command.verdict, by: &by, reason: command.reason.as_deref() };
+    let resolved = sessions.approvals().resolve(claim.tenant, approval.id, decision).await;
     match resolved {
         Ok(resolved) => {
             wake_session(turn, &resolved);

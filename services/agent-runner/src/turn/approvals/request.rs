@@ -8,9 +8,20 @@ use holdfast_tools::visible;
 use holdfast_types::{ApprovalDecision, ApprovalState};
 use serde_json::Value;
 
-/// Tool result of a call that a person denied.
-pub(super) const DENIED_RESULT: &str = "a person denied this call, so it was not made: do not try to get \
+/// Tool result of a call that a person denied without a reason.
+const DENIED_RESULT: &str = "a person denied this call, so it was not made: do not try to get \
      it done another way; say what you wanted to do and ask what they want instead";
+
+/// Tool result of a call that a person denied.
+pub(super) fn denied_result(reason: Option<&str>) -> String {
+    match reason {
+        Some(reason) => format!(
+            "a person denied this call, so it was not made: do not try to get it done another way \
+             than they say. Their words:\n{reason}"
+        ),
+        None => DENIED_RESULT.to_owned(),
+    }
+}
 
 /// Tool result of a call whose approval expired.
 pub(super) const EXPIRED_RESULT: &str = "this call needs a person's approval, and nobody gave it in time: \

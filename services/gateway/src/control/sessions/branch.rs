@@ -30,7 +30,7 @@ const MAX_TURN_ENTRIES: i64 = 1_000;
 /// Channel in the keys of branches of direct messages, which no account has.
 const CHANNEL: &str = "branch";
 
-/// What a branch begins with.
+/// Beginning of a branch: its part of the journal, and its first message.
 struct Start {
     /// The last entry that is shared.
     upto: i64,
@@ -86,7 +86,7 @@ fn name(caller: &Caller, session: SessionId, request_id: &str) -> String {
     hash[..6].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What the request wants to share and to send.
+/// Reads from a request which part of the journal is shared, and what is sent.
 async fn start(
     of: &Handler,
     caller: &Caller,

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Status of runs that wait for an approval.
-const WAITING: &str = "waiting_approval";
+const WAITING_STATUS: &str = "waiting_approval";
 
 const STATUSES: &str = "waiting_approval, completed, interrupted, cancelled, failed or dead";
 
@@ -35,7 +35,7 @@ pub(super) async fn list(
         && filter.min_cost_micros == 0
         && filter.until.is_none();
     let waiting = match status.as_deref() {
-        None | Some(WAITING) if is_first && is_plain => {
+        None | Some(WAITING_STATUS) if is_first && is_plain => {
             state.sessions.approvals().waiting_runs(tenant, filter.session, most).await?
         }
         _ => Vec::new(),
@@ -48,7 +48,7 @@ pub(super) async fn list(
     let left = most.saturating_sub(i64::try_from(waiting.len()).unwrap_or(most));
     filter.limit = left + 1;
     let ended = match status.as_deref() {
-        Some(WAITING) => Vec::new(),
+        Some(WAITING_STATUS) => Vec::new(),
         _ => state.sessions.views().runs(tenant, filter).await?,
     };
     let names = state.agent_names(tenant).await?;
@@ -72,7 +72,7 @@ async fn filter(
     status: Option<&str>,
 ) -> Result<RunFilter, Error> {
     let outcome = match status {
-        None | Some(WAITING) => None,
+        None | Some(WAITING_STATUS) => None,
         Some(word) => Some(outcome(word)?),
     };
     let session = match non_empty(request.session) {

@@ -32,7 +32,7 @@ async fn an_agent_is_made_read_changed_and_deleted() {
     let made = agents.create_agent(admin(tenant, create.clone())).await.unwrap().into_inner();
     let again = agents.create_agent(admin(tenant, create)).await;
     let change = pb::Agent { name: "coach".into(), description: "Drills.".into(), ..new };
-    let update = pb::UpdateAgentRequest { agent: Some(change) };
+    let update = pb::UpdateAgentRequest { agent: Some(change), base_version: None };
     let changed = agents.update_agent(admin(tenant, update)).await.unwrap().into_inner();
     let delete = pb::DeleteAgentRequest { agent: "coach".into() };
     let deleted = agents.delete_agent(admin(tenant, delete)).await;

@@ -46,7 +46,7 @@ async fn what_is_another_tenants_is_not_found() {
     let stolen = pb::Agent { id: agent.clone(), name: "stolen".into(), ..Default::default() };
     missing! {
         Agents(state()) => get_agent(GetAgentRequest { agent: agent.clone() });
-        Agents(state()) => update_agent(UpdateAgentRequest { agent: Some(stolen.clone()) });
+        Agents(state()) => update_agent(UpdateAgentRequest { agent: Some(stolen.clone()), base_version: None });
         Agents(state()) => delete_agent(DeleteAgentRequest { agent: agent.clone() });
         Keys(state()) => revoke_key(RevokeKeyRequest { id: key.clone() });
         Channels(state()) => update_account(UpdateAccountRequest {

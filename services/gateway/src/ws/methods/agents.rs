@@ -147,7 +147,7 @@ async fn update(call: Call, params: UpdateParams) -> Reply {
         changed.model = model.map(|model| model_name(&model)).unwrap_or_default();
     }
     let handler = Agents(call.state().clone());
-    let request = pb::UpdateAgentRequest { agent: Some(changed) };
+    let request = pb::UpdateAgentRequest { agent: Some(changed), base_version: None };
     let updated = rpc!(call, "Agents/UpdateAgent", handler, update_agent, request)?;
     Ok(json!({ "ok": true, "agentId": updated.agent.unwrap_or_default().name }))
 }

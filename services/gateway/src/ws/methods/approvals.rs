@@ -114,6 +114,8 @@ async fn get(call: Call, params: IdParams) -> Reply {
 struct ResolveParams {
     id: String,
     decision: String,
+    #[serde(default)]
+    reason: String,
 }
 
 async fn decide(
@@ -130,7 +132,11 @@ async fn decide(
             ));
         }
     };
-    let request = pb::ResolveApprovalRequest { approval: params.id, decision: decision.into() };
+    let request = pb::ResolveApprovalRequest {
+        approval: params.id,
+        decision: decision.into(),
+        reason: params.reason,
+    };
     let handler = Approvals(call.state().clone());
     let resolved = rpc!(call, "Approvals/ResolveApproval", handler, resolve_approval, request);
     let resolved = resolved.map_err(not_found)?;

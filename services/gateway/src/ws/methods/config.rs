@@ -370,7 +370,7 @@ async fn write(
         let request = pb::CreateAgentRequest { agent };
         rpc!(call, "Agents/CreateAgent", handler, create_agent, request)?;
     } else {
-        let request = pb::UpdateAgentRequest { agent };
+        let request = pb::UpdateAgentRequest { agent, base_version: None };
         rpc!(call, "Agents/UpdateAgent", handler, update_agent, request)?;
     }
     Ok(())

@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use reqwest::{Client, Method, Response, redirect::Policy};
 use serde_json::json;
+use sha2::{Digest as _, Sha256};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -14,7 +16,12 @@ use crate::world::World;
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
                       img-src 'self' blob: data:; font-src 'self'; connect-src 'self'; \
-                      frame-src blob:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
+                      frame-src 'self'; form-action 'self'; frame-ancestors 'none'; \
+                      base-uri 'none'";
+
+/// The frame for HTML of agents, as it is built.
+const FRAME: &str =
+    include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../web/public/frame.html"));
 
 fn files(whole: &Path) -> std::path::PathBuf {
     let dist = whole.join("dist");
@@ -22,6 +29,7 @@ fn files(whole: &Path) -> std::path::PathBuf {
     std::fs::write(dist.join("index.html"), "<title>page</title>").unwrap();
     std::fs::write(dist.join("assets/main-1a2b.js"), "script").unwrap();
     std::fs::write(dist.join("logo.svg"), "<svg/>").unwrap();
+    std::fs::write(dist.join("frame.html"), FRAME).unwrap();
     std::fs::write(whole.join("secret.txt"), "secret").unwrap();
     dist
 }
@@ -122,13 +130,38 @@ async fn every_answer_has_the_security_headers() {
             ("referrer-policy", "no-referrer"),
             ("cross-origin-opener-policy", "same-origin"),
             ("cross-origin-resource-policy", "same-origin"),
-            ("permissions-policy", "camera=(), microphone=(), geolocation=(), payment=(), usb=()"),
+            (
+                "permissions-policy",
+                "camera=(), microphone=(self), geolocation=(), payment=(), usb=()",
+            ),
         ] {
             assert_eq!(header(&response, name), value, "{what}: {name}");
         }
         assert_eq!(header(&response, "strict-transport-security"), "", "{what}");
         assert_eq!(header(&response, "access-control-allow-origin"), "", "{what}");
     }
+}
+
+#[tokio::test]
+async fn the_frame_for_html_of_agents_has_no_rights_and_only_the_console_shows_it() {
+    let (world, _files) = world().await;
+
+    let frame = client().get(world.url("/console/frame.html")).send().await.unwrap();
+
+    let policy = header(&frame, "content-security-policy");
+    for part in [
+        "default-src 'none'",
+        "img-src data:",
+        "form-action 'none'",
+        "frame-ancestors 'self'",
+        "sandbox allow-scripts",
+    ] {
+        assert!(policy.split("; ").any(|one| one == part), "{part}: {policy}");
+    }
+    let script = FRAME.split("<script>").nth(1).unwrap().split("</script>").next().unwrap();
+    let hash = STANDARD.encode(Sha256::digest(script));
+    assert!(policy.contains(&format!("script-src 'sha256-{hash}';")), "{policy}");
+    assert_eq!(header(&frame, "x-frame-options"), "SAMEORIGIN");
 }
 
 #[tokio::test]

@@ -776,7 +776,11 @@ fn approvals() -> Vec<Try> {
         }),
         ("Approvals/ResolveApproval", Is::Found, |of| {
             let decision = pb::Decision::AllowAlways.into();
-            bytes(pb::ResolveApprovalRequest { approval: of.approval.clone(), decision })
+            bytes(pb::ResolveApprovalRequest {
+                approval: of.approval.clone(),
+                decision,
+                ..Default::default()
+            })
         }),
         ("Approvals/ListApprovalRules", Is::Shown, |_| {
             bytes(pb::ListApprovalRulesRequest::default())
@@ -858,11 +862,11 @@ fn agents() -> Vec<Try> {
         ("Agents/UpdateAgent", Is::Found, |of| {
             let (id, name) = (of.agent.clone(), of.agent_name.clone());
             let agent = pb::Agent { id, name, ..Default::default() };
-            bytes(pb::UpdateAgentRequest { agent: Some(agent) })
+            bytes(pb::UpdateAgentRequest { agent: Some(agent), base_version: None })
         }),
         ("Agents/UpdateAgent", Is::Found, |of| {
             let agent = pb::Agent { name: of.agent_name.clone(), ..Default::default() };
-            bytes(pb::UpdateAgentRequest { agent: Some(agent) })
+            bytes(pb::UpdateAgentRequest { agent: Some(agent), base_version: None })
         }),
         ("Agents/SetAgentState", Is::Found, |of| {
             let state = "enabled".to_owned();

@@ -458,7 +458,11 @@ impl Things {
             self.approval = found.approvals.first().map(|one| one.id.clone()).unwrap_or_default();
         }
         let decision = pb::Decision::AllowAlways.into();
-        let resolve = pb::ResolveApprovalRequest { approval: self.approval.clone(), decision };
+        let resolve = pb::ResolveApprovalRequest {
+            approval: self.approval.clone(),
+            decision,
+            ..Default::default()
+        };
         let _: pb::ResolveApprovalResponse =
             ask(world, who, "Approvals/ResolveApproval", resolve).await?;
         let list = pb::ListApprovalRulesRequest::default();

@@ -1,4 +1,4 @@
-//! What goes on now: a list, and a stream of the same list after each change.
+//! Activities of sessions: a list, and a stream of the same list after each change.
 
 use std::time::Duration;
 
@@ -23,8 +23,9 @@ use crate::{
 const DEFAULT_PAGE_SIZE: u32 = 100;
 const MAX_PAGE_SIZE: u32 = 200;
 
-/// What a list has if the request names nothing: what works, or waits for the mesh or a decision.
-const USUAL: [Doing; 5] =
+/// Activities of a list if the request names none: sessions that work, or wait for the mesh or a
+/// decision.
+const DEFAULT_ACTIVITIES: [Doing; 5] =
     [Doing::Thinking, Doing::Calling, Doing::WaitingApproval, Doing::Queued, Doing::WaitingEvent];
 
 /// Minimum time between two responses of a stream.
@@ -146,7 +147,7 @@ async fn filter(
         })
     };
     let doing = match doing {
-        [] => USUAL.to_vec(),
+        [] => DEFAULT_ACTIVITIES.to_vec(),
         words => words.iter().map(parse).collect::<Result<_, _>>()?,
     };
     Ok(ActivityFilter { agent, doing, limit: most, after })

@@ -29,9 +29,9 @@ const MAX_LISTED: i64 = 200;
 /// Length to which inputs and outputs are cut, in characters.
 const MAX_SHOWN_CHARS: usize = 20_000;
 
-/// Place in a run at which a page begins.
+/// Entry and step of a run at which a page begins.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Place {
+struct PageStart {
     /// Only entries after this one.
     after: i64,
     /// Number of the first step.
@@ -45,13 +45,13 @@ pub(super) async fn read(
 ) -> Result<GetRunTraceResponse, Error> {
     let id: RunId = request.run_id.parse()?;
     let most = page_size(request.limit, DEFAULT_STEPS, MAX_STEPS)?;
-    let place = paging::parse_token(request.page_token, parse_place)?;
+    let start = paging::parse_token(request.page_token, parse_start)?;
     let names = state.agent_names(tenant).await?;
     let (run, _) = find_run(state, tenant, id, &names).await?;
     let views = state.sessions.views();
     let session: SessionId = run.session_id.parse()?;
 
-    let first = place.unwrap_or_default();
+    let first = start.unwrap_or_default();
     let entries = views.run_entries(tenant, (session, id), first.after, MAX_ENTRIES).await?;
     let is_cut = i64::try_from(entries.len()).is_ok_and(|read| read == MAX_ENTRIES);
     let calls = views.tool_calls(tenant, session, Some(id), MAX_TOOL_CALLS).await?;
@@ -67,7 +67,7 @@ pub(super) async fn read(
         steps: page.steps,
         ..GetRunTraceResponse::default()
     };
-    if place.is_none() {
+    if start.is_none() {
         response.subagents = subagents_of(state, tenant, session, &run).await?;
         response.deliveries = deliveries_of(state, tenant, (session, id)).await?;
     }
@@ -75,13 +75,13 @@ pub(super) async fn read(
     Ok(response)
 }
 
-fn token(place: Place) -> String {
-    format!("{}-{}", place.after, place.step)
+fn token(start: PageStart) -> String {
+    format!("{}-{}", start.after, start.step)
 }
 
-fn parse_place(token: &str) -> Option<Place> {
+fn parse_start(token: &str) -> Option<PageStart> {
     let (after, step) = token.split_once('-')?;
-    Some(Place { after: after.parse().ok()?, step: step.parse().ok()? })
+    Some(PageStart { after: after.parse().ok()?, step: step.parse().ok()? })
 }
 
 /// A step, and the entry before it.
@@ -109,7 +109,7 @@ struct Steps {
 }
 
 impl Steps {
-    fn new(first: Place, calls: Vec<ToolCallView>) -> Self {
+    fn new(first: PageStart, calls: Vec<ToolCallView>) -> Self {
         let calls = calls.into_iter().map(|call| ((call.id.clone(), call.requested_at), call));
         Self {
             messages: Vec::new(),
@@ -210,15 +210,15 @@ impl Steps {
 
     /// The first `most` steps, and where the next page begins. If the entries were cut, the last step
     /// is read again, unless it is the only one.
-    fn page(mut self, most: usize, is_cut: bool) -> (Page, Option<Place>) {
+    fn page(mut self, most: usize, is_cut: bool) -> (Page, Option<PageStart>) {
         let whole = match is_cut {
             true => self.steps.len().saturating_sub(1).max(1),
             false => self.steps.len(),
         };
         let shown = whole.min(most);
         let next = match self.steps.get(shown) {
-            Some(step) => Some(Place { after: step.after, step: step.step.number }),
-            None if is_cut => Some(Place { after: self.last_seq, step: self.next_number }),
+            Some(step) => Some(PageStart { after: step.after, step: step.step.number }),
+            None if is_cut => Some(PageStart { after: self.last_seq, step: self.next_number }),
             None => None,
         };
         self.steps.truncate(shown);
