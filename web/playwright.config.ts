@@ -26,9 +26,16 @@ export default defineConfig({
   forbidOnly: process.env['CI'] === 'true',
   reporter: [['list'], ['json', { outputFile: 'test-results/report.json' }]],
   projects: [
-    { name: 'desktop', use: { ...use, viewport: { width: 1440, height: 900 } } },
+    { name: 'desktop', metadata: { means: 'mouse' }, use: { ...use, viewport: { width: 1440, height: 900 } } },
+    {
+      name: 'keyboard',
+      metadata: { means: 'keyboard' },
+      use: { ...use, viewport: { width: 1440, height: 900 } },
+      testMatch: /tasks\/.*\.spec\.ts/,
+    },
     {
       name: 'phone',
+      metadata: { means: 'touch' },
       use: { ...use, viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true, deviceScaleFactor: 2 },
       testMatch: /(axe|pages|chat)\.spec\.ts|tasks\/.*\.spec\.ts/,
     },

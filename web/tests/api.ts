@@ -2,6 +2,7 @@
 import type { DescService } from '@bufbuild/protobuf';
 import { createClient, type Client } from '@connectrpc/connect';
 import { createGrpcWebTransport } from '@connectrpc/connect-web';
+import type { Page } from '@playwright/test';
 
 export type Credential = { key: string } | { link: string };
 
@@ -22,6 +23,14 @@ export class Session {
     const cookie = answer.headers.getSetCookie()[0]?.split(';')[0];
     if (!cookie) throw new Error('the sign-in has set no cookie');
     return new Session(base, session, cookie);
+  }
+
+  /** The sign-in of a page, for calls that the page does not offer. */
+  static async ofPage(page: Page): Promise<Session> {
+    const id = await page.evaluate(() => sessionStorage.getItem('holdfast.session') ?? '');
+    const cookie = (await page.context().cookies()).find(({ name }) => name.includes(id));
+    if (!id || !cookie) throw new Error('nobody is signed in in this page');
+    return new Session(new URL(page.url()).origin, id, `${cookie.name}=${cookie.value}`);
   }
 
   client<T extends DescService>(service: T): Client<T> {

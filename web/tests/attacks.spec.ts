@@ -1,47 +1,17 @@
 // Attacks of other sites, and with what somebody has found or stolen.
-import { create, toBinary } from '@bufbuild/protobuf';
-import type { BrowserContext, Page } from '@playwright/test';
-import { Agents, CreateAgentRequestSchema } from '../src/api/gen/holdfast/gateway/v1/control_pb';
+import type { Page } from '@playwright/test';
+import { Agents } from '../src/api/gen/holdfast/gateway/v1/control_pb';
 import { People } from '../src/api/gen/holdfast/gateway/v1/people_pb';
 import { postSignIn, Session } from './api';
 import { expect, test } from './fixtures';
+import { CREATE_AGENT, createAgent, GET_CALLER, REFUSED, statusOf, stolen } from './forged';
 import type { Mesh } from './mesh';
 import { OtherSite } from './origins';
-
-const CREATE_AGENT = '/console/api/holdfast.gateway.v1.Agents/CreateAgent';
-const GET_CALLER = '/console/api/holdfast.gateway.v1.People/GetCaller';
-
-/** Body of a gRPC-web call that creates an agent. */
-function createAgent(name: string): Buffer {
-  const message = toBinary(CreateAgentRequestSchema, create(CreateAgentRequestSchema, { agent: { name } }));
-  const head = Buffer.alloc(5);
-  head.writeUInt32BE(message.length, 1);
-  return Buffer.concat([head, message]);
-}
 
 async function agentNames(mesh: Mesh): Promise<string[]> {
   const session = await mesh.session(mesh.key);
   return (await session.client(Agents).listAgents({})).agents.map(({ name }) => name);
 }
-
-/** Id of the sign-in of a page, and its cookie as a header. */
-async function stolen(page: Page, context: BrowserContext): Promise<{ id: string; cookie: string }> {
-  const id = await page.evaluate(() => sessionStorage.getItem('holdfast.session')!);
-  const cookies = await context.cookies();
-  const own = cookies.find(({ name }) => name.includes(id));
-  expect(own, 'a cookie with the id of the sign-in').toBeTruthy();
-  return { id, cookie: `${own!.name}=${own!.value}` };
-}
-
-/** Status of a gRPC-web call: that of gRPC, or of HTTP where the call did not get so far. */
-async function statusOf(mesh: Mesh, path: string, headers: Record<string, string>, body = Buffer.alloc(5)): Promise<string> {
-  const answer = await fetch(mesh.url + path, { method: 'POST', body, headers: { 'content-type': 'application/grpc-web+proto', ...headers } });
-  const text = Buffer.from(await answer.arrayBuffer()).toString('latin1');
-  const grpc = answer.headers.get('grpc-status') ?? text.match(/grpc-status:\s*(\d+)/)?.[1];
-  return answer.ok && grpc ? `grpc ${grpc}` : `http ${answer.status}`;
-}
-
-const REFUSED = /^(grpc (7|16)|http (401|403))$/;
 
 test('the cookie is out of reach of scripts and of other sites', async ({ page, context, signIn }) => {
   await signIn(page);
@@ -191,7 +161,7 @@ test('a stolen link is worth nothing once it was used, and its owner notices if 
 
   await page.goto(`${mesh.url}/console/#link=${encodeURIComponent(token)}`);
 
-  await expect(page.getByRole('alert')).toContainText('The sign-in link cannot be used');
+  await expect(page.getByRole('alert')).toContainText('The link was used before');
   expect((await postSignIn(mesh.url, { link: token })).status).toBe(401);
 });
 

@@ -1,8 +1,10 @@
 // Accessibility of every page, with contents, in both themes.
 import { expectAccessible } from './accessibility';
+import { details, platformDetails } from './details';
 import { expect, test } from './fixtures';
-import { PAGES } from './routes';
-import { settled } from './settled';
+import { openOverlay, OVERLAYS } from './overlays';
+import { PAGES, type Route } from './routes';
+import { showRoute } from './settled';
 
 test('the sign-in page is accessible', async ({ page, mesh, watcher }) => {
   void watcher;
@@ -11,16 +13,36 @@ test('the sign-in page is accessible', async ({ page, mesh, watcher }) => {
   await expectAccessible(page, 'the sign-in page');
 });
 
-for (const colorScheme of ['light', 'dark'] as const) {
-  test(`pages are accessible in the ${colorScheme} theme`, async ({ page, signIn, seeded, mesh }) => {
-    test.setTimeout(180_000);
-    await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
-    await signIn(page, { role: 'owner', tenant: seeded });
-    for (const route of PAGES.filter(({ right }) => right !== 'platform')) {
-      await page.goto(`${mesh.url}/console${route.path}`);
-      await expect(page.locator('#content').getByRole('heading').first()).toBeVisible();
-      await settled(page);
-      await expectAccessible(page, `${route.path} (${colorScheme})`);
-    }
-  });
-}
+test('pages are accessible', async ({ page, signIn, seeded, mesh }) => {
+  test.setTimeout(1_200_000);
+  await page.emulateMedia({ reducedMotion: 'reduce' });
+  const { routes, missing } = await details(await mesh.session(seeded.key));
+  expect(missing, 'things that the tenant lacks').toEqual([]);
+  await signIn(page, { role: 'owner', tenant: seeded });
+  for (const route of [...PAGES.filter(({ right }) => right !== 'platform'), ...routes]) {
+    await showRoute(page, mesh.url, route);
+    await expectAccessible(page, route.path);
+  }
+});
+
+test('pages of the installation are accessible', async ({ page, signIn, mesh }) => {
+  test.setTimeout(300_000);
+  await page.emulateMedia({ reducedMotion: 'reduce' });
+  await signIn(page, { role: 'platform' });
+  const routes: Route[] = [...PAGES.filter(({ right }) => right === 'platform'), ...(await platformDetails(await mesh.session(mesh.key)))];
+  for (const route of routes) {
+    await showRoute(page, mesh.url, route);
+    await expectAccessible(page, route.path);
+  }
+});
+
+test('dialogs, drawers and menus are accessible', async ({ page, signIn, seeded, mesh }) => {
+  test.setTimeout(600_000);
+  await page.emulateMedia({ reducedMotion: 'reduce' });
+  const { things } = await details(await mesh.session(seeded.key));
+  await signIn(page, { role: 'owner', tenant: seeded });
+  for (const overlay of OVERLAYS) {
+    await openOverlay(page, mesh.url, overlay, things);
+    await expectAccessible(page, overlay.name);
+  }
+});

@@ -43,8 +43,8 @@ export class Conversation {
   }
 }
 
-/** Answers of a session as its journal has them. */
-export async function answers(session: Session, id: string): Promise<string[]> {
+/** Answers of a session as its journal has them; messages if `kind` is `heard`. */
+export async function answers(session: Session, id: string, kind = 'thought'): Promise<string[]> {
   const { entries } = await session.client(Sessions).getHistory({ session: id, limit: 1000 });
-  return entries.filter(({ kind, text }) => kind === 'thought' && text).map(({ text }) => text);
+  return entries.filter((entry) => entry.kind === kind && entry.text).map(({ text }) => text);
 }

@@ -1,20 +1,29 @@
-// The gateway and runners are killed, and the network is cut: the page goes on by itself and shows what
-// the journal has.
+// The gateway and runners are killed, and the network is cut or silent: the page goes on by itself, and
+// shows what the journal has.
+import type { Page } from '@playwright/test';
 import { answers, Conversation } from './conversation';
 import { expect, test } from './fixtures';
 import type { Mesh } from './mesh';
 import { longText } from './model';
+import { SlowPage } from './slow-page';
 import { AWAY } from './watcher';
 
 /** How long the network is cut, in seconds; a full minute on request. */
 const CUT = Number(process.env['HOLDFAST_TEST_CUT_SECONDS'] ?? 15);
 
-test.describe.configure({ timeout: (CUT + 120) * 1000 });
+/** Longest time until a page notices that nothing comes, and until it goes on, in milliseconds. */
+const NOTICE = 40_000;
+
+test.describe.configure({ timeout: (CUT + 150) * 1000 });
+
+test.beforeEach(({ watcher }) => watcher.allow(AWAY));
 
 test.afterEach(async ({ mesh }) => {
   mesh.proxy.mend();
   await mesh.ready();
 });
+
+const lost = (page: Page) => page.getByText('The connection to the gateway is lost.');
 
 /** Sends a message whose answer takes some seconds, and waits until it is being written. */
 async function beginLongAnswer(conversation: Conversation, mesh: Mesh): Promise<string> {
@@ -41,8 +50,25 @@ async function expectJournal(conversation: Conversation, mesh: Mesh, text: strin
   await conversation.expectSaid('echo: ', 30);
 }
 
-test('the gateway is killed while an answer is written', async ({ signedIn, mesh, watcher }) => {
-  watcher.allow(AWAY);
+/** A conversation that has begun. Returns its id. */
+async function begun(conversation: Conversation): Promise<string> {
+  await conversation.begin();
+  await conversation.send('first message');
+  await conversation.expectSaid('echo: first message');
+  return conversation.session();
+}
+
+/** Fails unless the message was taken in once and its answer is shown once. Nobody presses anything. */
+async function expectAnsweredOnce(conversation: Conversation, mesh: Mesh, id: string, text: string) {
+  await expect(conversation.log.getByText(`echo: ${text}`)).toHaveCount(1, { timeout: 60_000 });
+  const session = await mesh.session(mesh.key);
+  expect(await answers(session, id, 'heard')).toEqual(['first message', text]);
+  expect(await answers(session, id)).toEqual(['echo: first message', `echo: ${text}`]);
+  // The message itself, and that in the answer.
+  await expect(conversation.log.getByText(text)).toHaveCount(2);
+}
+
+test('the gateway is killed while an answer is written', async ({ signedIn, mesh }) => {
   const conversation = new Conversation(signedIn, mesh);
   const text = await beginLongAnswer(conversation, mesh);
 
@@ -51,8 +77,7 @@ test('the gateway is killed while an answer is written', async ({ signedIn, mesh
   await expectJournal(conversation, mesh, text);
 });
 
-test('the runners are killed while an answer is written', async ({ signedIn, mesh, watcher }) => {
-  watcher.allow(AWAY);
+test('the runners are killed while an answer is written', async ({ signedIn, mesh }) => {
   const conversation = new Conversation(signedIn, mesh);
   const text = await beginLongAnswer(conversation, mesh);
 
@@ -61,58 +86,119 @@ test('the runners are killed while an answer is written', async ({ signedIn, mes
   await expectJournal(conversation, mesh, text);
 });
 
-test('the network is cut while an answer is written', async ({ signedIn, mesh, watcher }) => {
-  watcher.allow(AWAY);
+test('the runners are killed while a tool is called', async ({ signedIn, mesh }) => {
+  const conversation = new Conversation(signedIn, mesh);
+  const slow = await SlowPage.start();
+  const fetchIt = { tool: 'web_fetch', input: { url: slow.url } };
+  await mesh.model.answer('Fetch the slow page', { text: 'I fetch it.', calls: [fetchIt] }, { text: 'The page is fetched.' });
+  await conversation.begin();
+  await conversation.send('Fetch the slow page');
+  await slow.asked();
+
+  await mesh.killRunners();
+  slow.release();
+
+  await conversation.expectSaid('The page is fetched.', 90);
+  const session = await mesh.session(mesh.key);
+  expect(await answers(session, await conversation.session())).toEqual(['I fetch it.', 'The page is fetched.']);
+  await expect(conversation.log.getByText('I fetch it.')).toHaveCount(1);
+  await expect(conversation.log.getByText('The page is fetched.')).toHaveCount(1);
+  await expect(conversation.log.getByText('web_fetch', { exact: true })).toHaveCount(1);
+  await slow.stop();
+});
+
+test('the network is cut while an answer is written', async ({ signedIn, mesh }) => {
   const conversation = new Conversation(signedIn, mesh);
   const text = await beginLongAnswer(conversation, mesh);
 
   mesh.proxy.cut();
-  await expect(signedIn.getByText('The connection to the gateway is lost.')).toBeVisible({ timeout: 15_000 });
+  await expect(lost(signedIn)).toBeVisible({ timeout: 15_000 });
   await signedIn.waitForTimeout(CUT * 1000);
   mesh.proxy.mend();
 
-  await expect(signedIn.getByText('The connection to the gateway is lost.')).toBeHidden({ timeout: 30_000 });
+  await expect(lost(signedIn)).toBeHidden({ timeout: NOTICE });
   await expectJournal(conversation, mesh, text);
 });
 
-test('a message that is sent while the network is cut arrives once', async ({ signedIn, mesh, watcher }) => {
-  watcher.allow(AWAY);
+for (const forgets of [false, true]) {
+  test(`the network is silent while an answer is written, and then ${forgets ? 'has forgotten the connections' : 'goes on'}`, async ({ signedIn, mesh }) => {
+    const conversation = new Conversation(signedIn, mesh);
+    const text = await beginLongAnswer(conversation, mesh);
+
+    mesh.proxy.freeze();
+    await expect(lost(signedIn)).toBeVisible({ timeout: NOTICE });
+    mesh.proxy.mend({ forgets });
+
+    await expect(lost(signedIn)).toBeHidden({ timeout: NOTICE });
+    await expectJournal(conversation, mesh, text);
+  });
+}
+
+test('a message that is sent while the network is cut arrives once', async ({ signedIn, mesh }) => {
   const conversation = new Conversation(signedIn, mesh);
-  await conversation.begin();
-  await conversation.send('first message');
-  await conversation.expectSaid('echo: first message');
-  const id = await conversation.session();
+  const id = await begun(conversation);
 
   mesh.proxy.cut();
   await conversation.send('sent while away');
-  await signedIn.waitForTimeout(3000);
+  await expect(lost(signedIn)).toBeVisible({ timeout: 15_000 });
   mesh.proxy.mend();
 
-  const session = await mesh.session(mesh.key);
-  // It is sent again by itself, or the page keeps the text and offers that.
-  const again = signedIn.getByRole('button', { name: /again|retry|send/i });
-  await expect(async () => {
-    if ((await conversation.log.getByText('echo: sent while away').count()) === 0 && (await again.first().isEnabled())) await again.first().click();
-    await expect(conversation.log.getByText('echo: sent while away')).toHaveCount(1, { timeout: 3000 });
-  }).toPass({ timeout: 40_000 });
-  const said = await answers(session, id);
-  expect(said.filter((text) => text.includes('sent while away')).length).toBe(1);
+  await expectAnsweredOnce(conversation, mesh, id, 'sent while away');
 });
 
-test('a page that is opened while the gateway is away loads by itself once it is back', async ({ page, signIn, mesh, watcher }) => {
-  watcher.allow(AWAY);
-  await signIn(page, { path: '/settings' });
-  await expect(page.locator('#content').getByRole('heading').first()).toBeVisible();
+for (const direction of ['up', 'down'] as const) {
+  test(`a message arrives once although nothing comes ${direction === 'up' ? 'to the gateway' : 'back from it'}`, async ({ signedIn, mesh }) => {
+    const conversation = new Conversation(signedIn, mesh);
+    const id = await begun(conversation);
 
-  mesh.proxy.cut();
+    mesh.proxy.freeze(direction);
+    await conversation.send('sent into silence');
+    await expect(lost(signedIn)).toBeVisible({ timeout: NOTICE });
+    mesh.proxy.mend({ forgets: true });
+
+    await expectAnsweredOnce(conversation, mesh, id, 'sent into silence');
+  });
+}
+
+test('a message arrives once although the gateway is killed while it is sent', async ({ signedIn, mesh }) => {
+  const conversation = new Conversation(signedIn, mesh);
+  const id = await begun(conversation);
+  const isSent = signedIn.waitForRequest(/Messages\/Stream$/);
+
+  await conversation.send('sent to the dying');
+  await isSent;
+  await mesh.killGateway();
+
+  await expectAnsweredOnce(conversation, mesh, id, 'sent to the dying');
+});
+
+/** Opens the page Schedules by its link, and fails unless it has loaded by itself after `during`. */
+async function openSchedules(page: Page, during: () => Promise<void>) {
+  const content = page.locator('#content');
   await page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name: 'Schedules' }).click();
-  await page.waitForTimeout(3000);
-  mesh.proxy.mend();
+  await during();
+  await expect(page.getByRole('heading', { name: 'Schedules', level: 1 })).toBeVisible({ timeout: NOTICE });
+  await expect(content.getByRole('alert')).toHaveCount(0, { timeout: NOTICE });
+  await expect(content.getByRole('button', { name: 'New job' }).first()).toBeVisible();
+}
 
-  await expect(async () => {
-    const retry = page.getByRole('button', { name: /try again|reload/i });
-    if (await retry.first().isVisible()) await retry.first().click();
-    await expect(page.getByRole('heading', { name: 'Schedules', level: 1 })).toBeVisible({ timeout: 3000 });
-    await expect(page.locator('#content').getByRole('alert')).toHaveCount(0);
-  }).toPass({ timeout: 40_000 });
-});
+for (const visit of ['for the first time', 'again'] as const) {
+  for (const fault of ['cut', 'freeze'] as const) {
+    test(`a page that is opened ${visit} while the network is ${fault === 'cut' ? 'cut' : 'silent'} loads by itself`, async ({ page, signIn, mesh }) => {
+      await signIn(page, { path: '/settings' });
+      await expect(page.locator('#content').getByRole('heading').first()).toBeVisible();
+      if (visit === 'again') {
+        await openSchedules(page, async () => undefined);
+        await page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name: 'Settings' }).click();
+      }
+
+      mesh.proxy[fault]();
+      await openSchedules(page, async () => {
+        await expect(lost(page)).toBeVisible({ timeout: NOTICE });
+        // Until the page has given up what it waits for; calls into silence wait for longer.
+        if (fault === 'cut') await expect(page.locator('#content').getByRole('alert').first()).toBeVisible({ timeout: NOTICE });
+        mesh.proxy.mend({ forgets: true });
+      });
+    });
+  }
+}

@@ -82,8 +82,14 @@ export const test = base.extend<Fixtures, WorkerFixtures>({
   },
 });
 
-function newContext(browser: Browser, { viewport, locale, timezoneId }: TestInfo['project']['use']) {
-  return browser.newContext({ viewport: viewport ?? null, locale: locale ?? 'en-GB', timezoneId: timezoneId ?? 'UTC' });
+function newContext(browser: Browser, { viewport, locale, timezoneId, hasTouch, isMobile }: TestInfo['project']['use']) {
+  return browser.newContext({
+    viewport: viewport ?? null,
+    locale: locale ?? 'en-GB',
+    timezoneId: timezoneId ?? 'UTC',
+    hasTouch: hasTouch ?? false,
+    isMobile: isMobile ?? false,
+  });
 }
 
 async function signIn(mesh: Mesh, page: Page, { role = 'platform', tenant = mesh.ownTenant, path = '/' }: SignInOptions = {}) {

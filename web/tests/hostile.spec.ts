@@ -1,5 +1,6 @@
 // Hostile contents on every page: nothing of it runs, and nothing is loaded from elsewhere.
 import type { Page } from '@playwright/test';
+import { details } from './details';
 import { expect, test } from './fixtures';
 import { makeHostileTenant, type HostileTenant } from './hostile-tenant';
 import { PAGES } from './routes';
@@ -61,6 +62,14 @@ for (const route of PAGES.filter(({ right }) => right !== 'platform')) {
     }
   });
 }
+
+test('hostile contents on the pages of things', async ({ page, signIn, mesh }) => {
+  test.setTimeout(600_000);
+  const { routes, missing } = await details(await mesh.session(tenant.key));
+  expect(missing, 'things that the tenant lacks').toEqual([]);
+  await signIn(page, { role: 'owner', tenant });
+  for (const { path } of routes) await visit(page, `${mesh.url}/console${path}`);
+});
 
 test('hostile conversations are shown as they were written', async ({ page, signIn, mesh }) => {
   await signIn(page, { role: 'owner', tenant });

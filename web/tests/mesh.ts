@@ -5,6 +5,8 @@ import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, symlinkSync, 
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Session } from './api';
+import { freePort, gatewaySettings, newProviderSettings, type ProviderSettings } from './identity-provider';
+import { addContents, addPlans } from './contents';
 import { Model } from './model';
 import { eventually, isRunning, kill, output, startDetached, type Environment } from './processes';
 import { Proxy } from './proxy';
@@ -37,6 +39,8 @@ export type SeededTenant = Tenant & {
 /** What is written down for the next worker. */
 type Stored = {
   model: { pid: number; url: string };
+  /** Identity provider of the gateway; tests that need it serve it. */
+  provider: ProviderSettings;
   /** Of the proxy, so that the origin stays the same. */
   port: number;
   seeded?: { small?: SeededTenant; full?: SeededTenant };
@@ -52,6 +56,8 @@ export class Mesh {
     readonly key: string,
     readonly model: Model,
     readonly proxy: Proxy,
+    /** Where the gateway expects its identity provider; no test but those of people needs it. */
+    readonly provider: ProviderSettings,
   ) {}
 
   /** Address of the console's origin, through the proxy. */
@@ -63,7 +69,7 @@ export class Mesh {
   static async get(worker: number): Promise<Mesh> {
     const folder = join(MESHES, String(worker));
     let stored = readStored(folder);
-    if (!stored || !isRunning(stored.model.pid, MODEL) || !existsSync(join(folder, 'state.json'))) {
+    if (!stored?.provider || !isRunning(stored.model.pid, MODEL) || !existsSync(join(folder, 'state.json'))) {
       await stop(folder);
       stored = await start(folder);
     }
@@ -71,7 +77,7 @@ export class Mesh {
     const proxy = await Proxy.start(gateways[0]!.http, stored.port);
     writeStored(folder, { ...stored, port: proxy.port });
     const key = readFileSync(join(folder, 'dev.key'), 'utf8').trim();
-    return new Mesh(folder, key, new Model(stored.model.url), proxy);
+    return new Mesh(folder, key, new Model(stored.model.url), proxy, stored.provider);
   }
 
   /** Ends all meshes of tests in this checkout. */
@@ -126,11 +132,13 @@ export class Mesh {
     if (known) return known;
     const tenant = await this.tenant(`seeded-${amount}`);
     const seeded = { ...tenant, longSession: await this.seed(tenant, amount) };
+    await addContents(await this.session(tenant.key), this.model);
+    await addPlans(await this.session(this.key));
     writeStored(this.folder, { ...stored, seeded: { ...stored.seeded, [amount]: seeded } });
     return seeded;
   }
 
-  /** Fills a tenant; `tests/src/bin/seed` says with what. Returns the id of its longest session. */
+  /** Fills a tenant with a month of conversations; `tests/src/bin/seed` says with what. Returns the id of its longest session. */
   private async seed(tenant: Tenant, amount: 'small' | 'full'): Promise<string> {
     const state = readJson(join(this.folder, 'state.json')) as { gateways: { grpc: string }[] };
     const backends = readJson(join(this.folder, 'backends/state.json')) as { postgres: { admin_url: string; url: string } };
@@ -140,6 +148,12 @@ export class Mesh {
     if (amount === 'small') words.push('--small');
     const printed = await output(join(PROGRAMS, 'seed'), words);
     return (JSON.parse(printed) as { long_session: string }).long_session;
+  }
+
+  /** Makes a tenant with contents, for a test that changes them. */
+  async newSeededTenant(name: string): Promise<SeededTenant> {
+    const tenant = await this.tenant(name);
+    return { ...tenant, longSession: await this.seed(tenant, 'small') };
   }
 
   /** Kills the gateway as a crash would, and waits until it is there again. */
@@ -181,9 +195,17 @@ async function start(folder: string): Promise<Stored> {
   const log = join(folder, 'model.log');
   const pid = startDetached(join(PROGRAMS, MODEL), [], log);
   const url = await eventually('the model has started', () => readFileSync(log, 'utf8').match(/^http:\S+(?=\/v1\n)/)?.[0]);
-  writeStored(folder, { model: { pid, url }, port: 0 });
+  const provider = newProviderSettings(await freePort());
+  const stored: Stored = { model: { pid, url }, provider, port: 0 };
+  writeStored(folder, stored);
+  // Issuers can be set in a file only.
+  const file = join(folder, 'settings.toml');
+  writeFileSync(file, gatewaySettings(provider));
   const settings: Environment = {
+    HOLDFAST_CONFIG: file,
     HOLDFAST_EGRESS__ALLOW: '["127.0.0.1"]',
+    // Pages that agents fetch are served by the tests.
+    HOLDFAST_RUNNER__WEB__ALLOW: '["127.0.0.1"]',
     HOLDFAST_GATEWAY__CONSOLE__DIR: join(ROOT, 'web/dist'),
   };
   // Those of a person's own mesh would be used instead.
@@ -193,7 +215,7 @@ async function start(folder: string): Promise<Stored> {
   const words = ['--dir', folder, 'up', '--detach', '--port-base', '0', '--split', '--runners', '2'];
   await output(join(PROGRAMS, 'holdfast'), words, settings);
   await useModel(folder, readFileSync(join(folder, 'dev.key'), 'utf8').trim(), url);
-  return { model: { pid, url }, port: 0 };
+  return stored;
 }
 
 async function useModel(folder: string, key: string, url: string) {

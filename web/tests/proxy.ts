@@ -1,9 +1,13 @@
-// TCP proxy between the browser and the gateway, which can cut the network.
+// TCP proxy between the browser and the gateway, which can cut the network or let it fall silent.
 import { createServer, connect, type AddressInfo, type Server, type Socket } from 'node:net';
 
+/** `up` is to the gateway, `down` to the browser. */
+export type Direction = 'up' | 'down';
+
 export class Proxy {
-  private readonly open = new Set<Socket>();
+  private readonly links = new Set<Link>();
   private isCut = false;
+  private silent: ReadonlySet<Direction> = new Set();
 
   private constructor(
     private readonly server: Server,
@@ -19,40 +23,81 @@ export class Proxy {
       server.listen(port, '127.0.0.1', resolve);
     });
     const proxy = new Proxy(server, (server.address() as AddressInfo).port);
-    server.on('connection', (client) => proxy.join(client, Number(to), hostname));
+    server.on('connection', (client) => proxy.join(client, connect(Number(to), hostname)));
     return proxy;
   }
 
-  private join(client: Socket, port: number, host: string) {
-    if (this.isCut) {
-      client.destroy();
-      return;
-    }
-    const gateway = connect(port, host);
-    for (const [one, other] of [[client, gateway], [gateway, client]] as const) {
-      this.open.add(one);
-      one.setNoDelay(true);
-      one.on('error', () => other.destroy());
-      one.on('close', () => {
-        this.open.delete(one);
-        other.destroy();
-      });
-      one.pipe(other);
+  private join(client: Socket, gateway: Socket) {
+    const link = new Link(client, gateway, () => this.links.delete(link));
+    if (this.isCut) link.end();
+    else {
+      this.links.add(link);
+      link.carry(this.silent);
     }
   }
 
   /** Ends all connections and refuses new ones. */
   cut() {
     this.isCut = true;
-    for (const socket of this.open) socket.destroy();
+    for (const link of this.links) link.end();
   }
 
-  mend() {
+  /** Carries nothing any more: connections, and new ones, stay open, and nothing comes through. */
+  freeze(...directions: Direction[]) {
+    this.silent = new Set(directions.length > 0 ? directions : ['up', 'down']);
+    for (const link of this.links) link.carry(this.silent);
+  }
+
+  /**
+   * The network works again. What was sent meanwhile arrives late; or never, nor anything else on the
+   * connections that there were, if the network `forgets` them.
+   */
+  mend({ forgets = false } = {}) {
     this.isCut = false;
+    const wasSilent = this.silent.size > 0;
+    this.silent = new Set();
+    for (const link of this.links) link.carry(forgets && wasSilent ? new Set(['up', 'down']) : this.silent);
   }
 
   async stop(): Promise<void> {
     this.cut();
     await new Promise((resolve) => this.server.close(resolve));
+  }
+}
+
+/** Two connections that are one for its ends. */
+class Link {
+  private silent: ReadonlySet<Direction> = new Set();
+
+  constructor(
+    private readonly client: Socket,
+    private readonly gateway: Socket,
+    onEnd: () => void,
+  ) {
+    for (const [one, other, direction] of [[client, gateway, 'up'], [gateway, client, 'down']] as const) {
+      one.setNoDelay(true);
+      one.on('error', () => undefined);
+      one.on('close', () => {
+        // A silent network does not tell the other end.
+        if (!this.silent.has(direction)) other.destroy();
+        if (other.destroyed) onEnd();
+      });
+    }
+  }
+
+  /** Carries what comes in all but these directions. */
+  carry(silent: ReadonlySet<Direction>) {
+    this.silent = silent;
+    for (const [one, other, direction] of [[this.client, this.gateway, 'up'], [this.gateway, this.client, 'down']] as const) {
+      one.unpipe(other);
+      if (silent.has(direction)) one.pause();
+      else if (one.destroyed) other.destroy();
+      else one.pipe(other);
+    }
+  }
+
+  end() {
+    this.client.destroy();
+    this.gateway.destroy();
   }
 }

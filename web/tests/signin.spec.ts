@@ -59,7 +59,7 @@ test('a link that was used already signs nobody in', async ({ page, newPage, mes
   const other = await newPage();
   await other.goto(link);
 
-  await expect(other.getByRole('alert')).toContainText('The sign-in link cannot be used');
+  await expect(other.getByRole('alert')).toContainText('The link was used before');
   await expect(keyField(other)).toBeVisible();
   await expect(content(other)).toBeHidden();
 });
@@ -86,9 +86,9 @@ test('two tenants are signed in in two tabs of one browser', async ({ page, cont
 
   for (const [each, tenant] of [[page, mesh.ownTenant], [tab, other]] as const) {
     await each.reload();
-    await expect(each.locator('header')).toContainText(tenant.name);
+    await expect(each.getByRole('banner')).toContainText(tenant.name);
     await each.goto(`${mesh.url}/console/settings`);
-    await expect(each.locator('header')).toContainText(tenant.name);
+    await expect(each.getByRole('banner')).toContainText(tenant.name);
   }
 });
 

@@ -32,6 +32,8 @@ import { Packages, Skills } from './gen/holdfast/gateway/v1/skills_pb';
 import { Chains, Subagents } from './gen/holdfast/gateway/v1/subagents_pb';
 import { Work } from './gen/holdfast/gateway/v1/work_pb';
 import { Workspaces } from './gen/holdfast/gateway/v1/workspaces_pb';
+import { isAway } from './errors';
+import { untilSilence } from './silence';
 import { SESSION_HEADER, sessionId } from './token';
 
 /** Pauses before a call that only reads is tried again, in milliseconds. */
@@ -55,25 +57,25 @@ function onlyReads(method: string): boolean {
 const common: Interceptor = (next) => async (request) => {
   const id = sessionId();
   request.header.set(SESSION_HEADER, id);
+  const reads = !request.stream && onlyReads(request.method.name);
   for (let attempt = 0; ; attempt += 1) {
     try {
-      return await next(request);
+      return await untilSilence(request.signal, reads, (signal) => next({ ...request, signal }));
     } catch (thrown) {
-      const error = ConnectError.from(thrown);
+      const error = asUnavailable(thrown);
       if (error.code === Code.Unauthenticated && id === sessionId()) onSignedOut?.();
       const wait = READ_AGAIN_AFTER[attempt];
-      const isAway = error.code === Code.Unavailable || isNetworkError(thrown, error);
-      if (!isAway || wait === undefined || request.stream || !onlyReads(request.method.name)) {
-        throw isAway && error.code !== Code.Unavailable ? new ConnectError(error.rawMessage, Code.Unavailable) : error;
-      }
+      if (!isAway(error) || wait === undefined || !reads || request.signal.aborted) throw error;
       await pause(wait);
     }
   }
 };
 
 /** A fetch that had no answer is an unknown error of connect. */
-function isNetworkError(thrown: unknown, error: ConnectError): boolean {
-  return error.code === Code.Unknown && (thrown instanceof TypeError || error.cause instanceof TypeError);
+function asUnavailable(thrown: unknown): ConnectError {
+  const error = ConnectError.from(thrown);
+  const hadNoAnswer = error.code === Code.Unknown && (thrown instanceof TypeError || error.cause instanceof TypeError);
+  return hadNoAnswer ? new ConnectError(error.rawMessage, Code.Unavailable) : error;
 }
 
 const transport = createGrpcWebTransport({

@@ -79,7 +79,13 @@ export function isMissing(error: unknown): boolean {
   return error instanceof ConnectError && error.code === Code.NotFound;
 }
 
-function sentence(text: string): string {
+/** The gateway could not be reached, so that the same call may succeed later. */
+export function isAway(error: unknown): boolean {
+  return error instanceof ConnectError && error.code === Code.Unavailable;
+}
+
+/** A text of the gateway as a sentence. */
+export function sentence(text: string): string {
   const trimmed = text.trim();
   if (!trimmed) return '';
   const begun = trimmed[0]!.toUpperCase() + trimmed.slice(1);

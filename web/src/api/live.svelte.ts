@@ -4,6 +4,7 @@
 // missed while the connection is gone. Turns in progress (`chat`, `agent`) are told only while it is
 // open; what they said is in the journal.
 import { signedOut } from './session.svelte';
+import { endWaitingCalls } from './silence';
 import { sessionId } from './token';
 
 export type LiveEvent = {
@@ -24,14 +25,19 @@ type Frame = { type?: string; id?: string; ok?: boolean; event?: string; payload
 /** Pauses before connecting again, in milliseconds. */
 const PAUSES = [250, 500, 1000, 2000, 5000, 10_000];
 
-/** Without a frame for so long the connection is dead: the gateway sends one every 30 s. */
-const SILENCE = 75_000;
+/** Without a frame for so long the gateway is asked for one, in milliseconds. */
+const ASK_AFTER = 10_000;
+
+/** Longest wait for a frame that must come: the first, and the one that was asked for. */
+const ANSWER_TIMEOUT = 10_000;
 
 const listeners = new Set<Listener>();
 let socket: WebSocket | undefined;
 let cursor = '';
 let attempt = 0;
 let silence: ReturnType<typeof setTimeout> | undefined;
+/** A request waits for its answer. */
+let isAsked = false;
 let wanted = false;
 let state = $state<'connecting' | 'open' | 'away'>('connecting');
 let requests = 0;
@@ -82,18 +88,28 @@ export function stopLive() {
 }
 
 function hurry() {
-  if (wanted && state === 'away' && !socket && document.visibilityState === 'visible') connect();
+  if (!wanted || document.visibilityState !== 'visible') return;
+  if (!socket) connect();
+  // After a sleep of the machine a connection may look open.
+  else if (socket.readyState === WebSocket.OPEN) ask(socket);
 }
 
 function connect() {
   if (!wanted || socket) return;
   const scheme = location.protocol === 'https:' ? 'wss:' : 'ws:';
+  isAsked = false;
   const own = new WebSocket(`${scheme}//${location.host}/console/ws?session=${encodeURIComponent(sessionId())}`);
   socket = own;
   own.onmessage = (message) => {
     if (own !== socket) return;
-    watch(own);
-    receive(own, JSON.parse(String(message.data)) as Frame);
+    const frame = JSON.parse(String(message.data)) as Frame;
+    // Frames that nobody asked for tell nothing of the way to the gateway.
+    if (!isAsked || frame.type === 'res') {
+      isAsked = false;
+      clearTimeout(silence);
+      silence = setTimeout(() => ask(own), ASK_AFTER);
+    }
+    receive(own, frame);
   };
   own.onclose = (event) => {
     if (own !== socket) return;
@@ -101,18 +117,27 @@ function connect() {
     clearTimeout(silence);
     lost(event);
   };
-  watch(own);
+  expectFrame(own);
 }
 
-/** Closes a connection on which nothing comes. */
-function watch(own: WebSocket) {
+/** Asks for any answer. */
+function ask(own: WebSocket) {
+  if (own !== socket || isAsked) return;
+  isAsked = true;
+  expectFrame(own);
+  send(own, 'sessions.subscribe', {});
+}
+
+/** Gives a connection up on which nothing comes, and all calls that wait with it. */
+function expectFrame(own: WebSocket) {
   clearTimeout(silence);
   silence = setTimeout(() => {
     if (own !== socket) return;
     socket = undefined;
     own.close();
+    endWaitingCalls();
     lost();
-  }, SILENCE);
+  }, ANSWER_TIMEOUT);
 }
 
 function lost(event?: CloseEvent) {

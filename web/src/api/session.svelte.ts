@@ -1,6 +1,6 @@
 // Who is signed in, and what they may do.
 import { people } from './clients';
-import { isSignedOut } from './errors';
+import { isSignedOut, sentence } from './errors';
 import { forgetSessionId, SESSION_HEADER, sessionId, setSessionId } from './token';
 
 /** A permission as docs/people-and-roles.md has them: what each call needs. */
@@ -95,6 +95,13 @@ export async function identify(): Promise<void> {
   }
 }
 
+/** Shows the sign-in page in this tab. The sign-in goes on in other tabs. */
+export function signInToAnotherTenant() {
+  setSessionId('');
+  identity = undefined;
+  state = 'signedOut';
+}
+
 /** The gateway has refused the sign-in of this tab. */
 export function signedOut() {
   forgetSessionId(sessionId());
@@ -132,7 +139,7 @@ export async function signOut(): Promise<void> {
 async function said(answer: Response): Promise<string> {
   try {
     const body = (await answer.json()) as { error?: { message?: string } };
-    if (body.error?.message) return body.error.message;
+    if (body.error?.message) return sentence(body.error.message);
   } catch {
     // The answer of a proxy; its status says enough.
   }
@@ -147,8 +154,8 @@ export async function takeFromAddress(): Promise<void> {
   const given = new URLSearchParams(location.hash.slice(1));
   const [link, session, error] = [given.get('link'), given.get('session'), given.get('error')];
   if (link === null && session === null && error === null) return;
-  history.replaceState(null, '', location.pathname + location.search);
+  history.replaceState(history.state, '', location.pathname + location.search);
   if (link) await signIn({ link });
   else if (session) setSessionId(session);
-  else throw new Error(error || 'the sign-in failed');
+  else throw new Error(sentence(error ?? ''));
 }

@@ -37,10 +37,19 @@ function decoded(path: string): string {
 
 const HOST_IN_TEXT = /(?:[\p{L}\p{N}-]+\.)+[\p{L}\p{N}-]{2,}/u;
 
+/** Characters of a text in which a host is looked for. */
+const MAX_CHARACTERS = 500;
+
+/** A text as a reader sees it: with the usual dots, and without characters that nobody sees. */
+function seen(text: string): string {
+  const oneLine = text.replace(/\s+/g, ' ').slice(0, MAX_CHARACTERS);
+  return oneLine.normalize('NFKC').replace(/\p{Cf}|\p{Mn}/gu, '').replaceAll('。', '.');
+}
+
 /** The host to show after the text of a link, because the text looks like another one. */
 export function hostToShow(text: string, link: SafeLink): string {
-  if (link.isOwnPage) return HOST_IN_TEXT.test(text) ? link.href : '';
-  const found = HOST_IN_TEXT.exec(text.slice(0, 500).normalize('NFKC'))?.[0];
+  const found = HOST_IN_TEXT.exec(seen(text))?.[0];
+  if (link.isOwnPage) return found ? link.href : '';
   if (!found) return '';
   const plain = (host: string) => host.toLowerCase().replace(/^www\./, '').replace(/:\d+$/, '');
   if (link.href.startsWith('mailto:')) return text.trim().toLowerCase() === link.host.toLowerCase() ? '' : link.host;

@@ -5,7 +5,8 @@ export function download(name: string, content: BlobPart | BlobPart[], type = 'a
   const address = URL.createObjectURL(new Blob(Array.isArray(content) ? content : [content], { type }));
   const link = document.createElement('a');
   link.href = address;
-  link.download = name.replace(/[\\/:*?"<>|\u0000-\u001f]/g, '_');
+  // Characters that turn the order around would show another ending than the file has.
+  link.download = name.replace(/[\\/:*?"<>|\p{Cc}\p{Cf}\u2028\u2029]/gu, '_');
   link.click();
   setTimeout(() => URL.revokeObjectURL(address), 10_000);
 }

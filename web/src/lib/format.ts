@@ -1,6 +1,6 @@
 // Times, amounts and sizes as people read them, in the language of the page.
 import type { Timestamp } from '@bufbuild/protobuf/wkt';
-import { language } from './i18n.svelte';
+import { language, texts } from './i18n.svelte';
 
 /** A time as the API has it, or as JavaScript has it. */
 export type Moment = Timestamp | Date | number | string | undefined;
@@ -13,22 +13,45 @@ export function toDate(moment: Moment): Date | undefined {
   return Number.isNaN(date.getTime()) ? undefined : date;
 }
 
+/** A form of texts in the language of the page. It is made once for a language: that takes long. */
+function form<T>(make: (locale: string) => T): () => T {
+  const made = new Map<string, T>();
+  return () => {
+    const { locale } = language;
+    const known = made.get(locale) ?? make(locale);
+    made.set(locale, known);
+    return known;
+  };
+}
+
+const CLOCK = { hour: '2-digit', minute: '2-digit' } as const;
+const clockForm = form((locale) => new Intl.DateTimeFormat(locale, CLOCK));
+const shortForm = form((locale) => new Intl.DateTimeFormat(locale, { month: 'short', day: 'numeric', ...CLOCK }));
+const fullForm = form((locale) => new Intl.DateTimeFormat(locale, { dateStyle: 'medium', timeStyle: 'long' }));
+const dayForm = form((locale) => new Intl.DateTimeFormat(locale, { dateStyle: 'medium' }));
+const agoForm = form((locale) => new Intl.RelativeTimeFormat(locale, { numeric: 'auto', style: 'short' }));
+const numberForm = form((locale) => new Intl.NumberFormat(locale));
+const compactForm = form((locale) => new Intl.NumberFormat(locale, { notation: 'compact', maximumFractionDigits: 1 }));
+const percentForm = form((locale) => new Intl.NumberFormat(locale, { style: 'percent', maximumFractionDigits: 1 }));
+const [centForm, fineForm] = [2, 4].map((digits) =>
+  form((locale) => {
+    const fraction = { minimumFractionDigits: digits, maximumFractionDigits: digits };
+    return new Intl.NumberFormat(locale, { style: 'currency', currency: 'USD', currencyDisplay: 'narrowSymbol', ...fraction });
+  }),
+) as [() => Intl.NumberFormat, () => Intl.NumberFormat];
+
 /** Date and time; only the time for today. */
 export function time(moment: Moment, form: 'short' | 'full' = 'short'): string {
   const date = toDate(moment);
   if (!date) return '';
-  if (form === 'full') {
-    return date.toLocaleString(language.locale, { dateStyle: 'medium', timeStyle: 'long' });
-  }
+  if (form === 'full') return fullForm().format(date);
   const isToday = date.toDateString() === new Date().toDateString();
-  const clock = { hour: '2-digit', minute: '2-digit' } as const;
-  return isToday
-    ? date.toLocaleTimeString(language.locale, clock)
-    : date.toLocaleString(language.locale, { month: 'short', day: 'numeric', ...clock });
+  return (isToday ? clockForm() : shortForm()).format(date);
 }
 
 export function day(moment: Moment): string {
-  return toDate(moment)?.toLocaleDateString(language.locale, { dateStyle: 'medium' }) ?? '';
+  const date = toDate(moment);
+  return date ? dayForm().format(date) : '';
 }
 
 const UNITS: [Intl.RelativeTimeFormatUnit, number][] = [
@@ -46,20 +69,33 @@ export function ago(moment: Moment, now: number = Date.now()): string {
   if (!date) return '';
   const seconds = Math.round((date.getTime() - now) / 1000);
   const [unit, length] = UNITS.find(([, length]) => Math.abs(seconds) >= length) ?? ['second', 1];
-  const form = new Intl.RelativeTimeFormat(language.locale, { numeric: 'auto', style: 'short' });
-  return form.format(Math.trunc(seconds / length), unit);
+  return agoForm().format(Math.trunc(seconds / length), unit);
 }
+
+const t = texts({
+  en: { ms: 'ms', s: 's', min: 'min', h: 'h', d: 'd' },
+  zh: { ms: '毫秒', s: '秒', min: '分', h: '小时', d: '天' },
+});
+
+type Unit = Parameters<typeof t>[0];
 
 /** A length of time in milliseconds. */
 export function duration(milliseconds: number | bigint | undefined): string {
   if (milliseconds === undefined) return '';
   const ms = Number(milliseconds);
-  if (ms < 1000) return `${Math.round(ms)} ms`;
-  if (ms < 60_000) return `${(ms / 1000).toFixed(ms < 10_000 ? 1 : 0)} s`;
+  if (ms < 1000) return amount(Math.round(ms), 'ms');
+  if (ms < 60_000) return amount((ms / 1000).toFixed(ms < 10_000 ? 1 : 0), 's');
   const minutes = Math.floor(ms / 60_000);
-  if (minutes < 60) return `${minutes} min ${Math.round((ms % 60_000) / 1000)} s`;
-  if (minutes < 2880) return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
-  return `${Math.floor(minutes / 1440)} d ${Math.floor((minutes % 1440) / 60)} h`;
+  if (minutes < 60) return joined(amount(minutes, 'min'), Math.round((ms % 60_000) / 1000), 's');
+  if (minutes < 2880) return joined(amount(Math.floor(minutes / 60), 'h'), minutes % 60, 'min');
+  return joined(amount(Math.floor(minutes / 1440), 'd'), Math.floor((minutes % 1440) / 60), 'h');
+}
+
+const amount = (value: number | string, unit: Unit) => `${value} ${t(unit)}`;
+
+/** An amount and its rest, which is left out if it is none. */
+function joined(whole: string, rest: number, unit: Unit): string {
+  return rest ? `${whole} ${amount(rest, unit)}` : whole;
 }
 
 /** Time between two moments. */
@@ -71,28 +107,22 @@ export function between(from: Moment, to: Moment): string {
 /** An amount in millionths of a US dollar. */
 export function money(micros: number | bigint | undefined): string {
   const dollars = Number(micros ?? 0) / 1e6;
-  const digits = dollars !== 0 && Math.abs(dollars) < 0.1 ? 4 : 2;
-  return new Intl.NumberFormat(language.locale, {
-    style: 'currency',
-    currency: 'USD',
-    currencyDisplay: 'narrowSymbol',
-    minimumFractionDigits: digits,
-    maximumFractionDigits: digits,
-  }).format(dollars);
+  const isSmall = dollars !== 0 && Math.abs(dollars) < 0.1;
+  return (isSmall ? fineForm() : centForm()).format(dollars);
 }
 
 export function number(value: number | bigint | undefined): string {
-  return new Intl.NumberFormat(language.locale).format(value ?? 0);
+  return numberForm().format(value ?? 0);
 }
 
 /** Such as 12.3K. */
 export function short(value: number | bigint | undefined): string {
-  const form = { notation: 'compact', maximumFractionDigits: 1 } as const;
-  return new Intl.NumberFormat(language.locale, form).format(value ?? 0);
+  // British English has a small letter for millions, which reads as thousandths.
+  return compactForm().format(value ?? 0).replace(/m$/, 'M');
 }
 
 export function percent(part: number): string {
-  return new Intl.NumberFormat(language.locale, { style: 'percent', maximumFractionDigits: 1 }).format(part);
+  return percentForm().format(part);
 }
 
 export function bytes(value: number | bigint | undefined): string {

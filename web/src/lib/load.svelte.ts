@@ -1,9 +1,13 @@
 // State of answers of the gateway in components.
+import { isAway } from '$api/errors';
 import { onEvent } from '$api/live.svelte';
 import { untrack } from 'svelte';
 
 /** Waits shorter than this show nothing, in milliseconds. */
 const SHOW_AFTER = 300;
+
+/** Pause before a call that could not reach the gateway is made again, in milliseconds. */
+const TRY_AGAIN_AFTER = 5000;
 
 export type Loaded<T> = {
   /** The newest answer; the one before stays while another is awaited. */
@@ -45,11 +49,17 @@ export function load<T>(call: () => Promise<T> | undefined, options: { on?: stri
     }
   }
 
-  const reload = () => run(untrack(call));
+  // A call of a component that is gone would read values of it that do not change any more.
+  let isGone = false;
+  $effect(() => () => (isGone = true));
+  const reload = async () => {
+    if (!isGone) await run(untrack(call));
+  };
   $effect(() => {
     const promise = call();
     untrack(() => void run(promise));
   });
+  whileAway(() => error, reload);
   if (options.on) onEvent(options.on, inTurn(reload));
   const { every } = options;
   if (every) {
@@ -74,6 +84,16 @@ export function load<T>(call: () => Promise<T> | undefined, options: { on?: stri
       [data, error, loading] = [next, undefined, false];
     },
   };
+}
+
+/** Calls again by itself while the gateway cannot be reached, and at once when it is back. */
+export function whileAway(error: () => unknown, again: () => unknown) {
+  $effect(() => {
+    if (!isAway(error())) return;
+    const timer = setTimeout(again, TRY_AGAIN_AFTER);
+    return () => clearTimeout(timer);
+  });
+  onEvent(['live.connected'], () => isAway(error()) && void again());
 }
 
 /** Many events in a short time lead to one call, and one more behind it. */

@@ -1,7 +1,7 @@
 // Lists that are read page by page.
 import { onEvent } from '$api/live.svelte';
 import { untrack } from 'svelte';
-import { inTurn } from './load.svelte';
+import { inTurn, whileAway } from './load.svelte';
 
 export type Paged<T> = {
   readonly items: T[];
@@ -26,12 +26,16 @@ export function paged<T, R>(
   parts: (answer: R) => [items: T[], nextPageToken: string],
   options: { on?: string[]; key?: (item: T) => string } = {},
 ): Paged<T> {
+  let isGone = false;
+  $effect(() => () => (isGone = true));
   let items = $state.raw<T[]>([]);
   let done = $state(false);
   let loading = $state(false);
   let error = $state.raw<unknown>();
   let token = '';
   let newest = 0;
+  /** What to do again after an error. */
+  let failed: () => Promise<void>;
 
   async function read(promise: Promise<R>, keep: T[]) {
     newest += 1;
@@ -52,16 +56,25 @@ export function paged<T, R>(
   }
 
   async function more() {
-    if (done || loading || error) return;
-    await read(untrack(() => call(token)), items);
+    if (!done && !loading && !error) await next();
   }
 
-  const reload = () => {
-    token = '';
-    return read(untrack(() => call('')), []);
+  /** Reads the page behind what is loaded. */
+  const next = () => {
+    failed = next;
+    return read(untrack(() => call(token)), items);
   };
 
+  const reload = () => begin(untrack(() => call('')));
+
+  function begin(promise: Promise<R>) {
+    failed = reload;
+    token = '';
+    return read(promise, []);
+  }
+
   async function refresh() {
+    if (isGone) return;
     const { key } = options;
     if (!key || loading || items.length === 0) return reload();
     try {
@@ -69,18 +82,18 @@ export function paged<T, R>(
       const seen = new Set(page.map(key));
       items = [...page, ...items.filter((item) => !seen.has(key(item)))];
       if (items.length === page.length) [token, done] = [next, next === ''];
+      error = undefined;
     } catch (thrown) {
+      failed = refresh;
       error = thrown;
     }
   }
 
   $effect(() => {
     const promise = call('');
-    untrack(() => {
-      token = '';
-      void read(promise, []);
-    });
+    untrack(() => void begin(promise));
   });
+  whileAway(() => error, () => failed());
   if (options.on) onEvent(options.on, inTurn(refresh));
   return {
     get items() {

@@ -15,6 +15,13 @@ function read(): Route {
 
 let current = $state.raw(read());
 let guard: (() => boolean) | undefined;
+/** Number of the entry that is shown in the history of the tab; each entry has its own as its state. */
+let place = placeOf(history.state) ?? 0;
+
+function placeOf(state: unknown): number | undefined {
+  const number = (state as { place?: unknown } | null)?.place;
+  return typeof number === 'number' ? number : undefined;
+}
 
 export const route = {
   get path(): string {
@@ -51,8 +58,8 @@ export function href(to: string): string {
 export function go(to: string, options: { replace?: boolean } = {}) {
   if (guard && !guard()) return;
   const address = href(to);
-  if (options.replace) history.replaceState(null, '', address);
-  else history.pushState(null, '', address);
+  if (options.replace) history.replaceState({ place }, '', address);
+  else history.pushState({ place: (place += 1) }, '', address);
   current = read();
 }
 
@@ -64,11 +71,11 @@ export function setQuery(values: Record<string, string | undefined>) {
     else query.delete(name);
   }
   const text = query.toString();
-  history.replaceState(null, '', location.pathname + (text ? `?${text}` : ''));
+  history.replaceState({ place }, '', location.pathname + (text ? `?${text}` : ''));
   current = read();
 }
 
-/** Asks before the page is left while `mayLeave` is false. Returns what removes the question. */
+/** Asks `mayLeave` before the page is left, by links and by the browser's buttons too. Returns what ends that. */
 export function guardLeaving(mayLeave: () => boolean): () => void {
   guard = mayLeave;
   return () => {
@@ -76,9 +83,25 @@ export function guardLeaving(mayLeave: () => boolean): () => void {
   };
 }
 
-/** Handles clicks on links to the console and the buttons of the browser. Once, by the frame. */
+/** The browser has gone to another entry of its history. It goes back there if the page may not be left. */
+function onHistory(event: PopStateEvent) {
+  const next = read();
+  // An entry without a number is new: somebody changed the address behind its `#`.
+  const to = placeOf(event.state) ?? place + 1;
+  const leaves = next.path !== current.path || next.query.toString() !== current.query.toString();
+  if (leaves && guard && !guard()) {
+    history.go(place - to);
+    return;
+  }
+  place = to;
+  history.replaceState({ place }, '');
+  current = next;
+}
+
+/** Handles clicks on links to the console and the buttons of the browser. Once, by the application. */
 export function startRouter() {
-  addEventListener('popstate', () => (current = read()));
+  history.replaceState({ place }, '');
+  addEventListener('popstate', onHistory);
   document.addEventListener('click', (event) => {
     if (event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey) return;
     const link = (event.target as Element | null)?.closest?.('a');

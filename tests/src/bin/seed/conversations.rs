@@ -20,6 +20,8 @@ const MODELS: &[(&str, u64)] =
 /// Share of turns with tool calls, and of turns that fail.
 const CALLS_SHARE: f64 = 0.15;
 const FAILURES_SHARE: f64 = 0.02;
+/// Share of conversations that somebody has pinned.
+const PINNED_SHARE: f64 = 0.002;
 const LONG_TITLE: &str = "The long conversation";
 
 /// What was written.
@@ -112,7 +114,7 @@ impl<'a> Conversations<'a> {
         let created = self.ago(minutes);
         let session = self.id(created)?;
         let mut row = session_row(session, place, agent, title, created);
-        row.is_pinned = self.random.random_bool(0.01);
+        row.is_pinned = self.random.random_bool(PINNED_SHARE);
         if self.random.random_bool(0.3) {
             row.summary = format!("{}: {turns} turns, nothing is open.", row.label);
         }

@@ -168,8 +168,9 @@ impl Api {
         self.make_articles(amounts.articles, random).await?;
         self.make_skills(amounts.skills).await?;
         let mut budgets = BudgetsClient::new(self.channel());
+        // More than the seeded conversations of a day have used: turns of tests are run too.
         let limits =
-            [("", 20_000_000, 50_000_000), (agents[0].name.as_str(), 2_000_000, 5_000_000)];
+            [("", 60_000_000, 150_000_000), (agents[0].name.as_str(), 30_000_000, 60_000_000)];
         for (agent, tokens, micros) in limits {
             let request = SetBudgetRequest { agent: agent.to_owned(), tokens, micros };
             budgets.set_budget(self.request(request)).await?;

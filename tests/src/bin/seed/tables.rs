@@ -283,7 +283,7 @@ async fn write_dead_letters(
         insert into session.inbox
             (tenant_id, session_id, seq, message_id, source, idem_key, hash, body, state, outcome,
              reason, run_id, accepted_at, finished_at)
-        select $1, r.session, r.seq, r.id, 'seed', r.id::text, '', r.body, 'dead', 'dead', r.reason,
+        select $1, r.session, r.seq, r.id, 'api', r.id::text, '', r.body, 'dead', 'dead', r.reason,
                r.id, r.at, r.at
         from unnest($2::uuid[], $3::uuid[], $4::bigint[], $5::jsonb[], $6::text[], $7::timestamptz[])
             as r (id, session, seq, body, reason, at)";

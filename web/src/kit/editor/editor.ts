@@ -80,10 +80,25 @@ const phrases = () => ({
   'replace all': t('replaceAll'), close: t('close'),
 });
 
+/**
+ * Replaces what is selected by typed text. A browser would give that text the look of the old one in an
+ * attribute `style`, which the content security policy blocks.
+ */
+const replaceSelected = EditorView.domEventHandlers({
+  beforeinput(event, view) {
+    const { data, inputType } = event;
+    if (inputType !== 'insertText' || data === null || !event.cancelable || view.composing) return false;
+    if (view.state.readOnly || view.state.selection.main.empty) return false;
+    event.preventDefault();
+    view.dispatch(view.state.replaceSelection(data), { userEvent: 'input.type', scrollIntoView: true });
+    return true;
+  },
+});
+
 export function createEditor({ root, value, path, isReadOnly, label, onchange, onsave }: EditorOptions): Editor {
   const [languagePart, readOnlyPart, labelPart] = [new Compartment(), new Compartment(), new Compartment()];
   const readOnly = (on: boolean) => [EditorState.readOnly.of(on), EditorView.contentAttributes.of({ 'aria-readonly': String(on) })];
-  const named = (name: string) => EditorView.contentAttributes.of({ 'aria-label': name });
+  const named = (name: string) => EditorView.contentAttributes.of({ 'aria-label': name, tabindex: '0' });
   let isOwnChange = false;
   const save = () => {
     onsave();
@@ -98,7 +113,7 @@ export function createEditor({ root, value, path, isReadOnly, label, onchange, o
         lineNumbers(), history(), drawSelection(), indentOnInput(), bracketMatching(), highlightActiveLine(),
         highlightSelectionMatches(), search({ top: true }), indentUnit.of('  '), EditorView.lineWrapping,
         keymap.of([{ key: 'Mod-s', run: save, preventDefault: true }, ...searchKeymap, ...historyKeymap, ...defaultKeymap, indentWithTab]),
-        syntaxHighlighting(highlight), look, EditorState.phrases.of(phrases()),
+        syntaxHighlighting(highlight), look, replaceSelected, EditorState.phrases.of(phrases()),
         languagePart.of(languageOf(path)), readOnlyPart.of(readOnly(isReadOnly)), labelPart.of(named(label)),
         EditorView.updateListener.of((update) => {
           if (update.docChanged && !isOwnChange) onchange(update.state.doc.toString());

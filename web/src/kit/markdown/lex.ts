@@ -14,8 +14,9 @@ const MAX_INLINE_CHARACTERS = 8_000;
 const MAX_CONTAINER_CHARACTERS = 10_000;
 const MAX_TABLE_ROWS = 500;
 const MAX_TABLE_COLUMNS = 60;
-/** Time for one text, in milliseconds; what is not read then is plain. */
-const MAX_TIME = 60;
+/** Blocks, and pieces within them, that are looked for in one text; what is behind them is plain. */
+const MAX_BLOCKS = 6_000;
+const MAX_PIECES = 40_000;
 
 function plain(text: string): PlainToken {
   return { type: 'plain', raw: text, text };
@@ -29,19 +30,19 @@ function cutAtLine(src: string, limit: number): string {
 }
 
 class LimitedTokenizer extends Tokenizer {
-  readonly #deadline = performance.now() + MAX_TIME;
-
-  #isLate(): boolean {
-    return performance.now() > this.#deadline;
-  }
+  // Not a limit of time: a text would look different on a machine that is busy.
+  #blocks = 0;
+  #pieces = 0;
 
   // The lexer asks for `space` before any other block, and for `escape` before any other inline token.
   override space(src: string): Tokens.Space | undefined {
-    return this.#isLate() ? (plain(src) as unknown as Tokens.Space) : super.space(src);
+    this.#blocks += 1;
+    return this.#blocks > MAX_BLOCKS ? (plain(src) as unknown as Tokens.Space) : super.space(src);
   }
 
   override escape(src: string): Tokens.Escape | undefined {
-    return this.#isLate() ? (plain(src) as unknown as Tokens.Escape) : super.escape(src);
+    this.#pieces += 1;
+    return this.#pieces > MAX_PIECES ? (plain(src) as unknown as Tokens.Escape) : super.escape(src);
   }
 
   override blockquote(src: string): Tokens.Blockquote | undefined {
@@ -106,6 +107,11 @@ export function lex(text: string): Token[] {
     tokens = [plain(head)];
   }
   return text.length > MAX_CHARACTERS ? [...tokens, plain(text.slice(MAX_CHARACTERS))] : tokens;
+}
+
+/** Text of tokens as the reader sees it. */
+export function seenText(tokens: Token[]): string {
+  return tokens.map((token) => ('tokens' in token && token.tokens ? seenText(token.tokens) : 'text' in token ? decodeEntities(String(token.text)) : '')).join('');
 }
 
 /** The first `budget` tokens in the order of reading, and whether there are more. */

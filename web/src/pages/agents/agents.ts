@@ -1,6 +1,6 @@
 // What the parts of the pages of agents share.
 import { agents, behaviors, files, policies } from '$api/clients';
-import { AgentSchema, type Agent } from '$api/gen/holdfast/gateway/v1/control_pb';
+import { AgentSchema, type Agent, type UpdateAgentResponse } from '$api/gen/holdfast/gateway/v1/control_pb';
 import { create } from '@bufbuild/protobuf';
 
 /** Properties of each tab of an agent. */
@@ -40,6 +40,12 @@ export async function createAgent({ settings, name, description, behaviors: docu
     warnings.push(...answer.warnings);
   }
   return { agent: agent!, warnings };
+}
+
+/** Changes the settings of an agent as they are now. Fails if somebody changes them in the same moment. */
+export async function changeAgent(id: string, change: (agent: Agent) => Agent): Promise<UpdateAgentResponse> {
+  const { agent } = await agents.getAgent({ agent: id });
+  return agents.updateAgent({ agent: change(agent!), baseVersion: agent!.version });
 }
 
 /** Documents of the behaviours that are the agent's own. */

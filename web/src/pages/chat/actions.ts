@@ -5,6 +5,7 @@ import { confirm, toast } from '$kit';
 import { act } from '$lib/act';
 import { download } from '$lib/download';
 import { go, href, path } from '$lib/router.svelte';
+import { sessionTitle } from '$lib/session-title';
 import { toJson } from '@bufbuild/protobuf';
 import { EntrySchema, SessionSchema } from '$api/gen/holdfast/gateway/v1/sessions_pb';
 import type { Conversation } from './conversation.svelte';
@@ -28,7 +29,7 @@ export async function stop(session: string) {
 }
 
 export async function remove(session: Session, then: () => void) {
-  const title = t('deleteTitle', { name: titleOf(session) });
+  const title = t('deleteTitle', { name: sessionTitle(session) });
   if (!(await confirm({ title, text: t('deleteText'), action: t('delete'), danger: true }))) return;
   if (await act(() => sessions.deleteSession({ session: session.id }), { done: t('deleted') })) then();
 }
@@ -46,7 +47,7 @@ export async function exportSession(session: Session) {
     }
     return true;
   });
-  if (done) download(`${titleOf(session)}.jsonl`, lines, 'application/jsonl');
+  if (done) download(`${sessionTitle(session)}.jsonl`, lines, 'application/jsonl');
 }
 
 function json(part: Session | Entry): unknown {
@@ -55,10 +56,4 @@ function json(part: Session | Entry): unknown {
 
 export async function copyLink(session: Session) {
   await act(() => navigator.clipboard.writeText(location.origin + href(path`/chat/${session.id}`)), { done: t('linkCopied') });
-}
-
-/** Name of a session for people. */
-export function titleOf(session: Session): string {
-  const ofKey = session.key.split(':').slice(2).join(':').replace(/^api:/, '');
-  return session.label || session.summary.split('\n')[0]?.slice(0, 80) || (ofKey === 'main' ? t('mainSession') : ofKey) || session.id;
 }

@@ -4,6 +4,7 @@ import { isMissing } from '$api/errors';
 import type { Approval } from '$api/gen/holdfast/gateway/v1/approvals_pb';
 import type { Session } from '$api/gen/holdfast/gateway/v1/sessions_pb';
 import { listen, type LiveEvent } from '$api/live.svelte';
+import { can } from '$api/session.svelte';
 import { inTurn } from '$lib/load.svelte';
 import { forksOf } from './branches';
 import { parseEntry, type JournalEntry } from './entries';
@@ -14,6 +15,9 @@ import { applyLiveEvent, turns, type LiveTurn } from './turns.svelte';
 
 /** Characters of the first message that name a new conversation. */
 const MAX_LABEL = 60;
+
+/** What keys of conversations have that were begun in a console. */
+const NEW_KEY = ':api:c-';
 
 /** Approvals that are read; more never wait in one session. */
 const MAX_APPROVALS = 50;
@@ -76,13 +80,15 @@ export class Conversation {
     try {
       const { session } = await sessions.getSession({ session: this.target });
       this.session = session;
-      if (session && this.isNew) void this.#name(session);
+      if (session) void this.#name(session);
       [this.isNew, this.error] = [false, undefined];
       if (!session || this.journal) return;
       this.journal = new Journal(session.id);
       this.readApprovals();
       void this.readBranches();
       await this.journal.open(this.at);
+      // A quick answer was there before anything was read.
+      void this.#name(session);
     } catch (thrown) {
       if (isMissing(thrown) && this.target.startsWith('agent:')) this.isNew = true;
       else this.error = thrown;
@@ -101,11 +107,13 @@ export class Conversation {
     this.approvals = answer.approvals.filter(({ state, id }) => state === 'pending' || shown.has(id)).reverse();
   });
 
-  /** Names a conversation that this page began after its first message. */
-  async #name(session: Session) {
-    const label = this.outgoing[0]?.text.trim().split('\n')[0]?.slice(0, MAX_LABEL) ?? '';
-    if (session.label || !label || label.startsWith('/')) return;
-    const answer = await sessions.updateSession({ session: session.id, label }).catch(() => undefined);
+  /** Names a conversation that a console has begun after its first message. */
+  async #name({ id, key, label, turns }: Session) {
+    if (label || turns > 1 || !key.includes(NEW_KEY) || !can('chat')) return;
+    const text = this.outgoing[0]?.text ?? this.journal?.entries.find(({ kind }) => kind === 'heard')?.text ?? '';
+    const next = text.trim().split('\n')[0]!.slice(0, MAX_LABEL);
+    if (!next || next.startsWith('/')) return;
+    const answer = await sessions.updateSession({ session: id, label: next }).catch(() => undefined);
     if (answer?.session) this.session = answer.session;
   }
 
@@ -190,5 +198,5 @@ function shownKey(key: string): string {
 
 /** Key of a new conversation with an agent. */
 export function newKey(agent: string): string {
-  return `agent:${agent}:api:c-${crypto.randomUUID().slice(0, 13)}`;
+  return `agent:${agent}${NEW_KEY}${crypto.randomUUID().slice(0, 13)}`;
 }

@@ -8,6 +8,9 @@ const PAGE = 200;
 /** Entries that are read at once at the end of the journal. */
 const NEW_ENTRIES = 500;
 
+/** Entries that are kept: with more of them, each page that is read would hold the browser up. */
+const MAX_ENTRIES = 3000;
+
 export class Journal {
   entries = $state.raw<JournalEntry[]>([]);
   /** Nothing is before the first entry. */
@@ -19,6 +22,8 @@ export class Journal {
   /** Calls one after the other: their answers are put together with what is loaded. */
   #last: Promise<unknown> = Promise.resolve();
   #refreshWaits = false;
+  /** Entry that is shown first. */
+  #around: number | undefined;
 
   constructor(readonly session: string) {}
 
@@ -28,14 +33,8 @@ export class Journal {
 
   /** Reads the newest entries, or those around an entry. */
   open(around?: number): Promise<void> {
-    return this.#inTurn(async () => {
-      const beforeSeq = around === undefined ? 0n : BigInt(around + PAGE / 2);
-      const read = await this.#read({ beforeSeq, limit: PAGE });
-      this.entries = read.entries;
-      this.isAtStart = read.entries.length < PAGE;
-      this.isAtEnd = around === undefined || this.#lastSeq >= read.lastSeq;
-      this.isLoaded = true;
-    });
+    this.#around = around;
+    return this.#inTurn(() => this.#open());
   }
 
   /** Reads the page before the first entry. */
@@ -44,15 +43,21 @@ export class Journal {
       const first = this.entries[0];
       if (!first || this.isAtStart) return;
       const { entries } = await this.#read({ beforeSeq: BigInt(first.seq), limit: PAGE });
-      this.entries = [...entries, ...this.entries];
+      const all = [...entries, ...this.entries];
+      this.entries = all.slice(0, MAX_ENTRIES);
       this.isAtStart = entries.length < PAGE;
+      if (all.length > MAX_ENTRIES) this.isAtEnd = false;
     });
   }
 
   /** Reads the page after the last entry. */
   later(): Promise<void> {
     return this.#inTurn(async () => {
-      if (!this.isAtEnd) await this.#append(PAGE);
+      if (this.isAtEnd) return;
+      await this.#append(PAGE);
+      if (this.entries.length <= MAX_ENTRIES) return;
+      this.entries = this.entries.slice(-MAX_ENTRIES);
+      this.isAtStart = false;
     });
   }
 
@@ -62,9 +67,20 @@ export class Journal {
     this.#refreshWaits = true;
     return this.#inTurn(async () => {
       this.#refreshWaits = false;
-      if (!this.isLoaded || !this.isAtEnd) return;
+      if (!this.isLoaded) return this.#open();
+      if (!this.isAtEnd) return;
       while ((await this.#append(NEW_ENTRIES)) === NEW_ENTRIES);
     });
+  }
+
+  async #open() {
+    const around = this.#around;
+    const beforeSeq = around === undefined ? 0n : BigInt(around + PAGE / 2);
+    const read = await this.#read({ beforeSeq, limit: PAGE });
+    this.entries = read.entries;
+    this.isAtStart = read.entries.length < PAGE;
+    this.isAtEnd = around === undefined || this.#lastSeq >= read.lastSeq;
+    this.isLoaded = true;
   }
 
   async #append(limit: number): Promise<number> {

@@ -23,6 +23,15 @@ type Stored = {
 
 const PAUSES = [500, 1000, 2000, 4000, 8000];
 
+/** Longest wait for the gateway to accept a message, in milliseconds, beside the time for its files. */
+const ACCEPT_TIMEOUT = 20_000;
+
+/** Bytes of files that the slowest network carries in a millisecond. */
+const SLOWEST_UPLOAD = 20;
+
+/** A stream on which nothing comes for so long may be dead, in milliseconds: another is opened. */
+const MAX_SILENCE = 60_000;
+
 /** The gateway has decided about the message: the same again has the same answer. */
 const FINAL = new Set([
   Code.InvalidArgument,
@@ -67,6 +76,12 @@ export class OutgoingMessage {
   /** The run that it begins, unless another takes it along. */
   get run(): string {
     return this.messageId.replace(/^msg_/, 'run_');
+  }
+
+  /** Longest wait for the next event, in milliseconds. */
+  get maxWait(): number {
+    if (this.isAccepted) return MAX_SILENCE;
+    return ACCEPT_TIMEOUT + this.files.reduce((bytes, { content }) => bytes + content.length, 0) / SLOWEST_UPLOAD;
   }
 
   isOf(...names: string[]): boolean {
@@ -189,6 +204,21 @@ function interrupted(message: OutgoingMessage) {
 
 /** Returns whether the message is answered; false if the stream ended before. */
 async function follow(message: OutgoingMessage, onProgress: () => void): Promise<boolean> {
+  const { abort } = message;
+  let timer = setTimeout(() => abort.abort(), message.maxWait);
+  const isHeard = () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => abort.abort(), message.maxWait);
+    onProgress();
+  };
+  try {
+    return await readStream(message, isHeard);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+async function readStream(message: OutgoingMessage, onEvent: () => void): Promise<boolean> {
   const { signal } = message.abort;
   const { requestId, text, agent, target, messageId } = message;
   const attachments = message.files.map(({ name, mediaType, content }) => ({ name, mediaType, content, kind: mediaType.startsWith('image/') ? 'photo' : 'document' }));
@@ -196,8 +226,8 @@ async function follow(message: OutgoingMessage, onProgress: () => void): Promise
     ? messages.follow({ messageId }, { signal })
     : messages.stream({ requestId, text, agent, session: target, attachments }, { signal });
   for await (const event of events) {
-    onProgress();
     if (event.event.case === 'accepted') accepted(message, event);
+    onEvent();
     applyRunEvent(event);
     whenTold.forEach((call) => call(event));
     if (event.event.case === 'done') {

@@ -1,4 +1,5 @@
 // Speech recognition of the browser, where it has one.
+import { t } from './text';
 
 type Result = { isFinal: boolean; 0: { transcript: string } };
 
@@ -19,6 +20,14 @@ const browser = globalThis as unknown as Browser;
 const Constructor = browser.SpeechRecognition ?? browser.webkitSpeechRecognition;
 
 export const hasVoice = Constructor !== undefined;
+
+/** What can be done about an error of the recognition. */
+export function voiceProblem(error: string): string {
+  if (error === 'not-allowed') return t('voiceNotAllowed');
+  if (error === 'audio-capture') return t('voiceNoMicrophone');
+  if (error === 'network' || error === 'service-not-allowed' || error === 'language-not-supported') return t('voiceNoService');
+  return t('voiceFailed', { error });
+}
 
 type Handlers = { lang: string; ontext: (text: string) => void; onend: () => void; onerror: (error: string) => void };
 

@@ -1,6 +1,7 @@
 // Names of conversations, whose ids are all that runs have of them.
 import { sessions } from '$api/clients';
 import type { Session } from '$api/gen/holdfast/gateway/v1/sessions_pb';
+import { sessionTitle } from '$lib/session-title';
 import { SvelteMap } from 'svelte/reactivity';
 
 const names = new SvelteMap<string, string>();
@@ -10,7 +11,7 @@ let workers = 0;
 
 const MAX_WORKERS = 4;
 
-/** What people call the conversation: its label or its key; its id until that is known. */
+/** What people call the conversation: its title; its id until that is known. */
 export function sessionName(id: string): string {
   const known = names.get(id);
   if (known === undefined && id && !asked.has(id)) {
@@ -23,9 +24,9 @@ export function sessionName(id: string): string {
 
 /** Names that came with another answer. */
 export function knowNames(known: Session[]) {
-  for (const { id, label, key } of known) {
-    asked.add(id);
-    names.set(id, label || key);
+  for (const session of known) {
+    asked.add(session.id);
+    names.set(session.id, sessionTitle(session));
   }
 }
 
@@ -36,7 +37,7 @@ async function work() {
   for (let id = queue.shift(); id !== undefined; id = queue.shift()) {
     try {
       const { session } = await sessions.getSession({ session: id });
-      if (session) names.set(id, session.label || session.key);
+      if (session) names.set(id, sessionTitle(session));
     } catch {
       // A deleted conversation has no name any more.
     }

@@ -1,6 +1,8 @@
 // Jobs as docs/schedules.md has them, and what the form of a job holds.
 import type { Job } from '$api/gen/holdfast/gateway/v1/schedules_pb';
 import { duration, time } from '$lib/format';
+import { language } from '$lib/i18n.svelte';
+import { t } from './text';
 
 type Schedule =
   | { kind: 'cron'; expr: string; tz?: string }
@@ -43,13 +45,28 @@ export function bodyOf(job: Job): JobBody {
   }
 }
 
-/** The schedule in words; a cron expression stays as it is. */
+/** The schedule in words. */
 export function scheduleText(job: Job): string {
   const schedule = bodyOf(job).schedule;
-  if (schedule?.kind === 'cron') return `${schedule.expr} ${schedule.tz ?? 'UTC'}`;
-  if (schedule?.kind === 'every') return duration(schedule.every_ms);
+  if (schedule?.kind === 'cron') return cronText(schedule.expr, schedule.tz ?? 'UTC');
+  if (schedule?.kind === 'every') return t('everyTime', { length: duration(schedule.every_ms) });
   if (schedule?.kind === 'at') return time(schedule.at_ms);
   return job.kind;
+}
+
+/** One time of a day on some days of the week, in words; other cron expressions stay as they are. */
+export function cronText(expression: string, zone: string): string {
+  const [, minute, hour, days] = /^(\d{1,2}) (\d{1,2}) \* \* (\*|[0-7](?:[-,][0-7])*)$/.exec(expression.trim()) ?? [];
+  if (!minute || !hour || !days) return `${expression} ${zone}`;
+  const words = days === '*' ? t('everyDay') : days.replace(/[0-7]/g, weekday).replace('-', '–').replaceAll(',', ', ');
+  return t('atTime', { time: `${hour.padStart(2, '0')}:${minute.padStart(2, '0')}`, days: words, zone });
+}
+
+/** Short name of a weekday; 0 and 7 are Sunday. */
+function weekday(number: string): string {
+  // 4 January 1970 was a Sunday.
+  const date = new Date(Date.UTC(1970, 0, 4 + Number(number)));
+  return date.toLocaleDateString(language.locale, { weekday: 'short', timeZone: 'UTC' });
 }
 
 /** A time as the field `datetime-local` has it. */

@@ -59,7 +59,7 @@ export const t = texts({
     plainFolder: '文件夹',
     owner: '所有者',
     lock: '占用至',
-    lockTurn: '回合结束',
+    lockTurn: '轮次结束',
     lockTodos: '待办完成',
     untilTodos: '对话占用它直到待办完成',
     within: '人员的文件夹',

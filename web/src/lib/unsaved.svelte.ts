@@ -1,5 +1,5 @@
 // Asks before a page with unsaved text is left.
-import { guardLeaving } from '$lib/router.svelte';
+import { guardLeaving } from './router.svelte';
 import { t } from './unsaved-text';
 
 /** Forms with unsaved text. */
