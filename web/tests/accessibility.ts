@@ -18,7 +18,7 @@ export async function expectAccessible(page: Page, name: string): Promise<void> 
   expect.soft(inDark, `contrast of ${name} in the dark theme`).toEqual([]);
 }
 
-/** Changes the theme and ends the transitions of its colours. */
+/** Changes the theme, and renders what is outside of the window in it. */
 async function showTheme(page: Page, theme: 'light' | 'dark'): Promise<void> {
   await page.emulateMedia({ colorScheme: theme });
   await expect(page.locator('html')).toHaveAttribute('data-theme', theme);
@@ -26,9 +26,6 @@ async function showTheme(page: Page, theme: 'light' | 'dark'): Promise<void> {
     // What is not rendered, as it is outside of the window, would keep its former colours.
     for (const element of document.querySelectorAll<HTMLElement>('*')) {
       if (getComputedStyle(element).contentVisibility === 'auto') element.style.contentVisibility = 'visible';
-    }
-    for (const animation of document.getAnimations()) {
-      if (animation instanceof CSSTransition) animation.finish();
     }
   });
 }

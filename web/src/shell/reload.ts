@@ -14,7 +14,7 @@ const ANSWER_TIMEOUT = 5000;
 /** Reloads the page once the gateway answers, while that `isWanted`. Returns false if it just did so. */
 export async function reloadWhenBack(isWanted: () => boolean): Promise<boolean> {
   if (Date.now() - Number(sessionStorage.getItem(KEY) ?? 0) < MIN_BETWEEN_RELOADS) return false;
-  while (!(await answers())) await new Promise((resolve) => setTimeout(resolve, ASK_AGAIN_AFTER));
+  while (isWanted() && !(await answers())) await new Promise((resolve) => setTimeout(resolve, ASK_AGAIN_AFTER));
   if (!isWanted()) return true;
   sessionStorage.setItem(KEY, String(Date.now()));
   location.reload();
