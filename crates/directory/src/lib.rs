@@ -96,7 +96,8 @@ pub use tenant::event_webhook::{EventWebhook, NewEventWebhook, OpenEventWebhook}
 pub use tenant::plan::{LimitLevel, LimitName, NewPlan, Plan, PlanLimits};
 pub use tenant::{Tenant, TenantChanges, TenantState};
 pub use verbs::{
-    Accounts, Agents, Audit, Behaviors, Budgets, Chains, Connections, ConsoleSessions, Credentials,
-    Devices, EventWebhooks, ImportedAgent, Keys, McpServers, Models, NodeConnectionState, Nodes,
-    People, Plans, PolicyDocuments, Providers, Routes, SkillEnv, TenantEvents, Tenants,
+    Accounts, Agents, Audit, BaseVersion, Behaviors, Budgets, Chains, Connections, ConsoleSessions,
+    Credentials, Devices, EventWebhooks, ImportedAgent, Keys, McpServers, Models,
+    NodeConnectionState, Nodes, People, Plans, PolicyDocuments, Providers, Routes, SkillEnv,
+    TenantEvents, Tenants,
 };

@@ -37,7 +37,7 @@ use sha2::{Digest as _, Sha256};
 use sqlx::FromRow;
 use uuid::Uuid;
 
-pub use resolve::{Decision, DecisionResult};
+pub use resolve::{DecisionResult, NewDecision};
 pub use rules::ApprovalRule;
 pub use settle::{DecidedCall, SettleResult};
 
@@ -101,7 +101,7 @@ pub struct Approval {
     pub state: ApprovalState,
     /// Person who decided: an API key's id, or `channel:sender`.
     pub decided_by: Option<String>,
-    /// Why it was denied, in that person's words.
+    /// Why the person denied the call, in their words.
     pub reason: Option<String>,
     pub asked_at: Timestamp,
     pub expires_at: Timestamp,

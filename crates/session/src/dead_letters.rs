@@ -9,21 +9,23 @@ use uuid::Uuid;
 
 use crate::{
     Acceptance, DeadLetter, Error, ListCursor, NewMessage, Sessions, sessions::session_not_found,
+    view::activity::is_requeued,
 };
 
 /// A letter that was accepted again is in no list; it is found by its id.
-const DEAD_LETTERS: &str = "
+const DEAD_LETTERS: &str = concat!(
+    "
     select message_id, session_id, seq, source, coalesce(reason, '') as reason, body, accepted_at,
            finished_at as died_at
     from session.inbox i
     where tenant_id = $1 and state = 'dead' and ($2::uuid is null or message_id = $2)
-      and ($2::uuid is not null or not exists (
-          select from session.inbox again
-          where again.tenant_id = $1 and again.source = 'requeue'
-            and again.idem_key = 'msg_' || replace(i.message_id::text, '-', '')))
+      and ($2::uuid is not null or not ",
+    is_requeued!("i"),
+    ")
       and ($4::text is null or source = $4) and ($5::uuid is null or session_id = $5)
       and ($6::timestamptz is null or (finished_at, message_id) < ($6, $7::uuid))
-    order by finished_at desc, message_id desc limit $3";
+    order by finished_at desc, message_id desc limit $3"
+);
 
 /// Which dead letters a list has; `None` excludes nothing.
 #[derive(Debug, Clone, Default)]
@@ -95,8 +97,8 @@ impl DeadLetters<'_> {
 
     /// Accepts a dead message again, at the end of its session's queue.
     ///
-    /// The dead letter stays as a record, and is no longer listed. A repeated call returns the message that the first call
-    /// created.
+    /// The dead letter stays as a record, and is no longer listed. A repeated call returns the
+    /// message that the first call created.
     ///
     /// # Errors
     ///

@@ -61,8 +61,8 @@ mod usage;
 mod view;
 
 pub use approvals::{
-    Approval, ApprovalBatch, ApprovalFilter, ApprovalRule, Approvals, DecidedCall, Decision,
-    DecisionResult, NewApproval, SettleResult, WaitingRun, subject_hash,
+    Approval, ApprovalBatch, ApprovalFilter, ApprovalRule, Approvals, DecidedCall, DecisionResult,
+    NewApproval, NewDecision, SettleResult, WaitingRun, subject_hash,
 };
 pub use canvas::{Canvas, MAX_SURFACES, NewSurface, Surface};
 pub use dead_letters::{DeadLetterFilter, DeadLetters};

@@ -11,7 +11,9 @@ use std::time::Duration;
 use holdfast_pg::Pools;
 use holdfast_types::TenantId;
 
-use crate::{Error, Sessions, TenantCounts, sessions::DEFAULT_MAX_SESSIONS};
+use crate::{
+    Error, Sessions, TenantCounts, sessions::DEFAULT_MAX_SESSIONS, view::activity::is_requeued,
+};
 
 /// Backlog of the whole installation, for metrics.
 #[derive(Debug, Clone, Default)]
@@ -107,19 +109,20 @@ impl Queues<'_> {
             where tenant_id = $1 and part >= 0 group by 1 order by 1";
         // Starts from the sessions with unfinished messages, so that finished messages are not
         // read.
-        const INBOX: &str = "
+        const INBOX: &str = concat!(
+            "
             select count(i.seq),
                    coalesce((extract(epoch from clock_timestamp() - min(i.accepted_at)) * 1000)::bigint, 0),
                    (select count(*) from session.inbox d
-                    where d.tenant_id = $1 and d.state = 'dead' and not exists (
-                        select from session.inbox again
-                        where again.tenant_id = $1 and again.source = 'requeue'
-                          and again.idem_key = 'msg_' || replace(d.message_id::text, '-', '')))
+                    where d.tenant_id = $1 and d.state = 'dead' and not ",
+            is_requeued!("d"),
+            ")
             from session.sessions s
             join session.session_lease l using (tenant_id, session_id)
             join session.inbox i on i.tenant_id = l.tenant_id and i.session_id = l.session_id
                  and i.state in ('new', 'seen')
-            where s.tenant_id = $1 and s.kind <> '' and l.next_in - 1 > l.done_in";
+            where s.tenant_id = $1 and s.kind <> '' and l.next_in - 1 > l.done_in"
+        );
         let mut tx = self.pools.tenant(tenant).await?;
         let sessions =
             holdfast_pg::query_as(SESSIONS).bind(tenant.as_uuid()).fetch_all(tx.conn()).await?;

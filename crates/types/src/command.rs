@@ -19,7 +19,7 @@
 //! | `/think`, `/verbose`, `/reasoning`, `/elevated`, each with a level | how messages are answered (spec UIC-004) | no |
 //! | `/compact`, `/compact <what matters>` | summarises the conversation now | no |
 //! | `/chain`, `/chain <name> <text>` | lists the chains, or starts one (spec RTE-016) | no |
-//! | `/approve [id] [once\|always]`, `/deny [id]` | decides an approval | who may |
+//! | `/approve [id] [once\|always]`, `/deny [id] [reason]` | decides an approval | who may |
 //! | `/list agents`, `/list models`, `/list channels`, `/list skills`, `/show agents` | lists what the tenant has | no |
 
 use crate::{
@@ -50,16 +50,20 @@ pub enum Command {
     Compact(String),
     /// Starts a chain, by name and with its input; `None` lists the chains.
     Chain(Option<(String, String)>),
-    Decide {
-        /// Id of the approval as its request shows it; `None` if there is only one.
-        id: Option<String>,
-        verdict: ApprovalDecision,
-        /// Why the call is denied, as the person wrote it.
-        reason: Option<String>,
-    },
+    /// Decides an approval.
+    Decide(DecisionCommand),
     List(ListTopic),
     /// Malformed command; holds its usage.
     Malformed(&'static str),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DecisionCommand {
+    /// Id of the approval as its request shows it; `None` if there is only one.
+    pub id: Option<String>,
+    pub verdict: ApprovalDecision,
+    /// Why the call is denied, as the person wrote it.
+    pub reason: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -190,7 +194,8 @@ impl Command {
             _ => ("", said),
         };
         let given = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
-        Self::Decide { id: given(id), verdict: ApprovalDecision::Deny, reason: given(reason) }
+        let verdict = ApprovalDecision::Deny;
+        Self::Decide(DecisionCommand { id: given(id), verdict, reason: given(reason) })
     }
 
     fn approve(words: &[&str]) -> Self {
@@ -206,10 +211,8 @@ impl Command {
             [id, word] => (Some(*id), allowing(word)),
             _ => (None, None),
         };
-        verdict.map_or(Self::Malformed(APPROVE_USAGE), |verdict| Self::Decide {
-            id: id.map(str::to_owned),
-            verdict,
-            reason: None,
+        verdict.map_or(Self::Malformed(APPROVE_USAGE), |verdict| {
+            Self::Decide(DecisionCommand { id: id.map(str::to_owned), verdict, reason: None })
         })
     }
 
@@ -239,7 +242,7 @@ impl Command {
         match (self, kind) {
             (Self::Help | Self::Status | Self::Stop | Self::Malformed(_), _) => true,
             // The right to decide in a group is checked when the command is carried out.
-            (Self::Decide { .. }, _) => true,
+            (Self::Decide(_), _) => true,
             (_, SessionKind::Group | SessionKind::Topic) => false,
             _ => true,
         }
@@ -289,16 +292,12 @@ mod tests {
     fn commands_are_read_whatever_their_case_and_whomever_they_name() {
         let none = Directives::default();
         let model = |name: &str| Command::Model(ModelCommand::Use(name.into()));
-        let decide = |id: Option<&str>, verdict| Command::Decide {
-            id: id.map(str::to_owned),
-            verdict,
-            reason: None,
+        let command = |id: Option<&str>, verdict, reason: Option<&str>| {
+            let (id, reason) = (id.map(str::to_owned), reason.map(str::to_owned));
+            Command::Decide(DecisionCommand { id, verdict, reason })
         };
-        let deny = |id: Option<&str>, reason: &str| Command::Decide {
-            id: id.map(str::to_owned),
-            verdict: ApprovalDecision::Deny,
-            reason: Some(reason.to_owned()),
-        };
+        let decide = |id, verdict| command(id, verdict, None);
+        let deny = |id, reason| command(id, ApprovalDecision::Deny, Some(reason));
         for (text, command) in [
             ("/help", Command::Help),
             (" /Status@our_bot\n", Command::Status),

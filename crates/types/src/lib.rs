@@ -55,7 +55,9 @@ pub use chat::{
     StopReason, Thinking, ToolSpec,
 };
 pub use client_tool::{ClientCall, ClientResult, ClientTool, ToolChoice};
-pub use command::{Command, ListTopic, ModelCommand, QueueCommand, TimeZoneCommand};
+pub use command::{
+    Command, DecisionCommand, ListTopic, ModelCommand, QueueCommand, TimeZoneCommand,
+};
 pub use connection::{
     Caldav, ConnectionKind, ConnectionScope, ConnectionSettings, InvalidConnection, Notion,
     SmtpSecurity, SmtpServer,

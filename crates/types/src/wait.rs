@@ -171,7 +171,7 @@ pub fn wakes(wait: &Wait, message: &Body) -> bool {
 fn command_ends_wait(wait: &Wait, command: Option<&Command>) -> bool {
     match command {
         Some(Command::Stop) => true,
-        Some(Command::Decide { .. }) => wait.is_for_approval(),
+        Some(Command::Decide(_)) => wait.is_for_approval(),
         Some(_) | None => false,
     }
 }

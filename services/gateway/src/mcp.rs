@@ -241,7 +241,7 @@ impl PlatformTools {
     ) -> Result<FollowedMessage, Error> {
         // The client is a model: it must not approve the calls of another one.
         let text = self.ingest.text(&said.text)?;
-        if let Some(Command::Decide { .. }) = MessageBody::text(text).command() {
+        if let Some(Command::Decide(_)) = MessageBody::text(text).command() {
             return Err(Error::DecisionOverMcp);
         }
         let taken = self.ingest.accept(who, said).await?;

@@ -237,7 +237,7 @@ impl World {
         let by = "key_test";
         self.sessions
             .approvals()
-            .resolve(self.tenant, asked.id, holdfast_session::Decision::new(verdict, by))
+            .resolve(self.tenant, asked.id, holdfast_session::NewDecision::new(verdict, by))
             .await?;
         self.bus.wake_run(0);
         Ok(())

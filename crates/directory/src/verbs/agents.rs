@@ -21,21 +21,20 @@ impl Directory {
     }
 }
 
-/// Version of an agent that a change is based on.
-enum Base {
-    Any,
+/// Version of an agent that a change is based on: if it is another by now, nothing is changed.
+#[derive(Debug, Clone, Copy)]
+pub enum BaseVersion {
     /// Version of its settings.
     Settings(i64),
     /// Version of its settings, behaviours and files that define it.
     Definition(i64),
 }
 
-impl Base {
-    fn check(&self, old: &Agent) -> Result<(), Error> {
+impl BaseVersion {
+    fn check(self, old: &Agent) -> Result<(), Error> {
         let (based_on, version) = match self {
-            Self::Any => return Ok(()),
-            Self::Settings(based_on) => (*based_on, old.version),
-            Self::Definition(based_on) => (*based_on, old.definition_version),
+            Self::Settings(based_on) => (based_on, old.version),
+            Self::Definition(based_on) => (based_on, old.definition_version),
         };
         if based_on == version {
             return Ok(());
@@ -138,7 +137,7 @@ impl Agents<'_> {
         name_or_id: &str,
         new: NewAgent,
     ) -> Result<Agent, Error> {
-        self.replace(tenant, actor, name_or_id, (Base::Any, new)).await
+        self.replace(tenant, actor, name_or_id, (None, new)).await
     }
 
     /// As [`update`](Self::update), but only if the agent still has the given version.
@@ -151,24 +150,9 @@ impl Agents<'_> {
         tenant: TenantId,
         actor: Actor,
         name_or_id: &str,
-        (based_on, new): (i64, NewAgent),
+        (base, new): (BaseVersion, NewAgent),
     ) -> Result<Agent, Error> {
-        self.replace(tenant, actor, name_or_id, (Base::Settings(based_on), new)).await
-    }
-
-    /// As [`update`](Self::update), but only if the agent's definition still has the given version.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Conflict`] if the version differs.
-    pub async fn update_definition(
-        self,
-        tenant: TenantId,
-        actor: Actor,
-        name_or_id: &str,
-        (based_on, new): (i64, NewAgent),
-    ) -> Result<Agent, Error> {
-        self.replace(tenant, actor, name_or_id, (Base::Definition(based_on), new)).await
+        self.replace(tenant, actor, name_or_id, (Some(base), new)).await
     }
 
     async fn replace(
@@ -176,14 +160,16 @@ impl Agents<'_> {
         tenant: TenantId,
         actor: Actor,
         name_or_id: &str,
-        (base, new): (Base, NewAgent),
+        (base, new): (Option<BaseVersion>, NewAgent),
     ) -> Result<Agent, Error> {
         let missing = || Error::not_found("agent", name_or_id);
         let wanted = AgentReference::parse(name_or_id).ok_or_else(missing)?;
         let mut tx = self.0.begin_change(tenant).await?;
         check_agent(&mut tx, &new).await?;
         let old = store::agents::find(&mut tx, &wanted).await?.ok_or_else(missing)?;
-        base.check(&old)?;
+        if let Some(base) = base {
+            base.check(&old)?;
+        }
         if new.is_default && !old.is_default {
             store::agents::clear_default(&mut tx).await?;
         }

@@ -26,7 +26,7 @@ mod tenant_events;
 mod tenants;
 
 pub use accounts::Accounts;
-pub use agents::Agents;
+pub use agents::{Agents, BaseVersion};
 pub use audit::Audit;
 pub use behaviors::Behaviors;
 pub use budgets::Budgets;

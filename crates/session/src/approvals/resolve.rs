@@ -16,17 +16,17 @@ use crate::{
     sessions::lock,
 };
 
-/// Decision about an approval.
+/// A person's decision about a pending approval, to be stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Decision<'a> {
+pub struct NewDecision<'a> {
     pub verdict: ApprovalDecision,
-    /// The person who decided, as stored.
+    /// Who decides: an API key's or a person's id, or `channel:sender`.
     pub by: &'a str,
     /// Why the call is denied: the model reads it. Cut to [`MAX_REASON_CHARS`](Self::MAX_REASON_CHARS).
     pub reason: Option<&'a str>,
 }
 
-impl<'a> Decision<'a> {
+impl<'a> NewDecision<'a> {
     pub const MAX_REASON_CHARS: usize = 1_000;
 
     /// A decision without a reason.
@@ -61,7 +61,7 @@ impl Approvals<'_> {
         self,
         tenant: TenantId,
         id: ApprovalId,
-        decision: Decision<'_>,
+        decision: NewDecision<'_>,
     ) -> Result<DecisionResult, Error> {
         const SESSION: &str = "
             select session_id from session.approvals where tenant_id = $1 and approval_id = $2";
@@ -120,7 +120,7 @@ async fn lock_approval(tx: &mut TenantTx, id: ApprovalId) -> Result<Approval, Er
 async fn decide(
     tx: &mut TenantTx,
     id: ApprovalId,
-    Decision { verdict, by, reason }: Decision<'_>,
+    NewDecision { verdict, by, reason }: NewDecision<'_>,
 ) -> Result<Approval, Error> {
     const SQL: &str = "
         update session.approvals
@@ -130,7 +130,7 @@ async fn decide(
                   state, decided_by, reason, asked_at, expires_at, decided_at";
     let tenant = tx.tenant();
     let reason: Option<String> =
-        reason.map(|reason| reason.chars().take(Decision::MAX_REASON_CHARS).collect());
+        reason.map(|reason| reason.chars().take(NewDecision::MAX_REASON_CHARS).collect());
     let row: Row = holdfast_pg::query_as(SQL)
         .bind(tenant.as_uuid())
         .bind(id.as_uuid())

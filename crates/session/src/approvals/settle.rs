@@ -30,7 +30,7 @@ pub struct DecidedCall {
     pub call: String,
     /// Never [`ApprovalState::Pending`].
     pub state: ApprovalState,
-    /// Why it was denied.
+    /// Why the person denied the call, if they said so.
     pub reason: Option<String>,
 }
 

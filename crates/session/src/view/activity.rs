@@ -8,6 +8,21 @@ use uuid::Uuid;
 use super::Views;
 use crate::{Error, SessionView};
 
+/// Condition of a query: the dead message in this table was accepted again. `$1` is the tenant.
+macro_rules! is_requeued {
+    ($inbox:literal) => {
+        concat!(
+            "exists (
+                select from session.inbox again
+                where again.tenant_id = $1 and again.source = 'requeue'
+                  and again.idem_key = 'msg_' || replace(",
+            $inbox,
+            ".message_id::text, '-', ''))"
+        )
+    };
+}
+pub(crate) use is_requeued;
+
 /// Counts of [`Views::inbox_counts`] stop here.
 const MAX_COUNT: i64 = 1_000;
 
@@ -221,7 +236,8 @@ impl Views<'_> {
 
     /// Counts what waits for a person.
     pub async fn inbox_counts(self, tenant: TenantId) -> Result<InboxCounts, Error> {
-        const SQL: &str = "
+        const SQL: &str = concat!(
+            "
             select
                 (select count(*) from (
                     select from session.approvals
@@ -241,11 +257,11 @@ impl Views<'_> {
                     select from session.inbox i
                     where tenant_id = $1 and state = 'dead'
                       and finished_at > clock_timestamp() - $3::interval
-                      and not exists (
-                          select from session.inbox again
-                          where again.tenant_id = $1 and again.source = 'requeue'
-                            and again.idem_key = 'msg_' || replace(i.message_id::text, '-', ''))
-                    limit $2) l)";
+                      and not ",
+            is_requeued!("i"),
+            "
+                    limit $2) l)"
+        );
         let mut tx = self.pools.tenant(tenant).await?;
         let counts: (i64, i64, i64, i64) = holdfast_pg::query_as(SQL)
             .bind(tenant.as_uuid())

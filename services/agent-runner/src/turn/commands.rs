@@ -19,7 +19,7 @@ use crate::{
     error::Error,
     tools::chains::{ChainRequester, ChainRunner},
     turn::{
-        approvals::decisions::{self, DecisionCommand},
+        approvals::decisions,
         participants,
         reply::completion,
         reply_settings, routing,
@@ -116,9 +116,7 @@ pub(crate) async fn execute_command(
         // With a model, `compact_command.rs` executes it.
         Command::Compact(_) => NO_MODEL.to_owned(),
         Command::Chain(wanted) => run_chain_command(turn, wanted).await?,
-        Command::Decide { id, verdict, reason } => {
-            decisions::answer_decision(turn, DecisionCommand { id, verdict, reason }).await?
-        }
+        Command::Decide(command) => decisions::answer_decision(turn, command).await?,
         Command::List(what) => list(turn, what).await?,
     };
     finish_command(turn, Note::Command, text).await

@@ -149,7 +149,7 @@ pub async fn say_of(
     let resolved = world
         .sessions
         .approvals()
-        .resolve(world.tenant, record.id, holdfast_session::Decision::new(verdict, "key_test"))
+        .resolve(world.tenant, record.id, holdfast_session::NewDecision::new(verdict, "key_test"))
         .await?;
     if resolved.wake {
         world.bus.wake_run(0);
@@ -339,7 +339,7 @@ async fn what_nobody_answers_in_time_is_denied_though_nobody_is_there() -> anyho
         .resolve(
             world.tenant,
             records[0].id,
-            holdfast_session::Decision::new(ApprovalDecision::Once, "key_test"),
+            holdfast_session::NewDecision::new(ApprovalDecision::Once, "key_test"),
         )
         .await
         .unwrap_err();
@@ -444,7 +444,7 @@ async fn the_same_word_again_changes_nothing_and_another_is_refused() -> anyhow:
         world
             .sessions
             .approvals()
-            .resolve(world.tenant, asked[0].id, holdfast_session::Decision::new(verdict, by))
+            .resolve(world.tenant, asked[0].id, holdfast_session::NewDecision::new(verdict, by))
             .await
     };
 
@@ -474,7 +474,7 @@ async fn another_tenant_finds_no_approval_and_can_say_nothing_of_it() -> anyhow:
     let resolve = world.sessions.approvals().resolve(
         other.id,
         asked[0].id,
-        holdfast_session::Decision::new(ApprovalDecision::Once, "key_x"),
+        holdfast_session::NewDecision::new(ApprovalDecision::Once, "key_x"),
     );
     assert!(resolve.await.unwrap_err().to_string().starts_with("there is no approval"));
     let slug = asked[0].id.slug();
@@ -639,7 +639,7 @@ async fn stopping_ends_the_wait_and_the_call_is_never_made() -> anyhow::Result<(
             .resolve(
                 world.tenant,
                 asked[0].id,
-                holdfast_session::Decision::new(ApprovalDecision::Once, "key_test")
+                holdfast_session::NewDecision::new(ApprovalDecision::Once, "key_test")
             )
             .await
             .is_err()

@@ -286,7 +286,7 @@ async fn an_action_of_a_step_waits_for_its_approval_and_is_made_once() -> anyhow
     if world
         .sessions
         .approvals()
-        .resolve(world.tenant, id, holdfast_session::Decision::new(once, "key_test"))
+        .resolve(world.tenant, id, holdfast_session::NewDecision::new(once, "key_test"))
         .await?
         .wake
     {

@@ -199,7 +199,7 @@ async fn run(world: &World, role: &str, text: &str) -> anyhow::Result<Option<Str
         world
             .sessions
             .approvals()
-            .resolve(world.tenant, asked.id, holdfast_session::Decision::new(deny, "key_test"))
+            .resolve(world.tenant, asked.id, holdfast_session::NewDecision::new(deny, "key_test"))
             .await?;
         world.text(&sent).await?;
         return Ok(None);

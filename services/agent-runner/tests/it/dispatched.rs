@@ -206,7 +206,11 @@ async fn a_command_that_needs_a_persons_word_waits_for_it_and_is_made_once() -> 
         let resolved = world
             .sessions
             .approvals()
-            .resolve(world.tenant, record.id, holdfast_session::Decision::new(verdict, "key_test"))
+            .resolve(
+                world.tenant,
+                record.id,
+                holdfast_session::NewDecision::new(verdict, "key_test"),
+            )
             .await?;
         if resolved.wake {
             world.bus.wake_run(0);

@@ -340,7 +340,11 @@ async fn a_payment_waits_for_a_person_and_is_made_once_somebody_allows_it() -> a
         let resolved = world
             .sessions
             .approvals()
-            .resolve(world.tenant, record.id, holdfast_session::Decision::new(verdict, "key_test"))
+            .resolve(
+                world.tenant,
+                record.id,
+                holdfast_session::NewDecision::new(verdict, "key_test"),
+            )
             .await?;
         if resolved.wake {
             world.bus.wake_run(0);

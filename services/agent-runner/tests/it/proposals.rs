@@ -81,7 +81,11 @@ async fn a_proposal_waits_for_nobody_and_is_applied_once_a_person_has_seen_all_o
         assert!(asked.subject.contains("| Boil water."), "{}", asked.subject);
         let approvals = world.sessions.approvals();
         if approvals
-            .resolve(world.tenant, asked.id, holdfast_session::Decision::new(decision, "key_test"))
+            .resolve(
+                world.tenant,
+                asked.id,
+                holdfast_session::NewDecision::new(decision, "key_test"),
+            )
             .await?
             .wake
         {

@@ -57,7 +57,7 @@ impl World {
         let told = self
             .sessions
             .approvals()
-            .resolve(self.tenant, asked.id, holdfast_session::Decision::new(verdict, by))
+            .resolve(self.tenant, asked.id, holdfast_session::NewDecision::new(verdict, by))
             .await?;
         if told.wake {
             self.bus.wake_run(0);

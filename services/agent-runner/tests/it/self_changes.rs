@@ -124,7 +124,7 @@ async fn decide(world: &World, decision: ApprovalDecision) -> anyhow::Result<()>
     if world
         .sessions
         .approvals()
-        .resolve(world.tenant, id, holdfast_session::Decision::new(decision, "key_test"))
+        .resolve(world.tenant, id, holdfast_session::NewDecision::new(decision, "key_test"))
         .await?
         .wake
     {

@@ -401,7 +401,7 @@ async fn a_request_that_is_decided_has_no_buttons_any_more() {
         .resolve(
             world.tenant,
             asked,
-            holdfast_session::Decision::new(ApprovalDecision::Deny, "key_test"),
+            holdfast_session::NewDecision::new(ApprovalDecision::Deny, "key_test"),
         )
         .await
         .unwrap();
@@ -415,7 +415,7 @@ async fn a_request_that_is_decided_has_no_buttons_any_more() {
     let again = world.sessions.approvals().resolve(
         world.tenant,
         asked,
-        holdfast_session::Decision::new(ApprovalDecision::Deny, "key_test"),
+        holdfast_session::NewDecision::new(ApprovalDecision::Deny, "key_test"),
     );
     assert!(again.await.unwrap().duplicate);
     assert_eq!(world.deliveries().await.len(), 2);
@@ -434,7 +434,7 @@ async fn a_call_that_telegram_says_was_made_is_made_whatever_its_result() {
     world
         .sessions
         .approvals()
-        .resolve(world.tenant, asked, holdfast_session::Decision::new(deny, "key_test"))
+        .resolve(world.tenant, asked, holdfast_session::NewDecision::new(deny, "key_test"))
         .await
         .unwrap();
     eventually("the buttons are taken away", async || {

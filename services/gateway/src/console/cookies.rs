@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use holdfast_directory::Directory;
 use http::{HeaderMap, HeaderValue, header::COOKIE};
 use secrecy::{ExposeSecret as _, SecretString};
 use uuid::Uuid;
@@ -59,8 +60,7 @@ pub fn session_name(session: Uuid) -> String {
 /// another one is refused, since whoever can set a cookie for this host could plant their own.
 pub fn find_session(headers: &HeaderMap, session: Uuid) -> Option<SecretString> {
     let token = find(headers, &session_name(session))?;
-    let id = token.expose_secret().split('_').nth(1)?;
-    (id == session.simple().to_string()).then_some(token)
+    (Directory::console_session_of(token.expose_secret()) == Some(session)).then_some(token)
 }
 
 /// Value of a cookie. One that other hosts of the domain cannot have set takes precedence.
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn a_token_under_the_name_of_another_session_is_none() {
         let [own, other] = [1, 2].map(Uuid::from_u128);
-        let token = format!("hfs_{}_secret_part", own.simple());
+        let token = format!("hfs_{}_{}", own.simple(), "A".repeat(43));
         let headers = |session| request(&[&format!("{}={token}", session_name(session))]);
 
         let found = find_session(&headers(own), own).unwrap();

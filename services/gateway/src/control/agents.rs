@@ -9,7 +9,9 @@ mod templates;
 
 use std::collections::BTreeMap;
 
-use holdfast_directory::{Agent, AgentSettings, AgentState, BehaviorSettings, NewAgent};
+use holdfast_directory::{
+    Agent, AgentSettings, AgentState, BaseVersion, BehaviorSettings, NewAgent,
+};
 use holdfast_proto::gateway::v1::{
     self as pb, CreateAgentRequest, CreateAgentResponse, DeleteAgentRequest, DeleteAgentResponse,
     GetAgentRequest, GetAgentResponse, ListAgentTemplatesRequest, ListAgentTemplatesResponse,
@@ -95,8 +97,8 @@ impl Service for Agents {
 
         let by = actor(&caller);
         let agents = self.0.directory.agents();
-        let agent = match request.base_version {
-            Some(base) => agents.update_definition(caller.tenant, by, &found_by, (base, new)).await,
+        let agent = match request.base_version.map(BaseVersion::Definition) {
+            Some(base) => agents.update_version(caller.tenant, by, &found_by, (base, new)).await,
             None => agents.update(caller.tenant, by, &found_by, new).await,
         };
 

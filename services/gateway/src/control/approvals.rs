@@ -8,7 +8,7 @@ use holdfast_proto::gateway::v1::{
     approvals_server::Approvals as Service,
 };
 use holdfast_session::{
-    Approval, ApprovalFilter, ApprovalRule, Decision, DecisionResult, ListCursor,
+    Approval, ApprovalFilter, ApprovalRule, DecisionResult, ListCursor, NewDecision,
 };
 use holdfast_types::{ApprovalDecision, ApprovalState, SessionId};
 use tonic::{Request, Response, Status};
@@ -87,7 +87,7 @@ impl Service for Approvals {
         let id = found.map_err(Error::from)?.id;
         let by = caller.id();
         let reason = reason(request.reason, verdict)?;
-        let decision = Decision { verdict, by: &by, reason: reason.as_deref() };
+        let decision = NewDecision { verdict, by: &by, reason: reason.as_deref() };
 
         let resolved = self.0.sessions.approvals().resolve(caller.tenant, id, decision).await;
 
@@ -158,7 +158,10 @@ fn reason(given: String, verdict: ApprovalDecision) -> Result<Option<String>, Er
     if verdict != ApprovalDecision::Deny {
         return Err(invalid("`reason` is for denials only: leave it out".to_owned()));
     }
-    let (length, most) = (reason.chars().count(), Decision::MAX_REASON_CHARS);
+    if reason.contains('\0') {
+        return Err(Error::NulCharacter("reason"));
+    }
+    let (length, most) = (reason.chars().count(), NewDecision::MAX_REASON_CHARS);
     if length > most {
         return Err(invalid(format!("`reason` has {length} characters, and {most} are the most")));
     }

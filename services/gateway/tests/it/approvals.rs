@@ -145,6 +145,7 @@ async fn a_denial_has_a_reason_that_is_kept_with_it_and_an_allowance_has_none() 
         for (wrong, why) in [
             (decide(Decision::AllowOnce, "why not"), "`reason` is for denials only"),
             (decide(Decision::Deny, &"x".repeat(1_001)), "`reason` has 1001 characters"),
+            (decide(Decision::Deny, "a\0b"), "`reason` has a NUL character"),
         ] {
             let refused = door.resolve_approval(world.anna.request(wrong)).await.unwrap_err();
             assert_eq!(refused.code(), Code::InvalidArgument);

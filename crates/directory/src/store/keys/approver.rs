@@ -56,11 +56,12 @@ impl ApproverLookup {
         }
     }
 
-    /// Requests per minute.
+    /// Most requests of the tenant in a minute.
     pub(crate) const fn rate(&self) -> u32 {
         self.rate.unsigned_abs()
     }
 
+    /// Most calls of the tenant at once; `None` is the gateway's default.
     pub(crate) fn concurrent_calls(&self) -> Option<u32> {
         self.concurrent_calls.and_then(|most| u32::try_from(most).ok())
     }

@@ -35,7 +35,13 @@ impl Directory {
     /// Whether a text has the form of the token of a console session.
     #[must_use]
     pub fn is_console_token(text: &str) -> bool {
-        token::read_console_session(text).is_some()
+        Self::console_session_of(text).is_some()
+    }
+
+    /// The session that a token is of; `None` if the text has another form.
+    #[must_use]
+    pub fn console_session_of(text: &str) -> Option<Uuid> {
+        token::read_console_session(text).map(|(session, _)| session)
     }
 
     #[must_use]

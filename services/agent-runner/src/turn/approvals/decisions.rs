@@ -13,23 +13,14 @@
 
 use holdfast_agent::calls_awaiting_approval;
 use holdfast_bus::{Control, ControlKind};
-use holdfast_session::{Approval, Decision, DecisionResult, InboxMessage, NewDelivery};
+use holdfast_session::{Approval, DecisionResult, InboxMessage, NewDecision, NewDelivery};
 use holdfast_types::{
-    AccountId, ApprovalDecision, Author, Command, DeliveryId, Entry, Fault as _, KeyId, Kind,
+    AccountId, Author, Command, DecisionCommand, DeliveryId, Entry, Fault as _, KeyId, Kind,
     PersonId, SessionKind,
 };
 
 use super::request;
 use crate::{error::Error, turn::state::TurnState};
-
-/// Decision as a message states it.
-pub(crate) struct DecisionCommand {
-    /// Id of the approval; `None` if there is only one.
-    pub(crate) id: Option<String>,
-    pub(crate) verdict: ApprovalDecision,
-    /// Why the call is denied.
-    pub(crate) reason: Option<String>,
-}
 
 /// Author of a decision.
 enum Decider {
@@ -75,9 +66,7 @@ pub(crate) async fn process_decisions(turn: &mut TurnState<'_>) -> Result<(), Er
         .iter()
         .filter(|row| !heard.contains(&row.seq))
         .filter_map(|row| match row.body.command() {
-            Some(Command::Decide { id, verdict, reason }) => {
-                Some((row.clone(), DecisionCommand { id, verdict, reason }))
-            }
+            Some(Command::Decide(command)) => Some((row.clone(), command)),
             Some(_) | None => None,
         })
         .collect();
@@ -124,7 +113,7 @@ pub(crate) async fn answer_decision(
 ) -> Result<String, Error> {
     let heard = turn.heard_seqs();
     let is_word = |row: &&InboxMessage| {
-        heard.contains(&row.seq) && matches!(row.body.command(), Some(Command::Decide { .. }))
+        heard.contains(&row.seq) && matches!(row.body.command(), Some(Command::Decide(_)))
     };
     let Some(row) = turn.inbox.iter().find(is_word) else {
         return Ok(request::NO_APPROVAL_REPLY.to_owned());
@@ -163,7 +152,7 @@ async fn execute_decision(
     }
     let by = person.name();
     let decision =
-        Decision { verdict: command.verdict, by: &by, reason: command.reason.as_deref() };
+        NewDecision { verdict: command.verdict, by: &by, reason: command.reason.as_deref() };
     let resolved = sessions.approvals().resolve(claim.tenant, approval.id, decision).await;
     match resolved {
         Ok(resolved) => {

@@ -1,6 +1,6 @@
 //! The service `Settings`: settings of agents and policies, each under a path.
 
-use holdfast_directory::Agent;
+use holdfast_directory::{Agent, BaseVersion};
 use holdfast_grpc::Caller;
 use holdfast_proto::gateway::v1::{
     self as pb, DescribeSettingsRequest, DescribeSettingsResponse, GetSettingsRequest,
@@ -277,14 +277,13 @@ impl Settings {
         let agents = self.0.directory.agents();
         let before: Agent = agents.get(caller.tenant, agent).await?;
         // What was read just now is the base of the other settings, which must not be lost.
-        let based_on = base_version.unwrap_or(before.version);
+        let base = BaseVersion::Settings(base_version.unwrap_or(before.version));
         let mut changed = agent_of(before.clone());
         (setting_of.set)(&mut changed, value);
         let new = new_agent(changed)?;
         check_models(&self.0, caller.tenant, &new, Some(&before)).await?;
         let id = before.id.to_string();
-        let updated =
-            agents.update_version(caller.tenant, actor(caller), &id, (based_on, new)).await?;
+        let updated = agents.update_version(caller.tenant, actor(caller), &id, (base, new)).await?;
         let warnings = tool_warnings(&self.0, &updated.settings).await?;
         let version = updated.version;
         let value = (setting_of.get)(&agent_of(updated));
