@@ -207,7 +207,7 @@ MUTANTS = {
         [
             (
                 GATEWAY + "mcp.rs",
-                "if let Some(Command::Decide { .. }) = MessageBody::text(text).command() {",
+                "if let Some(Command::Decide(_)) = MessageBody::text(text).command() {",
                 "if let Some(Command::Stop) = MessageBody::text(text).command() {",
             ),
         ],
