@@ -77,7 +77,7 @@ task('read why a delivery has failed, and send it again', { role: 'owner', maxCl
   await person.showTab(/^Failed deliveries/);
   const list = page.getByRole('grid', { name: 'Failed deliveries' });
   await person.openRow(list, 'echo: What is on today?');
-  const details = page.getByRole('dialog', { name: 'Failed deliveries' });
+  const details = page.getByRole('dialog', { name: 'Delivery' });
   await expect(details).toContainText('bot was blocked by the user');
   await expect(details).toContainText(String(ANNA));
 

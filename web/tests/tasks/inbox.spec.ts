@@ -78,12 +78,13 @@ const CHANGES = { identity: 'I am a careful builder.', objectives: 'Never ask tw
 /** The agent proposes changes of its file `self.md`. */
 async function proposeChanges(args: TaskArguments) {
   const messages = (await session(args)).client(Messages);
-  for (const [section, text] of Object.entries(CHANGES)) {
+  for (const [at, [section, text]] of Object.entries(CHANGES).entries()) {
     const input = { action: 'propose', section, text, goal: `a better ${section}`, risk: 'none', benefit: 'less work' };
     await args.mesh.model.answer(`Improve your ${section}`, { calls: [{ tool: 'self', input }] }, { text: 'I have proposed it.' });
     await messages.send({ agent: AGENT, text: `Improve your ${section}.` });
+    // One by one, or a turn could take both messages.
+    await eventually(`the change of ${section} is proposed`, async () => (await proposals(args)).length === at + 1);
   }
-  await eventually('both are proposed', async () => (await proposals(args)).length === 2);
 }
 
 async function proposals(args: TaskArguments) {

@@ -78,7 +78,7 @@ export class Person {
   async openRow(table: Locator, text: string | RegExp): Promise<void> {
     const row = table.getByRole('row').filter({ has: this.page.getByRole('gridcell', { name: text }) }).first();
     await expect(row).toBeVisible();
-    if (this.means !== 'keyboard') return this.press(row.getByRole('gridcell').first());
+    if (this.means !== 'keyboard') return this.press(row.getByRole('gridcell', { name: text }).first());
     await tabTo(this.page, table);
     await this.page.keyboard.press('Home');
     const id = await row.getAttribute('id');
