@@ -46,15 +46,17 @@ async fn handle(State(shared): State<Arc<Shared>>, mut incoming: extract::Reques
         Ok(body) => body,
         Err(error) => return refused(&Refusal::bad_request(error.to_string())),
     };
-    let text = |name| exec::header_text(incoming.headers(), name);
-    let request = Request {
-        method: incoming.method().as_str().to_owned(),
-        path: incoming.uri().path().to_owned(),
-        query: pairs.iter().cloned().collect(),
-        accept: text(header::ACCEPT),
-        content_type: text(header::CONTENT_TYPE),
-        token: text(header::AUTHORIZATION).trim_start_matches("Bearer ").to_owned(),
-        body,
+    let request = {
+        let text = |name| exec::header_text(incoming.headers(), name);
+        Request {
+            method: incoming.method().as_str().to_owned(),
+            path: incoming.uri().path().to_owned(),
+            query: pairs.iter().cloned().collect(),
+            accept: text(header::ACCEPT),
+            content_type: text(header::CONTENT_TYPE),
+            token: text(header::AUTHORIZATION).trim_start_matches("Bearer ").to_owned(),
+            body,
+        }
     };
     if request.path == "/version" {
         return axum::Json(version()).into_response();
@@ -62,6 +64,8 @@ async fn handle(State(shared): State<Arc<Shared>>, mut incoming: extract::Reques
     if let Some(listed) = shared.lock().resources(&request.path) {
         return axum::Json(listed).into_response();
     }
+    let delay = shared.lock().delay(&request);
+    tokio::time::sleep(delay).await;
     match shared.answer(&request) {
         Ok(Answer::Object(code, object)) => {
             let code = StatusCode::from_u16(code).unwrap_or_default();

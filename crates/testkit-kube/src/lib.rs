@@ -32,6 +32,7 @@ use std::{
     collections::HashMap,
     net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use serde_json::{Value, json};
@@ -106,6 +107,11 @@ impl ApiServer {
     /// Answers nothing from now on and closes all connections, or answers again.
     pub fn set_up(&self, is_up: bool) {
         self.shared.is_up.send_replace(is_up);
+    }
+
+    /// Lets the answers of a verb and plural, such as `list tenants`, take this time.
+    pub fn delay(&self, requests: &str, delay: Duration) {
+        self.shared.lock().delays.insert(requests.to_owned(), delay);
     }
 
     #[must_use]

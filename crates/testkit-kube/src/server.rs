@@ -1,6 +1,9 @@
 //! The rules of the API server: what each request does to the stored objects.
 
-use std::collections::{BTreeSet, HashMap};
+use std::{
+    collections::{BTreeSet, HashMap},
+    time::Duration,
+};
 
 use serde_json::{Map, Value, json};
 
@@ -26,6 +29,8 @@ pub struct Server {
     pub pruned: Vec<String>,
     /// Number of requests of each verb and resource.
     pub counts: HashMap<String, usize>,
+    /// Time that the answers of a verb and resource take.
+    pub delays: HashMap<String, Duration>,
 }
 
 /// A watch that a request began.
@@ -67,7 +72,16 @@ impl Server {
             is_dry_run: false,
             pruned: Vec::new(),
             counts: HashMap::new(),
+            delays: HashMap::new(),
         }
+    }
+
+    /// Time that the answer of a request takes.
+    pub fn delay(&self, request: &Request) -> Duration {
+        let delay = Target::parse(&request.path).and_then(|target| {
+            self.delays.get(&format!("{} {}", target.verb(request), target.plural))
+        });
+        delay.copied().unwrap_or_default()
     }
 
     /// # Errors

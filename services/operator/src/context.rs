@@ -17,6 +17,7 @@ use kube::{
     },
 };
 use rand::RngExt as _;
+use tokio::sync::SetOnce;
 
 use crate::{
     config::Operator,
@@ -36,10 +37,27 @@ const RETRY_BASE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Watched<K: Managed> {
     pub store: Store<K>,
-    pub triggers: mpsc::UnboundedSender<ObjectRef<K>>,
+    triggers: mpsc::UnboundedSender<ObjectRef<K>>,
+    /// Set after the first list. `Store::wait_until_ready` wakes only one of several tasks that wait.
+    listed: SetOnce<()>,
 }
 
 impl<K: Managed> Watched<K> {
+    pub fn new(store: Store<K>, triggers: mpsc::UnboundedSender<ObjectRef<K>>) -> Self {
+        Self { store, triggers, listed: SetOnce::new() }
+    }
+
+    /// Tells that the cache has all resources.
+    pub fn set_listed(&self) {
+        // Later lists change nothing.
+        let _first = self.listed.set(());
+    }
+
+    /// Waits until the cache has all resources.
+    pub async fn until_listed(&self) {
+        self.listed.wait().await;
+    }
+
     /// Reconciles these resources at once.
     pub fn trigger(&self, is_meant: impl Fn(&K) -> bool) {
         for resource in self.store.state().iter().filter(|resource| is_meant(resource)) {

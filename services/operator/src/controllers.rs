@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use futures::{StreamExt as _, channel::mpsc, future};
+use futures::{StreamExt as _, TryStreamExt as _, channel::mpsc, future};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client, ResourceExt as _,
@@ -61,15 +61,21 @@ pub async fn run(
 fn watched<K: Managed>() -> (Watched<K>, Inputs<K>) {
     let (store, writer) = reflector::store();
     let (triggers, receiver) = mpsc::unbounded();
-    (Watched { store, triggers }, Inputs { writer, triggers: receiver })
+    (Watched::new(store, triggers), Inputs { writer, triggers: receiver })
 }
 
 async fn control<K: Reconciled>(context: Arc<Context>, inputs: Inputs<K>) {
     let relevant =
         predicates::generation.combine(predicates::annotations).combine(predicates::finalizers);
+    let listed = context.clone();
     let changes = watcher(context.api::<K>(), watcher::Config::default())
         .default_backoff()
         .reflect(inputs.writer)
+        .inspect_ok(move |event| {
+            if matches!(event, watcher::Event::InitDone) {
+                K::watched(&listed).set_listed();
+            }
+        })
         .applied_objects()
         // The operator's own writes of a status are no reason to reconcile.
         .predicate_filter(relevant, PredicateConfig::default());

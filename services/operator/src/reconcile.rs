@@ -92,14 +92,9 @@ pub async fn reconcile<K: Reconciled>(
     context: Arc<Context>,
 ) -> Result<Action, Failure> {
     let (name, kind) = (cached.name_any(), K::kind(&()).into_owned());
-    // Before their first list, caches would tell that others are missing.
-    let is_listed = tokio::join!(
-        context.tenants.store.wait_until_ready(),
-        K::watched(&context).store.wait_until_ready(),
-    );
-    if is_listed.0.is_err() || is_listed.1.is_err() {
-        return Ok(Action::await_change());
-    }
+    // Before their first list, caches would tell that others are missing. The controller waits for
+    // the list of its own kind.
+    context.tenants.until_listed().await;
     // The cache may be older than what this operator wrote.
     let Some(resource) = context.api::<K>().get_opt(&name).await? else {
         context.succeeded(&kind, &name);

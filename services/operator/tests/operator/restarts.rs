@@ -86,3 +86,24 @@ async fn what_a_dead_operator_began_is_finished_by_the_next() {
     world.until_gone("Tenant", "acme").await;
     world.check();
 }
+
+#[tokio::test]
+async fn an_operator_that_starts_waits_until_it_knows_all_tenants_and_then_applies_all() {
+    let world = World::start().await;
+    world.apply("Tenant", "acme", &json!({}));
+    let agents: Vec<String> = (0..20).map(|number| format!("a{number}")).collect();
+    for agent in &agents {
+        world.apply("Agent", agent, &json!({"tenant": "acme"}));
+    }
+    // The agents are known long before the tenants.
+    world.kube.delay("list tenants", Duration::from_secs(1));
+
+    let _operator = world.operator().await;
+
+    for agent in &agents {
+        world.until_ready("Agent", agent).await;
+        let told = world.events(agent);
+        assert!(!told.contains(&"TenantNotFound".to_owned()), "{told:?}");
+    }
+    world.check();
+}

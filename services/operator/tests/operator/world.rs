@@ -189,7 +189,9 @@ impl World {
             last = self.kube.get(kind, name).unwrap_or_default();
             is_met(&last)
         });
-        assert!(met.await, "{kind} {name} stays {last:#}; denied: {:#?}", self.kube.denied());
+        let met = met.await;
+        let (denied, requests) = (self.kube.denied(), self.kube.requests());
+        assert!(met, "{kind} {name} stays {last:#}; denied: {denied:#?}, of {requests:#?}");
         last
     }
 
