@@ -19,7 +19,7 @@ use holdfast_tests::mesh::{Mesh, MeshConfig};
 use holdfast_tests::person::{GrpcClient, REPLY_TIMEOUT, TelegramUser, until};
 use holdfast_tests::turnstile;
 use holdfast_types::QueueMode;
-use serde_json::json;
+use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 use tokio::time::{Instant, sleep};
 
@@ -35,12 +35,15 @@ const API_NAME: &str = "quillanovic";
 const KEPT_WORD: &str = "brontomerus";
 const KEPT_NUMBER: i64 = 550_017_301;
 
-/// Uses the tool that a message names, with the message's words.
+/// Uses the tool that a message names, with the message's words. What a subagent reports may come
+/// together with the message, before or after it.
 fn assistant(asked: &Request) -> Reply {
-    let said = asked.last_user_text();
-    if !asked.tool_results().is_empty() || !said.contains("use ") {
+    let is_new = |message: &&Value| message["role"] == "user";
+    let new =
+        asked.messages().iter().rev().take_while(is_new).map(|one| one["content"].to_string());
+    let Some(said) = new.into_iter().find(|said| said.contains("use ")) else {
         return Reply::text("fine");
-    }
+    };
     let word = [WORD, KEPT_WORD].into_iter().find(|word| said.contains(word)).unwrap_or_default();
     let text = format!("something about {word}");
     let calls = [

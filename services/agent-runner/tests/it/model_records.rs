@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use holdfast_bus::{ProcessReport, PromptAnswer, PromptQuestion, RenderedPrompt};
+use holdfast_bus::{DeltaBody, ProcessReport, PromptAnswer, PromptQuestion, RenderedPrompt};
 use holdfast_session::{Acceptance, RunFilter};
 use holdfast_testkit::{Reply, model::Usage};
 use holdfast_types::{Entry, ModelRecord, RunId, TenantId};
 use jiff::Timestamp;
+use tokio::time::timeout;
 
-use crate::world::World;
+use crate::world::{LONG, World};
 
 impl World {
     /// Records of the model calls of a session.
@@ -89,12 +90,16 @@ async fn a_prompt_is_composed_again_as_of_its_step_and_nothing_else_happens() ->
     let _runner = world.runner().await?;
     let said = world.say("a", "hello").await?;
     assert_eq!(world.text(&said).await?, "there");
+    let mut followed = world.bus.subscribe_deltas(world.tenant, said.session).await?;
+    world.bus.flush().await;
     world.model.queue([Reply::text("later")]);
     assert_eq!(world.ask("a", "and now?").await?, "later");
+    // The journal may have the answer before it is told.
+    let is_end = |body: &DeltaBody| matches!(body, DeltaBody::Done { text, .. } if text == "later");
+    while !is_end(&timeout(LONG, followed.next()).await?.expect("the bus is there").body) {}
     let entries = world.sessions.views().history(world.tenant, said.session, 100, None).await?;
     let is_thought = |entry: &Entry| matches!(entry, Entry::Thought { .. });
     let thoughts: Vec<_> = entries.iter().filter(|one| is_thought(&one.entry)).collect();
-    let mut followed = world.bus.subscribe_deltas(world.tenant, said.session).await?;
     let (tenant, session) = (world.tenant, said.session);
     let question = |at: usize| PromptQuestion {
         tenant,
@@ -129,7 +134,7 @@ async fn a_prompt_is_composed_again_as_of_its_step_and_nothing_else_happens() ->
     }
     // Nobody is asked, told or written to.
     assert_eq!(world.model.count(), 3);
-    let told = tokio::time::timeout(Duration::from_millis(300), followed.next()).await;
+    let told = timeout(Duration::from_millis(300), followed.next()).await;
     assert!(told.is_err(), "{told:?}");
     let after = world.sessions.views().history(world.tenant, said.session, 100, None).await?;
     assert_eq!(after.len(), entries.len());

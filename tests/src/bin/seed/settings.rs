@@ -29,8 +29,9 @@ use crate::{Amounts, content};
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long seeded approvals wait.
 const APPROVAL_TIMEOUT_S: u32 = 7 * 24 * 3600;
-const APPROVAL_ATTEMPTS: usize = 200;
-const APPROVAL_POLL: Duration = Duration::from_millis(100);
+/// How long to wait until they are asked for.
+const ASK_TIMEOUT: Duration = Duration::from_secs(120);
+const ASK_POLL: Duration = Duration::from_millis(100);
 /// What makes the fake model ask for an approval.
 const APPROVAL_MESSAGE: &str = "Please write down what we agreed on for the role";
 
@@ -374,7 +375,8 @@ impl Api {
             messages.send(self.request(request)).await?;
         }
         let mut approvals = ApprovalsClient::new(self.channel());
-        for _ in 0..APPROVAL_ATTEMPTS {
+        let begun = tokio::time::Instant::now();
+        while begun.elapsed() < ASK_TIMEOUT {
             let request = ListApprovalsRequest {
                 state: "pending".to_owned(),
                 ..ListApprovalsRequest::default()
@@ -383,8 +385,12 @@ impl Api {
             if listed.approvals.len() >= count {
                 return Ok(());
             }
-            tokio::time::sleep(APPROVAL_POLL).await;
+            tokio::time::sleep(ASK_POLL).await;
         }
-        anyhow::bail!("after 20 s fewer than {count} calls wait for an approval")
+        anyhow::bail!(
+            "after {} s fewer than {count} calls wait for an approval: look into the log of the \
+             agent-runner",
+            ASK_TIMEOUT.as_secs()
+        )
     }
 }
