@@ -181,7 +181,7 @@ pub(crate) async fn save<T: Serialize + Sync>(
                    b->>'assignee', array(select jsonb_array_elements(b->'deps')::int), b
             from unnest($3::jsonb[]) b
             on conflict (tenant_id, list_id, number) do update
-                set status = excluded.status, body = excluded.body),
+                set status = excluded.status, priority = excluded.priority, body = excluded.body),
         head as (
             update work.lists
             set last_number = $4, last_task = $5, counts = $6, op_seq = op_seq + 1

@@ -18,7 +18,7 @@ async function makeTodos(args: TaskArguments) {
   await (await session(args)).client(Work).applyTodos({ session: id, operations: JSON.stringify([{ op: 'init', items }]) });
 }
 
-task('add an urgent todo, mark another as done, and read of both in the worklog', { role: 'owner', maxClicks: 14, prepare: makeTodos }, async (args) => {
+task('add an urgent todo, mark another as done, and read of both in the worklog', { role: 'owner', maxClicks: 17, prepare: makeTodos }, async (args) => {
   const { person, page } = args;
   await openAgent(args, 'Todos');
   await person.press(page.getByRole('button', { name: 'Add a todo' }));
@@ -34,6 +34,9 @@ task('add an urgent todo, mark another as done, and read of both in the worklog'
   await person.write(todo.getByRole('textbox', { name: /^Reason/ }), 'I sent them myself.');
   await person.press(todo.getByRole('button', { name: 'Set status' }));
   await expect(todo.getByText('Complete', { exact: true }).first()).toBeVisible();
+  await person.write(todo.getByRole('spinbutton', { name: 'New priority' }), '3');
+  await person.press(todo.getByRole('button', { name: 'Set priority' }));
+  await expect(todo.getByText('3', { exact: true })).toBeVisible();
   await page.keyboard.press('Escape');
   const column = page.getByRole('group', { name: /^Complete/ });
   await expect(column.getByRole('button', { name: /Write the invitations/ })).toBeVisible();
@@ -41,7 +44,7 @@ task('add an urgent todo, mark another as done, and read of both in the worklog'
   const { todos } = await (await session(args)).client(Work).listTodos({ session: MAIN, limit: 10 });
   const state = todos.map(({ title, status, priority }) => ({ title, status, priority }));
   expect(state).toEqual([
-    { title: 'Write the invitations', status: 'COMPLETE', priority: 0 },
+    { title: 'Write the invitations', status: 'COMPLETE', priority: 3 },
     { title: 'Order the cake', status: 'WAIT', priority: 0 },
     { title: 'Book the hall', status: 'WAIT', priority: -5 },
   ]);

@@ -74,6 +74,14 @@ pub enum Todos {
     Reject(Change),
     /// Set a todo to WAIT again
     Reset(Change),
+    /// Change the priority of a todo
+    Priority {
+        #[command(flatten)]
+        todo: TodoAddress,
+        /// The smaller, the more urgent
+        #[arg(allow_negative_numbers = true)]
+        priority: i32,
+    },
     /// Add a note to a todo
     Note {
         #[command(flatten)]
@@ -171,6 +179,10 @@ impl Todos {
             Self::Pass(change) => change.apply("DONE", client, screen).await,
             Self::Reject(change) => change.apply("CHECK_FAILED", client, screen).await,
             Self::Reset(change) => change.apply("WAIT", client, screen).await,
+            Self::Priority { todo: TodoAddress { session, code }, priority } => {
+                let update = json!([{"op": "update", "code": code, "priority": priority}]);
+                apply(session, update, "changed", client, screen).await
+            }
             Self::Note { todo: TodoAddress { session, code }, text, kind } => {
                 let text = option_values::text(&text)?;
                 let note = json!([{"op": "note", "code": code, "kind": kind, "text": text}]);

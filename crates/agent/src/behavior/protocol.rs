@@ -177,7 +177,7 @@ fn todo_delta() -> Value {
     json!({
         "type": "array",
         "description": "Changes to the todo list: init (items, mode replace or merge), update \
-                        (code, to_status, reason), note (code, kind, text)",
+                        (code, to_status, priority, reason), note (code, kind, text)",
         "items": {
             "type": "object",
             "properties": {
@@ -186,6 +186,7 @@ fn todo_delta() -> Value {
                 "items": { "type": "array", "items": todo },
                 "code": { "type": "string", "description": "Such as T001" },
                 "to_status": { "type": "string", "enum": statuses },
+                "priority": { "type": "integer" },
                 "reason": { "type": "string" },
                 "kind": { "type": "string", "enum": ["result", "error", "note"] },
                 "text": { "type": "string" }

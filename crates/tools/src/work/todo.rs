@@ -31,8 +31,8 @@ pub enum TodoRequest {
 }
 
 /// The todo list of this conversation, for work with several steps. `list` and `show` it; `plan`
-/// makes it anew and `add` appends, both with `items`; `set` changes a todo's status with a reason;
-/// `note` adds a result, an error or a note to one. A todo goes from WAIT to IN_PROGRESS to COMPLETE,
+/// makes it anew and `add` appends, both with `items`; `set` changes a todo's status with a
+/// reason, or its priority; `note` adds a result, an error or a note to one. A todo goes from WAIT to IN_PROGRESS to COMPLETE,
 /// and a check makes it DONE or CHECK_FAILED. Begin a todo before you work on it.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -44,10 +44,13 @@ pub struct TodoInput {
     /// Which todo, as `T001`.
     #[serde(default, alias = "id")]
     code: Option<String>,
-    /// `set`: the new status.
+    /// `set`: the new status; without it, the status stays.
     #[serde(default)]
     status: Option<Status>,
-    /// `set`: why.
+    /// `set`: the new priority; the smaller, the more urgent.
+    #[serde(default)]
+    priority: Option<i32>,
+    /// `set`: why the status changes.
     #[serde(default)]
     reason: String,
     /// `note`: what to keep.
@@ -114,6 +117,19 @@ enum Status {
     CheckFailed,
 }
 
+impl From<Status> for TodoStatus {
+    fn from(status: Status) -> Self {
+        match status {
+            Status::Wait => Self::Wait,
+            Status::InProgress => Self::InProgress,
+            Status::Complete => Self::Complete,
+            Status::Failed => Self::Failed,
+            Status::Done => Self::Done,
+            Status::CheckFailed => Self::CheckFailed,
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
@@ -139,7 +155,7 @@ impl<S: Todos> Tool for TodoTool<S> {
 
 /// Converts an input to a request, or explains what is missing.
 fn parse_request(input: TodoInput) -> Result<TodoRequest, String> {
-    let TodoInput { action, items, code, status, reason, text, kind } = input;
+    let TodoInput { action, items, code, status, priority, reason, text, kind } = input;
     let code = || code.filter(|code| !code.trim().is_empty()).ok_or("`code` says which todo");
     let init = |mode: TodoInit| {
         if items.is_empty() {
@@ -154,16 +170,12 @@ fn parse_request(input: TodoInput) -> Result<TodoRequest, String> {
         Action::Plan => init(TodoInit::Replace),
         Action::Add => init(TodoInit::Merge),
         Action::Set => {
-            let to_status = match status.ok_or("`status` is what it becomes")? {
-                Status::Wait => TodoStatus::Wait,
-                Status::InProgress => TodoStatus::InProgress,
-                Status::Complete => TodoStatus::Complete,
-                Status::Failed => TodoStatus::Failed,
-                Status::Done => TodoStatus::Done,
-                Status::CheckFailed => TodoStatus::CheckFailed,
-            };
+            if status.is_none() && priority.is_none() {
+                return Err("`status` is what it becomes, or `priority`".to_owned());
+            }
+            let to_status = status.map(TodoStatus::from);
             let code = code()?;
-            Ok(TodoRequest::Change(TodoOperation::Update { code, to_status, reason }))
+            Ok(TodoRequest::Change(TodoOperation::Update { code, to_status, priority, reason }))
         }
         Action::Note => {
             let kind = match kind {
@@ -215,8 +227,18 @@ mod tests {
                 json!({"action": "set", "code": "T001", "status": "CHECK_FAILED", "reason": "r"}),
                 TodoOperation::Update {
                     code: "T001".to_owned(),
-                    to_status: TodoStatus::CheckFailed,
+                    to_status: Some(TodoStatus::CheckFailed),
+                    priority: None,
                     reason: "r".to_owned(),
+                },
+            ),
+            (
+                json!({"action": "set", "code": "T001", "priority": -1}),
+                TodoOperation::Update {
+                    code: "T001".to_owned(),
+                    to_status: None,
+                    priority: Some(-1),
+                    reason: String::new(),
                 },
             ),
             (

@@ -94,7 +94,13 @@ pub enum TodoOperation {
     Update {
         #[serde(alias = "id")]
         code: String,
-        to_status: TodoStatus,
+        /// `None` keeps the status.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        to_status: Option<TodoStatus>,
+        /// The smaller, the more urgent; `None` keeps it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        priority: Option<i32>,
+        /// Of a change of status, for which it is required.
         #[serde(default)]
         reason: String,
     },

@@ -14,7 +14,7 @@ use super::{
         TodoError, TodoErrorKind, TodoNote, check_chars, check_new, check_number, code_number,
         code_of,
     },
-    rules::{check_assignee, check_init, check_transition, is_bound, status_name},
+    rules::{check_assignee, check_init, check_priority, check_transition, is_bound, status_name},
 };
 use crate::Actor;
 
@@ -79,8 +79,8 @@ impl TodoList {
     ) -> Result<Change, TodoError> {
         match operation {
             TodoOperation::Init { mode, items } => self.init(actor, *mode, items, at),
-            TodoOperation::Update { code, to_status, reason } => {
-                self.update(actor, code, (*to_status, reason.trim()), at)
+            TodoOperation::Update { code, to_status, priority, reason } => {
+                self.update(actor, code, (*to_status, *priority, reason.trim()), at)
             }
             TodoOperation::Note { code, kind, text } => {
                 self.note(actor, code, (*kind, text.trim()), at)
@@ -165,38 +165,68 @@ impl TodoList {
         &mut self,
         actor: &Actor,
         code: &str,
-        (to, reason): (TodoStatus, &str),
+        (to, priority, reason): (Option<TodoStatus>, Option<i32>, &str),
         at: Timestamp,
     ) -> Result<Change, TodoError> {
         let todo = self.find(code)?;
         check_assignee(actor, todo)?;
+        if to.is_none() && priority.is_none() {
+            let message = "an update needs a `to_status` or a `priority`";
+            return Err(TodoError::new(TodoErrorKind::Invalid, message));
+        }
+        if priority.is_some() {
+            check_priority(actor)?;
+        }
+        check_chars("reason", reason, MAX_REASON_CHARS)?;
+        if let Some(to) = to {
+            self.check_status(actor, todo, to, reason)?;
+        }
+        let number = todo.number;
+        let Some(todo) = self.todos.get_mut(&number) else {
+            return Err(TodoError::not_found(code));
+        };
+        let mut changes = Vec::new();
+        if let Some(to) = to {
+            let from = std::mem::replace(&mut todo.status, to);
+            if to == TodoStatus::InProgress {
+                todo.attempts += 1;
+            }
+            if matches!(to, TodoStatus::Failed | TodoStatus::CheckFailed) {
+                reason.clone_into(&mut todo.last_error);
+            }
+            *self.counts.of(from) -= 1;
+            *self.counts.of(to) += 1;
+            changes.push(format!("is {}", status_name(to)));
+        }
+        if let Some(priority) = priority {
+            todo.priority = priority;
+            changes.push(format!("has priority {priority}"));
+        }
+        todo.updated_at = at;
+        self.changed.insert(number);
+        let code = code_of(number);
+        let reason = if reason.is_empty() { String::new() } else { format!(": {}", shown(reason)) };
+        let text = format!("{code} {}{reason}", changes.join(" and "));
+        Ok(Change { codes: vec![code], text })
+    }
+
+    /// Refuses a change of status.
+    fn check_status(
+        &self,
+        actor: &Actor,
+        todo: &Todo,
+        to: TodoStatus,
+        reason: &str,
+    ) -> Result<(), TodoError> {
         if reason.is_empty() {
             let message = "a change of status needs a `reason`";
             return Err(TodoError::new(TodoErrorKind::Invalid, message));
         }
-        check_chars("reason", reason, MAX_REASON_CHARS)?;
         check_transition(actor, todo, to)?;
         if is_bound(actor) && begins_or_checks(todo, to) {
             self.check_unblocked(todo)?;
         }
-        let (number, from) = (todo.number, todo.status);
-        let Some(todo) = self.todos.get_mut(&number) else {
-            return Err(TodoError::not_found(code));
-        };
-        todo.status = to;
-        todo.updated_at = at;
-        if to == TodoStatus::InProgress {
-            todo.attempts += 1;
-        }
-        if matches!(to, TodoStatus::Failed | TodoStatus::CheckFailed) {
-            reason.clone_into(&mut todo.last_error);
-        }
-        self.changed.insert(number);
-        *self.counts.of(from) -= 1;
-        *self.counts.of(to) += 1;
-        let code = code_of(number);
-        let text = format!("{code} is {}: {}", status_name(to), shown(reason));
-        Ok(Change { codes: vec![code], text })
+        Ok(())
     }
 
     fn note(
@@ -338,7 +368,21 @@ mod tests {
     }
 
     fn update(code: &str, to_status: TodoStatus) -> TodoOperation {
-        TodoOperation::Update { code: code.to_owned(), to_status, reason: "because".to_owned() }
+        TodoOperation::Update {
+            code: code.to_owned(),
+            to_status: Some(to_status),
+            priority: None,
+            reason: "because".to_owned(),
+        }
+    }
+
+    fn prioritize(code: &str, priority: i32) -> TodoOperation {
+        TodoOperation::Update {
+            code: code.to_owned(),
+            to_status: None,
+            priority: Some(priority),
+            reason: String::new(),
+        }
     }
 
     fn list(items: Vec<NewTodo>) -> TodoList {
@@ -463,6 +507,40 @@ mod tests {
     }
 
     #[test]
+    fn a_priority_is_changed_by_who_plans_or_adjusts_and_no_other() {
+        let at = Timestamp::UNIX_EPOCH;
+        for (actor, may) in [
+            (actor(ActorKind::User, None), true),
+            (actor(ActorKind::RootAgent, None), true),
+            (agent(BehaviorRole::Plan), true),
+            (agent(BehaviorRole::Adjust), true),
+            (agent(BehaviorRole::Do), false),
+            (agent(BehaviorRole::Check), false),
+            (actor(ActorKind::SubAgent, None), false),
+        ] {
+            let assigned = NewTodo { assignee: Some("ada".to_owned()), ..new("a") };
+            let mut list = list(vec![assigned, new("b")]);
+
+            let changed = list.apply(&actor, &prioritize("T001", -3), at);
+
+            let wanted = may.then(|| "T001 has priority -3".to_owned());
+            assert_eq!(changed.ok().map(|change| change.text), wanted, "{actor:?}");
+            let todo = list.todos().next().unwrap();
+            let expected = (if may { -3 } else { 0 }, TodoStatus::Wait);
+            assert_eq!((todo.priority, todo.status), expected);
+        }
+        let (mut list, user) = (list(vec![new("a")]), actor(ActorKind::User, None));
+        let both = TodoOperation::Update {
+            code: "T001".to_owned(),
+            to_status: Some(TodoStatus::Done),
+            priority: Some(2),
+            reason: "as agreed".to_owned(),
+        };
+        let text = list.apply(&user, &both, at).unwrap().text;
+        assert_eq!(text, "T001 is DONE and has priority 2: as agreed");
+    }
+
+    #[test]
     fn a_subagent_touches_only_what_is_assigned_to_it() {
         let assigned = NewTodo { assignee: Some("ada".to_owned()), ..new("hers") };
         let mut list = list(vec![assigned, new("not hers")]);
@@ -510,7 +588,8 @@ mod tests {
             (
                 TodoOperation::Update {
                     code: "T001".to_owned(),
-                    to_status: TodoStatus::Done,
+                    to_status: Some(TodoStatus::Done),
+                    priority: None,
                     reason: "x".repeat(1_025),
                 },
                 "1025 characters, and 1024",
@@ -518,10 +597,20 @@ mod tests {
             (
                 TodoOperation::Update {
                     code: "T001".to_owned(),
-                    to_status: TodoStatus::Done,
+                    to_status: Some(TodoStatus::Done),
+                    priority: None,
                     reason: " ".to_owned(),
                 },
                 "needs a `reason`",
+            ),
+            (
+                TodoOperation::Update {
+                    code: "T001".to_owned(),
+                    to_status: None,
+                    priority: None,
+                    reason: "x".to_owned(),
+                },
+                "needs a `to_status` or a `priority`",
             ),
         ];
         for (operation, told) in cases {

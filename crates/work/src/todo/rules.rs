@@ -7,6 +7,8 @@
 //! | check | tasks: `COMPLETE` to `DONE`, `CHECK_FAILED`; benches: `WAIT` to `DONE`, `CHECK_FAILED` |
 //! | adjust | `FAILED`, `CHECK_FAILED` to `WAIT` |
 //!
+//! Those that plan or adjust change priorities, too.
+//!
 //! An agent without behaviours has all of these roles, its subagents that of doing. People and the
 //! system make any change.
 
@@ -39,6 +41,23 @@ pub(super) fn check_init(actor: &Actor) -> Result<(), TodoError> {
         return Ok(());
     }
     let message = "only a planning behaviour of the agent makes or replaces the list: add a note";
+    Err(TodoError::new(TodoErrorKind::Forbidden, message))
+}
+
+/// Refuses an actor that may not change priorities.
+pub(super) fn check_priority(actor: &Actor) -> Result<(), TodoError> {
+    let may = match actor.kind {
+        ActorKind::User | ActorKind::System => true,
+        ActorKind::RootAgent => {
+            matches!(actor.role, None | Some(BehaviorRole::Plan | BehaviorRole::Adjust))
+        }
+        ActorKind::SubAgent => false,
+    };
+    if may {
+        return Ok(());
+    }
+    let message = "only a planning or an adjusting behaviour of the agent changes a priority: add a \
+                   note";
     Err(TodoError::new(TodoErrorKind::Forbidden, message))
 }
 

@@ -62,8 +62,17 @@ pub fn operation() -> impl Strategy<Value = TodoOperation> {
         2 => (mode, items).prop_map(|(mode, items)| TodoOperation::Init { mode, items }),
         12 => (code(), 0_usize..6).prop_map(|(code, to)| TodoOperation::Update {
             code,
-            to_status: STATUSES[to],
+            to_status: Some(STATUSES[to]),
+            priority: None,
             reason: "as it is".to_owned(),
+        }),
+        3 => (code(), -2_i32..3, any::<bool>()).prop_map(|(code, priority, is_done)| {
+            TodoOperation::Update {
+                code,
+                to_status: is_done.then_some(TodoStatus::Done),
+                priority: Some(priority),
+                reason: "as it is".to_owned(),
+            }
         }),
         2 => (code(), "[ -~é]{0,5}").prop_map(|(code, text)| TodoOperation::Note {
             code,
@@ -80,6 +89,7 @@ struct Item {
     status: TodoStatus,
     deps: BTreeSet<u32>,
     is_assigned: bool,
+    priority: i32,
     attempts: u32,
     notes: usize,
 }
@@ -116,7 +126,9 @@ fn expect(model: &mut Model, actor: &Actor, operation: &TodoOperation) -> bool {
                 }
                 let is_assigned = item.assignee.is_some();
                 let (kind, status) = (item.kind, TodoStatus::Wait);
-                after.insert(own, Item { kind, status, deps, is_assigned, attempts: 0, notes: 0 });
+                let (priority, attempts, notes) = (item.priority, 0, 0);
+                let item = Item { kind, status, deps, is_assigned, priority, attempts, notes };
+                after.insert(own, item);
             }
             *model = after;
             true
@@ -128,20 +140,28 @@ fn expect(model: &mut Model, actor: &Actor, operation: &TodoOperation) -> bool {
             item.notes += usize::from(may);
             may
         }
-        TodoOperation::Update { code, to_status, .. } => {
+        TodoOperation::Update { code, to_status, priority, .. } => {
             let own = number(code);
             let Some(item) = model.get(&own).cloned() else { return false };
-            let may = match actor.kind {
-                ActorKind::User | ActorKind::System => item.status != *to_status,
-                ActorKind::RootAgent => agent_may(model, own, actor.role, *to_status),
+            let may_set = to_status.is_none_or(|to| match actor.kind {
+                ActorKind::User | ActorKind::System => item.status != to,
+                ActorKind::RootAgent => agent_may(model, own, actor.role, to),
                 ActorKind::SubAgent => {
                     let role = actor.role.unwrap_or(BehaviorRole::Do);
-                    item.is_assigned && agent_may(model, own, Some(role), *to_status)
+                    item.is_assigned && agent_may(model, own, Some(role), to)
                 }
-            };
+            });
+            let may_prioritize = actor.kind != ActorKind::SubAgent
+                && (is_user
+                    || matches!(
+                        actor.role,
+                        None | Some(BehaviorRole::Plan | BehaviorRole::Adjust)
+                    ));
+            let may = may_set && (priority.is_none() || may_prioritize);
             if may && let Some(item) = model.get_mut(&own) {
-                item.status = *to_status;
-                item.attempts += u32::from(*to_status == TodoStatus::InProgress);
+                item.status = to_status.unwrap_or(item.status);
+                item.priority = priority.unwrap_or(item.priority);
+                item.attempts += u32::from(*to_status == Some(TodoStatus::InProgress));
             }
             may
         }
@@ -220,6 +240,7 @@ fn to_item(todo: &Todo) -> Item {
         status: todo.status,
         deps: todo.deps.iter().copied().collect(),
         is_assigned: todo.assignee.is_some(),
+        priority: todo.priority,
         attempts: todo.attempts,
         notes: todo.notes.len(),
     }

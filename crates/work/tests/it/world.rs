@@ -149,7 +149,12 @@ pub fn init(items: Vec<NewTodo>) -> TodoOperation {
 }
 
 pub fn update(code: &str, to_status: TodoStatus) -> TodoOperation {
-    TodoOperation::Update { code: code.to_owned(), to_status, reason: "as planned".to_owned() }
+    TodoOperation::Update {
+        code: code.to_owned(),
+        to_status: Some(to_status),
+        priority: None,
+        reason: "as planned".to_owned(),
+    }
 }
 
 /// The root agent, working by a behaviour.

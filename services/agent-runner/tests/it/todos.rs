@@ -38,8 +38,12 @@ async fn change_by_hand(
 ) -> anyhow::Result<()> {
     let actor = Actor { kind: ActorKind::User, name: "anna".to_owned(), role: None };
     let place = Place::outside(session, agent);
-    let update =
-        TodoOperation::Update { code: "T001".to_owned(), to_status, reason: "by hand".to_owned() };
+    let update = TodoOperation::Update {
+        code: "T001".to_owned(),
+        to_status: Some(to_status),
+        priority: None,
+        reason: "by hand".to_owned(),
+    };
     let results = work(world)?.apply(world.tenant, &place, &actor, ("hand", &[update])).await?;
     anyhow::ensure!(results == [Ok(())], "{results:?}");
     Ok(())

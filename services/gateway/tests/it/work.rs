@@ -58,13 +58,14 @@ async fn a_list_is_planned_changed_and_shown_over_grpc() {
         {"op": "update", "code": "T009", "to_status": "DONE", "reason": "x"},
         {"op": "update", "code": "T002", "to_status": "DONE"},
         {"op": "init", "mode": "merge", "items": [{"title": "x".repeat(257)}]},
+        {"op": "update", "code": "T003", "priority": -1},
     ]);
     let changed = apply(&world, &world.anna, &session, change, "").await.unwrap();
 
     assert!(first.results[0].applied);
     assert_eq!(first, again);
     let errors: Vec<&str> = changed.results.iter().map(|result| result.error.as_str()).collect();
-    assert_eq!(errors, ["", "", "NOT_FOUND", "INVALID", "INVALID"]);
+    assert_eq!(errors, ["", "", "NOT_FOUND", "INVALID", "INVALID", ""]);
 
     let list = ListTodosRequest { session: session.clone(), ..Default::default() };
     let listed = work.list_todos(world.anna.request(list.clone())).await.unwrap().into_inner();
@@ -81,6 +82,12 @@ async fn a_list_is_planned_changed_and_shown_over_grpc() {
         (listed.todos[0].skills.as_slice(), listed.next.as_str()),
         (&["shovel".into()][..], "")
     );
+    // The most urgent first: the column that orders them has the new priority, too.
+    let urgent = ListTodosRequest { status: "WAIT".into(), ..list.clone() };
+    let urgent = work.list_todos(world.anna.request(urgent)).await.unwrap().into_inner().todos;
+    let urgent: Vec<(&str, i32)> =
+        urgent.iter().map(|todo| (todo.code.as_str(), todo.priority)).collect();
+    assert_eq!(urgent, [("T003", -1), ("T002", 0)]);
     let page = ListTodosRequest { limit: 1, pending: true, ..list.clone() };
     let page = work.list_todos(world.anna.request(page)).await.unwrap().into_inner();
     assert_eq!((page.todos[0].code.as_str(), page.next.as_str()), ("T002", "T002"));

@@ -61,7 +61,8 @@ fn all_spellings_of_the_references_are_read() {
     assert_eq!(result.actions, actions);
     let update = TodoOperation::Update {
         code: "T001".into(),
-        to_status: TodoStatus::Complete,
+        to_status: Some(TodoStatus::Complete),
+        priority: None,
         reason: "r".into(),
     };
     assert_eq!(result.todo_delta, [update]);

@@ -152,7 +152,8 @@ async fn apply(
 fn update(number: u32, to_status: TodoStatus) -> TodoOperation {
     TodoOperation::Update {
         code: format!("T{number:03}"),
-        to_status,
+        to_status: Some(to_status),
+        priority: None,
         reason: "as planned".to_owned(),
     }
 }

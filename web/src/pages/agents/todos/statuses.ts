@@ -27,6 +27,7 @@ export function countOf(counts: TodoCounts | undefined, status: Status): number 
 export type Operation =
   | { op: 'init'; mode: 'merge' | 'replace'; items: { title: string; description?: string; type?: string; priority?: number }[] }
   | { op: 'update'; code: string; to_status: string; reason: string }
+  | { op: 'update'; code: string; priority: number }
   | { op: 'note'; code: string; kind: string; text: string };
 
 /** Changes todos. Tells why an operation was refused; returns whether all were applied. */
