@@ -18,6 +18,7 @@ use crate::{
     apply::{Results, announce, lock_list, save},
     ledger::{self, LedgerKind, NewEntry},
     members::ListId,
+    todo::counted,
     worklog::{self, NewRecord},
 };
 
@@ -90,7 +91,7 @@ pub async fn undo_todos(
     save(tx, saved, (actor, at), op_id, (&logged[..], &vec![Ok(())])).await?;
     let change = Change {
         codes: list.todos().take(32).map(crate::Todo::code).collect(),
-        text: format!("{operations} changes of a step undone"),
+        text: format!("{} of a step undone", counted(operations as usize, "change")),
     };
     let outside = Place { run: None, ..place.clone() };
     announce(tx, (&outside, list_id), actor, &[&change]).await?;

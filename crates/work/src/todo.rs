@@ -18,6 +18,6 @@ pub use model::{
 };
 pub use view::{TodoView, details_of};
 
-pub(crate) use list::shown;
+pub(crate) use list::{counted, shown};
 pub use rules::status_name;
 pub(crate) use view::tokens;

@@ -114,14 +114,11 @@ impl TodoList {
         if mode == TodoInit::Replace {
             *self = Self { is_replaced: true, ..Self::default() };
         }
-        let text = format!(
-            "{} todos {}",
-            added.len(),
-            match mode {
-                TodoInit::Replace => "planned",
-                TodoInit::Merge => "added",
-            }
-        );
+        let done = match mode {
+            TodoInit::Replace => "planned",
+            TodoInit::Merge => "added",
+        };
+        let text = format!("{} {done}", counted(added.len(), "todo"));
         let codes = added.iter().take(32).map(Todo::code).collect();
         self.last_task = last_task;
         self.counts.wait += u32::try_from(added.len()).unwrap_or(MAX_TODOS);
@@ -318,6 +315,11 @@ pub const fn note_name(kind: TodoNoteKind) -> &'static str {
         TodoNoteKind::Error => "error",
         TodoNoteKind::Note => "note",
     }
+}
+
+/// A number of things, in words: `1 todo`, `2 todos`.
+pub(crate) fn counted(count: usize, thing: &str) -> String {
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }
 
 /// A text on one line, shortened.
@@ -538,6 +540,20 @@ mod tests {
         };
         let text = list.apply(&user, &both, at).unwrap().text;
         assert_eq!(text, "T001 is DONE and has priority 2: as agreed");
+    }
+
+    #[test]
+    fn the_text_of_a_plan_counts_its_todos() {
+        let merge = |items| TodoOperation::Init { mode: TodoInit::Merge, items };
+        let (mut list, user) = (list(vec![]), actor(ActorKind::User, None));
+        for (operation, told) in [
+            (init(vec![]), "0 todos planned"),
+            (init(vec![new("a"), new("b")]), "2 todos planned"),
+            (merge(vec![new("c")]), "1 todo added"),
+        ] {
+            let change = list.apply(&user, &operation, Timestamp::UNIX_EPOCH).unwrap();
+            assert_eq!(change.text, told);
+        }
     }
 
     #[test]
