@@ -53,7 +53,7 @@ mod slot;
 pub use add::{AddOutcome, NewJob};
 pub use calendar::Calendar;
 pub use change::{Changes, NewSchedule};
-pub use counts::Counts;
+pub use counts::{Counts, DueJobs};
 pub use error::Error;
 pub use firings::claim::ClaimResult;
 pub use firings::close::CLASS_UNSENT;

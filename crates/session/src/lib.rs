@@ -102,7 +102,7 @@ pub use protocol::rollback::{
 };
 pub use protocol::sweep::{MAX_ATTEMPTS, SUSPECT_ATTEMPTS};
 pub use protocol::workspaces::{WorkspaceBinding, bind_workspace};
-pub use queues::mesh::MeshCounts;
+pub use queues::mesh::{MeshCounts, WaitingSession};
 pub use queues::runner_pools::{PoolGauges, RunnerPools, TenantPool};
 pub use queues::self_improvements::{DueSelfImprovement, SelfImprovementCandidate};
 pub use queues::{Gauges, Queues, ShareChanges, TenantShare};

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use holdfast_types::TenantId;
 use jiff::Timestamp;
+use uuid::Uuid;
 
 use crate::store::{Error, Jobs};
 
@@ -19,17 +20,28 @@ pub struct Counts {
     pub next_name: String,
 }
 
+/// Jobs of all tenants that are due and have not fired.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DueJobs {
+    pub count: i64,
+    /// How late the latest is.
+    pub oldest: Duration,
+    /// Tenant of the latest.
+    pub oldest_of: Option<TenantId>,
+}
+
 impl Jobs {
-    /// Returns the number of jobs of all tenants that are due and have not fired, and how late the
-    /// latest is.
-    pub async fn due_counts(&self) -> Result<(i64, Duration), Error> {
+    pub async fn due_counts(&self) -> Result<DueJobs, Error> {
         const SQL: &str = "
-            select count(*), coalesce(extract(epoch from clock_timestamp() - min(due_at)), 0)::float8
+            select count(*), coalesce(extract(epoch from clock_timestamp() - min(due_at)), 0)::float8,
+                   (array_agg(tenant_id order by due_at))[1]
             from schedule.jobs where state = 'active' and due_at <= clock_timestamp()";
         let mut once = self.pools.system_connection().await?;
-        let (due, late): (i64, f64) = holdfast_pg::query_as(SQL).fetch_one(once.conn()).await?;
+        let (count, late, tenant): (i64, f64, Option<Uuid>) =
+            holdfast_pg::query_as(SQL).fetch_one(once.conn()).await?;
         once.done();
-        Ok((due, Duration::try_from_secs_f64(late).unwrap_or_default()))
+        let oldest = Duration::try_from_secs_f64(late).unwrap_or_default();
+        Ok(DueJobs { count, oldest, oldest_of: tenant.map(TenantId::from) })
     }
 
     pub async fn counts(&self, tenant: TenantId) -> Result<Counts, Error> {

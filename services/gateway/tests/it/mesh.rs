@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio_util::task::AbortOnDropHandle;
 use tonic::Code;
 
-use crate::world::World;
+use crate::world::{World, message};
 
 #[tokio::test]
 async fn an_operator_sees_the_processes_and_the_backends_and_nobody_else_does() {
@@ -42,6 +42,26 @@ async fn an_operator_sees_the_processes_and_the_backends_and_nobody_else_does() 
     );
     let refused = client.get_mesh(world.anna.request(pb::GetMeshRequest {})).await.unwrap_err();
     assert_eq!(refused.code(), Code::PermissionDenied);
+}
+
+#[tokio::test]
+async fn an_operator_sees_whose_work_waits_longest() {
+    let world = World::start().await.unwrap();
+    let mut client = MeshClient::new(world.channel().await.unwrap());
+    let operator = world.anna.by(&world.key(&world.anna, &["platform"], None).await.unwrap());
+    let sent = world.send(&world.ben, message("hold this")).await.unwrap();
+    world.until_runs(&world.ben, &sent.session_id).await.unwrap();
+    let later = world.send(&world.anna, message("hold this, too")).await.unwrap();
+
+    let mesh = client.get_mesh(operator.request(pb::GetMeshRequest {})).await.unwrap().into_inner();
+
+    let queue = mesh.queues.iter().find(|queue| queue.name == "messages").unwrap();
+    assert_eq!((queue.waiting, &*queue.oldest_tenant), (2, "ben"));
+    assert_eq!(queue.oldest_session, sent.session_id);
+    assert_ne!(queue.oldest_session, later.session_id);
+    let idle = mesh.queues.iter().find(|queue| queue.name == "deliveries").unwrap();
+    assert_eq!((&*idle.oldest_tenant, &*idle.oldest_session), ("", ""));
+    world.runner.release(2);
 }
 
 #[tokio::test]

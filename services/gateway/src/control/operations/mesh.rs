@@ -11,7 +11,9 @@ use holdfast_proto::gateway::v1::{
     self as pb, GetMeshRequest, GetMeshResponse,
     mesh_server::{Mesh as Service, MeshServer},
 };
-use holdfast_session::{MeshCounts, PoolGauges};
+use holdfast_schedule::store::DueJobs;
+use holdfast_session::{MeshCounts, PoolGauges, WaitingSession};
+use holdfast_types::TenantId;
 use jiff::Timestamp;
 use tokio::time::{Instant, timeout};
 use tonic::{Request, Response, Status, service::Routes};
@@ -62,15 +64,7 @@ impl Service for Mesh {
         let mut reports = reports.unwrap_or_default();
         reports.sort_by(|a, b| (&a.service, &a.id).cmp(&(&b.service, &b.id)));
         let (counts, pools) = (counts.map_err(Error::from)?, pools.map_err(Error::from)?);
-        let (due_jobs, oldest_job) = jobs.map_err(Error::from)?;
-        let jobs = pb::MeshQueue {
-            name: "jobs".to_owned(),
-            waiting: due_jobs,
-            oldest_wait_ms: millis(oldest_job),
-            ..pb::MeshQueue::default()
-        };
-        let mut queues = queues(&counts);
-        queues.push(jobs);
+        let queues = self.queues(&counts, jobs.map_err(Error::from)?).await;
         Ok(Response::new(GetMeshResponse {
             alerts: alerts(&reports, &counts, &pools),
             processes: reports.into_iter().map(process).collect(),
@@ -83,6 +77,33 @@ impl Service for Mesh {
 }
 
 impl Mesh {
+    async fn queues(&self, counts: &MeshCounts, jobs: DueJobs) -> Vec<pb::MeshQueue> {
+        let due_jobs = pb::MeshQueue {
+            name: "jobs".to_owned(),
+            waiting: jobs.count,
+            oldest_wait_ms: millis(jobs.oldest),
+            ..pb::MeshQueue::default()
+        };
+        let mut queues = queues(counts);
+        let oldest = [counts.oldest_ready_of, counts.oldest_message_of, counts.oldest_delivery_of];
+        for (queue, oldest) in queues.iter_mut().zip(oldest) {
+            let Some(WaitingSession { tenant, session }) = oldest else { continue };
+            queue.oldest_tenant = self.tenant_name(tenant).await;
+            queue.oldest_session = session.to_string();
+        }
+        queues.push(due_jobs);
+        if let (Some(queue), Some(tenant)) = (queues.last_mut(), jobs.oldest_of) {
+            queue.oldest_tenant = self.tenant_name(tenant).await;
+        }
+        queues
+    }
+
+    /// Name of a tenant; its id if it was deleted since its work was counted.
+    async fn tenant_name(&self, tenant: TenantId) -> String {
+        let id = tenant.to_string();
+        self.state.directory.tenants().get(&id).await.map_or(id, |found| found.name)
+    }
+
     async fn backends(&self) -> Vec<pb::MeshBackend> {
         let postgres = async {
             let began = Instant::now();
@@ -161,6 +182,7 @@ fn queues(counts: &MeshCounts) -> Vec<pb::MeshQueue> {
         running,
         oldest_wait_ms: millis(oldest),
         dead,
+        ..pb::MeshQueue::default()
     };
     vec![
         queue("sessions", counts.ready_sessions, counts.running_sessions, counts.oldest_ready, 0),
