@@ -49,4 +49,4 @@ pub use question::{Questions, Responder};
 pub use runner_report::RunnerReport;
 pub use subject::Subject;
 pub use subscription::{Message, Subscription};
-pub use wake::EventWakes;
+pub use wake::TenantWakes;

@@ -73,6 +73,12 @@ impl Subject {
         Self("wake.events".to_owned())
     }
 
+    /// `wake.access`: rights of keys, people, devices or console sessions were taken away.
+    #[must_use]
+    pub fn wake_access() -> Self {
+        Self("wake.access".to_owned())
+    }
+
     /// `ctl.<runner>`: signals to one runner.
     #[must_use]
     pub fn control(runner: RunnerId) -> Self {

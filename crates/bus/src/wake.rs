@@ -11,13 +11,12 @@ use tokio::time::sleep;
 
 use crate::{Bus, Error, Subject, Subscription};
 
-/// Wake-ups about logged events, as they arrive.
+/// Wake-ups that name tenants, as they arrive.
 #[derive(Debug)]
-pub struct EventWakes(Subscription);
+pub struct TenantWakes(Subscription);
 
-impl EventWakes {
-    /// Returns the tenants of which events were logged; `None` once the connection is closed for
-    /// good.
+impl TenantWakes {
+    /// Returns the tenants of the next wake-up; `None` once the connection is closed for good.
     pub async fn next(&mut self) -> Option<Vec<TenantId>> {
         let message = self.0.next().await?;
         let text = String::from_utf8_lossy(&message.payload);
@@ -62,8 +61,7 @@ impl Bus {
 
     /// Tells all gateways and runners that events of these tenants were logged.
     pub fn wake_events(&self, tenants: &[TenantId]) {
-        let ids: Vec<String> = tenants.iter().map(ToString::to_string).collect();
-        self.publish(&Subject::wake_events(), Bytes::from(ids.join(" ")));
+        self.wake_tenants(&Subject::wake_events(), tenants);
     }
 
     /// Subscribes to the wake-ups about logged events. Each goes to all subscribers.
@@ -71,8 +69,27 @@ impl Bus {
     /// # Errors
     ///
     /// If the client has ended.
-    pub async fn event_wakes(&self) -> Result<EventWakes, Error> {
-        Ok(EventWakes(self.subscribe(&Subject::wake_events()).await?))
+    pub async fn event_wakes(&self) -> Result<TenantWakes, Error> {
+        Ok(TenantWakes(self.subscribe(&Subject::wake_events()).await?))
+    }
+
+    /// Tells all gateways that rights of callers of these tenants were taken away.
+    pub fn wake_access(&self, tenants: &[TenantId]) {
+        self.wake_tenants(&Subject::wake_access(), tenants);
+    }
+
+    /// Subscribes to the wake-ups about rights that were taken away. Each goes to all subscribers.
+    ///
+    /// # Errors
+    ///
+    /// If the client has ended.
+    pub async fn access_wakes(&self) -> Result<TenantWakes, Error> {
+        Ok(TenantWakes(self.subscribe(&Subject::wake_access()).await?))
+    }
+
+    fn wake_tenants(&self, subject: &Subject, tenants: &[TenantId]) {
+        let ids: Vec<String> = tenants.iter().map(ToString::to_string).collect();
+        self.publish(subject, Bytes::from(ids.join(" ")));
     }
 
     /// Subscribes to the wake-ups of runners. Each goes to one runner of each pool, since its sender

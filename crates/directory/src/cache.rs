@@ -60,6 +60,12 @@ impl<K: Eq + Hash, V: Clone> Cache<K, V> {
         known.last_forgotten_at = Some(Instant::now());
     }
 
+    pub(crate) fn forget_if(&self, is_outdated: impl Fn(&V) -> bool) {
+        let mut known = self.lock();
+        known.entries.retain(|_, (_, value)| !is_outdated(value));
+        known.last_forgotten_at = Some(Instant::now());
+    }
+
     fn lock(&self) -> MutexGuard<'_, CacheState<K, V>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -87,11 +93,13 @@ mod tests {
         cache.put("new", 1, now);
         cache.put("old", 2, long_ago);
         cache.put("gone", 3, now);
+        cache.put("outdated", 4, now);
         cache.forget(&"gone");
+        cache.forget_if(|value| *value == 4);
 
         assert_eq!(
-            [cache.get(&"new"), cache.get(&"old"), cache.get(&"gone")],
-            [Some(1), None, None]
+            ["new", "old", "gone", "outdated"].map(|key| cache.get(&key)),
+            [Some(1), None, None, None]
         );
     }
 

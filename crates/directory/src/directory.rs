@@ -87,6 +87,14 @@ impl Directory {
         }
     }
 
+    /// Reads the tenant's keys, people, devices and console sessions again when they are used next.
+    pub fn forget_callers(&self, tenant: TenantId) {
+        self.keys.forget_if(|key| key.who.tenant == tenant);
+        self.people.forget_if(|person| person.who.tenant == tenant);
+        self.devices.forget_if(|device| device.who.tenant == tenant);
+        self.console_sessions.forget_if(|session| session.who.tenant == tenant);
+    }
+
     /// Begins a transaction that changes a tenant's configuration.
     ///
     /// The tenant's row is locked, so changes of one tenant are serialised: limits hold, and there

@@ -219,6 +219,7 @@ impl App {
             let (tls, stop) = (http_tls.clone(), stop.clone());
             tasks.spawn("websocket", holdfast_doors::serve(listener, sockets_router, tls, stop));
         }
+        tasks.spawn("access of connections", Arc::clone(&sockets).watch_access());
         tasks.spawn("websocket connections", sockets.run());
         tasks.spawn("http", holdfast_doors::serve(http, http_router, http_tls, stop.clone()));
         tasks.spawn("grpc", holdfast_doors::serve(grpc, grpc_router, grpc_tls, stop.clone()));

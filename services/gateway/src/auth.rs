@@ -172,6 +172,21 @@ impl Authenticator {
         self.verify_connection(token).await.map(|(identity, _)| identity)
     }
 
+    /// As [`identify`](Self::identify), for a connection that is open: stores nothing about its
+    /// person.
+    ///
+    /// # Errors
+    ///
+    /// As [`identify`](Self::identify).
+    pub async fn check_connection(&self, token: &str) -> Result<CredentialHolder, Error> {
+        if !TokenVerifier::is_jwt(token) {
+            return self.identify(token).await;
+        }
+        let said = sign_in(self.tokens.verify(token).await?);
+        let person = self.directory.people().check(&said).await?;
+        Ok(CredentialHolder::of_caller(caller_of_person(person).0))
+    }
+
     async fn verify_connection(
         &self,
         token: &str,
@@ -203,10 +218,7 @@ impl Authenticator {
     /// Returns the person of a token, and the tenant's limits.
     async fn person(&self, token: &str) -> Result<(Caller, CallLimits), Error> {
         let known = self.known_person(self.tokens.verify(token).await?).await?;
-        let principal = Principal::Person { id: known.person, role: known.role };
-        let scopes = Scopes::EMPTY;
-        let limits = CallLimits { rate: known.rate, concurrent: known.concurrent_calls };
-        Ok((Caller { tenant: known.tenant, principal, scopes, name: known.name }, limits))
+        Ok(caller_of_person(known))
     }
 
     /// Returns the person of a verified token.
@@ -215,8 +227,7 @@ impl Authenticator {
     ///
     /// If the person or the tenant may not sign in.
     pub async fn known_person(&self, token: VerifiedToken) -> Result<PersonPrincipal, Error> {
-        let VerifiedToken { tenant, issuer, subject, name, role } = token;
-        let said = SignIn { tenant, issuer, subject, name, role };
+        let said = sign_in(token);
         self.directory.people().sign_in(&said).await.map_err(|error| match error {
             DirectoryError::NotFound { .. } => TokenError::NoTenant(said.tenant.clone()).into(),
             other => Error::from(other),
@@ -362,6 +373,18 @@ fn caller(known: KeyPrincipal) -> Caller {
     let principal = Principal::Key(known.key);
     let scopes = scopes_of_key(&known.scopes);
     Caller { tenant: known.tenant, principal, scopes, name: known.name }
+}
+
+fn sign_in(token: VerifiedToken) -> SignIn {
+    let VerifiedToken { tenant, issuer, subject, name, role } = token;
+    SignIn { tenant, issuer, subject, name, role }
+}
+
+fn caller_of_person(known: PersonPrincipal) -> (Caller, CallLimits) {
+    let principal = Principal::Person { id: known.person, role: known.role };
+    let limits = CallLimits { rate: known.rate, concurrent: known.concurrent_calls };
+    let scopes = Scopes::EMPTY;
+    (Caller { tenant: known.tenant, principal, scopes, name: known.name }, limits)
 }
 
 fn scopes_of_key(stored: &[String]) -> Scopes {

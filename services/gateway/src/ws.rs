@@ -45,6 +45,8 @@ use axum::{
     response::{IntoResponse as _, Response},
     routing::get,
 };
+use futures::{StreamExt as _, stream};
+use holdfast_directory::Error as DirectoryError;
 use holdfast_kit::{Budget, config::reload::Current};
 use holdfast_types::{Fault as _, Kind, TenantId};
 use http::{
@@ -60,7 +62,7 @@ use tracing::debug;
 use uuid::Uuid;
 
 use crate::{
-    Config,
+    Config, Error,
     api_error::ApiError,
     auth::Authenticator,
     config,
@@ -71,11 +73,18 @@ use crate::{
 };
 
 use self::{
-    connection::now_ms, events::Event, handshake::ConnectionPath, hub::Hubs, queue::CloseReason,
+    connection::{Connection, now_ms},
+    events::Event,
+    handshake::ConnectionPath,
+    hub::Hubs,
+    queue::CloseReason,
 };
 
 /// Part of the grace period in which requests may end before their connections are closed.
 const REQUEST_GRACE: Duration = Duration::from_secs(5);
+
+/// Connections of a tenant whose credentials are checked at once.
+const PARALLEL_CHECKS: usize = 4;
 
 /// The WebSocket gateway of a process.
 #[derive(Debug)]
@@ -211,14 +220,53 @@ impl Service {
         for connection in self.hubs.connections() {
             connection.check_silence(now, interval);
             connection.tell(&event);
-            // A connection that only listens makes no request that would be refused.
-            let has_changed = match self.doorman.identify(connection.credential()).await {
-                Ok(identity) => !connection.is_of(&identity),
-                Err(error) => error.kind() == Kind::Unauthenticated,
-            };
-            if has_changed {
-                connection.queue.close(CloseReason::INVALID_CREDENTIAL);
-            }
+            self.check_credential(&connection).await;
+        }
+    }
+
+    /// Until `stop`, checks the connections of tenants that have taken rights away. Lost wake-ups are
+    /// made up for by the next tick.
+    ///
+    /// # Errors
+    ///
+    /// None; the form is that of a service's task.
+    pub async fn watch_access(self: Arc<Self>) -> anyhow::Result<()> {
+        match self.state.bus.access_wakes().await {
+            Ok(mut wakes) => loop {
+                let woken = self.stop.run_until_cancelled(wakes.next()).await;
+                let Some(Some(tenants)) = woken else { break };
+                for tenant in tenants {
+                    self.check_tenant(tenant).await;
+                }
+            },
+            Err(error) => debug!(%error, "only ticks check open connections"),
+        }
+        self.stop.cancelled().await;
+        Ok(())
+    }
+
+    async fn check_tenant(&self, tenant: TenantId) {
+        let connections = self.hubs.connections_of(tenant);
+        if connections.is_empty() {
+            return;
+        }
+        self.doorman.directory().forget_callers(tenant);
+        let check = |connection: Arc<Connection>| async move {
+            self.check_credential(&connection).await;
+        };
+        stream::iter(connections).for_each_concurrent(PARALLEL_CHECKS, check).await;
+    }
+
+    /// Ends a connection whose credential permits less than at its handshake. One that only listens
+    /// makes no request that would be refused.
+    async fn check_credential(&self, connection: &Connection) {
+        let is_revoked = match self.doorman.check_connection(connection.credential()).await {
+            Ok(identity) => !connection.is_of(&identity),
+            Err(Error::Directory(DirectoryError::PersonDisabled)) => true,
+            Err(error) => error.kind() == Kind::Unauthenticated,
+        };
+        if is_revoked {
+            connection.queue.close(CloseReason::INVALID_CREDENTIAL);
         }
     }
 }

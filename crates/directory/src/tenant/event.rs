@@ -61,6 +61,19 @@ pub const TENANT_EVENT_KINDS: &[&str] = &[
     "agent.enabled",
 ];
 
+/// Actions of `config.changed` after which a credential may permit less than before (migration
+/// 0124).
+const REVOKING_ACTIONS: [&str; 8] = [
+    "console.end",
+    "console.sign_out",
+    "device.remove",
+    "device.revoke",
+    "device.rotate",
+    "key.revoke",
+    "person.disable",
+    "person.role",
+];
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct TenantEvent {
     /// Grows; the same whenever the event is published.
@@ -73,6 +86,16 @@ pub struct TenantEvent {
     /// Names and numbers, never what was said.
     pub detail: Value,
     pub created_at: Timestamp,
+}
+
+impl TenantEvent {
+    /// Whether a key, a person, a device or a console session may permit less than before.
+    #[must_use]
+    pub fn may_revoke_access(&self) -> bool {
+        let action = self.detail.get("action").and_then(Value::as_str);
+        self.kind == TenantEventKind::ConfigChanged.as_str()
+            && action.is_some_and(|action| REVOKING_ACTIONS.contains(&action))
+    }
 }
 
 /// Which events are listed.

@@ -7,8 +7,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::check_limit;
 use crate::{
-    Actor, Directory, Error, Person, PersonPrincipal, SignIn, TenantState, person::CachedPerson,
-    store,
+    Actor, Directory, Error, Person, PersonPrincipal, SignIn, Tenant, TenantState,
+    person::CachedPerson, store,
 };
 
 /// Maximum number of people of a tenant.
@@ -36,6 +36,29 @@ impl People<'_> {
     /// [`Error::NotFound`] if there is no such tenant, [`Error::TenantSuspended`], or
     /// [`Error::PersonDisabled`].
     pub async fn sign_in(self, said: &SignIn) -> Result<PersonPrincipal, Error> {
+        self.cached(said, async || self.find_or_store(said).await).await
+    }
+
+    /// As [`sign_in`](Self::sign_in), but stores nothing: for connections that stay open while nobody
+    /// does anything.
+    ///
+    /// # Errors
+    ///
+    /// As [`sign_in`](Self::sign_in), or [`Error::NotFound`] if the person has never signed in.
+    pub async fn check(self, said: &SignIn) -> Result<PersonPrincipal, Error> {
+        let find = async || {
+            let (tenant, known) = self.find(said).await?;
+            let person = known.ok_or_else(|| Error::not_found("person", &said.subject))?;
+            Ok(cached_person(said, &tenant, &person))
+        };
+        self.cached(said, find).await
+    }
+
+    async fn cached(
+        self,
+        said: &SignIn,
+        find: impl AsyncFnOnce() -> Result<CachedPerson, Error>,
+    ) -> Result<PersonPrincipal, Error> {
         let key = (said.tenant.clone(), said.issuer.clone(), said.subject.clone());
         let is_current =
             |cached: &CachedPerson| cached.who.role == said.role && cached.who.name == said.name;
@@ -43,7 +66,7 @@ impl People<'_> {
             Some(cached) => cached,
             None => {
                 let begun = Instant::now();
-                let found = self.find_or_store(said).await?;
+                let found = find().await?;
                 self.0.people.put(key, found.clone(), begun);
                 found
             }
@@ -57,12 +80,17 @@ impl People<'_> {
         }
     }
 
-    async fn find_or_store(self, said: &SignIn) -> Result<CachedPerson, Error> {
+    async fn find(self, said: &SignIn) -> Result<(Tenant, Option<Person>), Error> {
         let tenant = self.0.tenants().get(&said.tenant).await?;
-        let tenant_active = tenant.state == TenantState::Active;
         let mut tx = self.0.pools.tenant(tenant.id).await?;
         let known = store::people::by_subject(&mut tx, &said.issuer, &said.subject).await?;
         tx.commit().await?;
+        Ok((tenant, known))
+    }
+
+    async fn find_or_store(self, said: &SignIn) -> Result<CachedPerson, Error> {
+        let (tenant, known) = self.find(said).await?;
+        let tenant_active = tenant.state == TenantState::Active;
         let is_current = |person: &Person| {
             person.name == said.name
                 && person.role == said.role
@@ -74,18 +102,7 @@ impl People<'_> {
             None if !tenant_active => return Err(Error::TenantSuspended),
             known => self.store(tenant.id, known, said).await?,
         };
-        let who = PersonPrincipal {
-            tenant: tenant.id,
-            person: person.id,
-            name: said.name.clone(),
-            role: said.role,
-            rate: tenant.rate,
-            concurrent_calls: tenant
-                .limits
-                .concurrent_calls
-                .and_then(|most| u32::try_from(most).ok()),
-        };
-        Ok(CachedPerson { who, is_disabled: person.disabled_at.is_some(), tenant_active })
+        Ok(cached_person(said, &tenant, &person))
     }
 
     async fn store(
@@ -165,5 +182,21 @@ impl People<'_> {
             self.0.people.forget(&key);
         }
         Ok(person)
+    }
+}
+
+fn cached_person(said: &SignIn, tenant: &Tenant, person: &Person) -> CachedPerson {
+    let concurrent_calls = tenant.limits.concurrent_calls;
+    CachedPerson {
+        who: PersonPrincipal {
+            tenant: tenant.id,
+            person: person.id,
+            name: said.name.clone(),
+            role: said.role,
+            rate: tenant.rate,
+            concurrent_calls: concurrent_calls.and_then(|most| u32::try_from(most).ok()),
+        },
+        is_disabled: person.disabled_at.is_some(),
+        tenant_active: tenant.state == TenantState::Active,
     }
 }

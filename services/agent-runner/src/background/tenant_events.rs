@@ -3,7 +3,7 @@
 //! An event is marked as published after JetStream has stored it. After a crash in between it is
 //! published again, under the same id.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use bytes::Bytes;
 use futures::{
@@ -12,6 +12,7 @@ use futures::{
 };
 use holdfast_bus::{Bus, Subject};
 use holdfast_directory::TenantEvent;
+use holdfast_types::TenantId;
 use serde_json::json;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -57,7 +58,14 @@ where
 /// Returns how many events, counted from the first, the bus has.
 async fn publish_all(bus: Bus, events: &[TenantEvent]) -> usize {
     let done = join_all(events.iter().map(|event| publish(&bus, event))).await;
-    done.into_iter().take_while(|done| *done).count()
+    let count = done.into_iter().take_while(|done| *done).count();
+    let published = events.iter().take(count);
+    let revoked: BTreeSet<TenantId> =
+        published.filter(|event| event.may_revoke_access()).map(|event| event.tenant).collect();
+    if !revoked.is_empty() {
+        bus.wake_access(&Vec::from_iter(revoked));
+    }
+    count
 }
 
 async fn publish(bus: &Bus, event: &TenantEvent) -> bool {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use agent_runner::Config;
 use futures::StreamExt as _;
 use holdfast_directory::{
-    Actor, NewPlan, PlanLimits, TenantChanges, TenantEventFilter, TenantState,
+    Actor, NewPlan, PlanLimits, SignIn, TenantChanges, TenantEventFilter, TenantState,
 };
 use holdfast_llm::{ModelCard, Prices};
 use holdfast_sandbox::BackendChoice;
@@ -14,7 +14,7 @@ use holdfast_testkit::{
     Reply,
     model::{Gate, Usage},
 };
-use holdfast_types::{Entry, SessionKey};
+use holdfast_types::{Entry, SessionKey, TenantRole};
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 
@@ -259,6 +259,30 @@ async fn events_of_tenants_are_published_in_order_and_wait_while_nats_is_away() 
         assert!(told["id"].is_i64() && told["at"].is_string(), "{told}");
     }
     world.until("all are marked", async || world.number(waiting).await.unwrap() == 0).await
+}
+
+#[tokio::test]
+async fn gateways_are_woken_when_a_person_has_signed_in_with_a_lower_role() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let bus = holdfast_bus::Bus::connect(&world.config().nats, "test").await?;
+    let mut wakes = bus.access_wakes().await?;
+    bus.flush().await;
+    for role in [TenantRole::Owner, TenantRole::Viewer] {
+        let said = SignIn {
+            tenant: world.tenant.to_string(),
+            issuer: "https://id.example.com".to_owned(),
+            subject: "7".to_owned(),
+            name: "Anna".to_owned(),
+            role,
+        };
+        world.directory.people().sign_in(&said).await?;
+    }
+
+    let _runner = world.runner_with(watchful(&world), |app| app).await?;
+
+    let woken = tokio::time::timeout(Duration::from_secs(20), wakes.next()).await?;
+    assert_eq!(woken, Some(vec![world.tenant]));
+    Ok(())
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use holdfast_bus::{Bus, EventWakes};
+use holdfast_bus::{Bus, TenantWakes};
 use holdfast_session::Sessions;
 use holdfast_types::TenantId;
 use tokio::{sync::watch, time::sleep};
@@ -89,7 +89,7 @@ impl EventSource {
 }
 
 /// Returns the tenants of the next wake-up; never without a connection.
-async fn next_wake(wakes: &mut Option<EventWakes>) -> Option<Vec<TenantId>> {
+async fn next_wake(wakes: &mut Option<TenantWakes>) -> Option<Vec<TenantId>> {
     match wakes {
         Some(open) => match open.next().await {
             Some(tenants) => Some(tenants),

@@ -1,5 +1,6 @@
 //! The WebSocket gateway, with real clients of both protocols.
 
+pub mod access;
 pub mod client;
 mod devices;
 mod event_log;

@@ -49,6 +49,7 @@ pub struct World {
     _shelf: tempfile::TempDir,
     memory: Option<AbortOnDropHandle<anyhow::Result<()>>>,
     memory_url: String,
+    bus: holdfast_bus::Config,
     _redis: redis::Namespace,
     _nats: nats::Namespace,
     database: Database,
@@ -182,6 +183,7 @@ impl World {
             _shelf: shelf,
             memory: None,
             memory_url: String::new(),
+            bus: of_runner,
             _redis: redis,
             _nats: nats,
             database,
@@ -290,6 +292,18 @@ impl World {
     ) -> Result<Vec<RunEvent>, tonic::Status> {
         let mut client = self.messages().await.expect("the gateway is there");
         collect(client.stream(of.request(request)).await?.into_inner()).await
+    }
+
+    /// A connection to NATS, as other services have.
+    pub async fn bus(&self) -> anyhow::Result<Bus> {
+        let bus = Bus::connect(&self.bus, "test").await?;
+        let connected = async {
+            while !bus.is_connected() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(PATIENCE, connected).await.context("NATS is not there")?;
+        Ok(bus)
     }
 
     /// Address of the database for its owner.

@@ -9,7 +9,10 @@ use tokio_tungstenite::{
 
 use super::{Browser, link};
 use crate::{
-    websocket::client::{Called, Client, connect_params},
+    websocket::{
+        access::{is_closed, relay},
+        client::{Called, Client, connect_params},
+    },
     world::World,
 };
 use holdfast_proto::gateway::v1 as pb;
@@ -100,6 +103,21 @@ async fn a_connection_has_the_scopes_of_its_session_and_ends_with_it() {
     browser.send(out.header("x-holdfast-session", &session)).await.unwrap();
     let closed = client.closed().await.unwrap().unwrap();
     assert_eq!(u16::from(closed.code), 1008, "{closed:?}");
+}
+
+#[tokio::test]
+async fn a_page_is_disconnected_at_once_when_its_session_is_ended() {
+    let world = World::start().await.unwrap();
+    let mut browser = Browser::new(&world);
+    let session = browser.sign_in_with_key(&world.anna.key).await.unwrap();
+    let mut client = open(&browser, &world, &session).await.unwrap_or_else(|code| panic!("{code}"));
+    connect(&mut client, params()).await.unwrap();
+
+    let out = browser.request(reqwest::Method::POST, "/console/sign-out");
+    browser.send(out.header("x-holdfast-session", &session)).await.unwrap();
+    relay(&world).await;
+
+    is_closed(&mut client).await;
 }
 
 #[tokio::test]
