@@ -150,3 +150,36 @@ task('allow several waiting calls at once', { role: 'approver', maxClicks: 5, pr
     await expect.poll(async () => (await answers(signedIn, sessionId)).at(-1), { timeout: 20_000 }).toMatch(/^I took the role/);
   }
 });
+
+task('deny a waiting call, and several at once, and say why', { role: 'approver', maxClicks: 9, prepare: askForApprovals }, async (args) => {
+  const { person, page } = args;
+  const reasons = ['The role stays as it is', 'No builders are needed'];
+  const waiting = await pending(args);
+  await person.open('Inbox');
+  const deny = page.getByRole('button', { name: 'Deny', exact: true });
+  await expect(deny).toHaveCount(WAITING);
+  const dialog = page.getByRole('dialog');
+
+  await person.press(deny.first());
+  await person.write(dialog.getByLabel('Reason'), reasons[0]!);
+  await page.keyboard.press('Enter');
+  await expect(deny).toHaveCount(WAITING - 1);
+
+  await person.toggle(page.getByRole('checkbox', { name: 'Select all' }));
+  await person.press(page.getByRole('button', { name: `Deny ${WAITING - 1}` }));
+  await expect(dialog).toHaveAccessibleName(`Deny ${WAITING - 1} calls?`);
+  await person.write(dialog.getByLabel('Reason'), reasons[1]!);
+  await page.keyboard.press('Enter');
+  await expect(page.getByText('No tool call waits for a decision')).toBeVisible();
+
+  // The model reads the reason as the result of its call.
+  const signedIn = await session(args);
+  const told: (string | undefined)[] = [];
+  for (const { sessionId } of waiting) {
+    const results = () => answers(signedIn, sessionId, 'returned');
+    await expect.poll(async () => (await results()).length, { timeout: 20_000 }).toBe(1);
+    const [text] = await results();
+    told.push(reasons.find((reason) => text!.includes(reason)));
+  }
+  expect(told.sort()).toEqual([reasons[1], reasons[1], reasons[1], reasons[0]]);
+});

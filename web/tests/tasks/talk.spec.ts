@@ -70,11 +70,12 @@ async function prepareWaiting({ mesh, tenant }: TaskArguments): Promise<void> {
   await expect.poll(async () => (await session.client(Approvals).listApprovals({ state: 'pending' })).approvals.length, { timeout: 30_000 }).toBe(2);
 }
 
-task('decide about calls that wait', { role: 'approver', maxClicks: 4, prepare: prepareWaiting }, async ({ person, page, mesh, tenant }) => {
+task('decide about calls that wait', { role: 'approver', maxClicks: 5, prepare: prepareWaiting }, async ({ person, page, mesh, tenant }) => {
   await person.open('Inbox');
   const waiting = page.getByRole('button', { name: 'Deny' });
   await expect(waiting).toHaveCount(2);
   await person.press(waiting.first());
+  await person.press(page.getByRole('dialog').getByRole('button', { name: 'Deny' }));
   await expect(waiting).toHaveCount(1);
   await person.press(page.getByRole('button', { name: 'Allow once' }));
   await expect(page.getByText('No tool call waits for a decision')).toBeVisible();
