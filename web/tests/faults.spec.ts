@@ -1,5 +1,5 @@
-// The gateway and runners are killed, and the network is cut or silent: the page goes on by itself, and
-// shows what the journal has.
+// The gateway and runners are killed, Postgres is restarted, and the network is cut or silent: the page
+// goes on by itself, and shows what the journal has.
 import type { Page } from '@playwright/test';
 import { answers, Conversation } from './conversation';
 import { expect, test } from './fixtures';
@@ -170,6 +170,34 @@ test('a message arrives once although the gateway is killed while it is sent', a
   await mesh.killGateway();
 
   await expectAnsweredOnce(conversation, mesh, id, 'sent to the dying');
+});
+
+/** How long Postgres is away, in milliseconds. */
+const RESTART = 5000;
+
+test('Postgres is restarted while an answer is written', async ({ signedIn, mesh }) => {
+  const conversation = new Conversation(signedIn, mesh);
+  const text = await beginLongAnswer(conversation, mesh);
+  const services = mesh.services();
+
+  await mesh.withoutPostgres(() => signedIn.waitForTimeout(RESTART));
+
+  await expectJournal(conversation, mesh, text);
+  expect(mesh.services(), 'no service has ended').toEqual(services);
+});
+
+test('a message that is sent while Postgres is restarted arrives once', async ({ signedIn, mesh }) => {
+  const conversation = new Conversation(signedIn, mesh);
+  const id = await begun(conversation);
+  const services = mesh.services();
+
+  await mesh.withoutPostgres(async () => {
+    await conversation.send('sent without a database');
+    await signedIn.waitForTimeout(RESTART);
+  });
+
+  await expectAnsweredOnce(conversation, mesh, id, 'sent without a database');
+  expect(mesh.services(), 'no service has ended').toEqual(services);
 });
 
 /** Opens the page Schedules by its link, and fails unless it has loaded by itself after `during`. */

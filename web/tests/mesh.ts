@@ -167,6 +167,28 @@ export class Mesh {
     await Promise.all([this.killService('agent-runner-1'), this.killService('agent-runner-2')]);
   }
 
+  /** Stops Postgres, does something without it, and starts it again. */
+  async withoutPostgres(during: () => Promise<void>): Promise<void> {
+    await this.backend('stop', 'postgres');
+    try {
+      await during();
+    } finally {
+      await this.backend('start', 'postgres');
+    }
+    await this.ready();
+  }
+
+  /** Process ids of the services by their names. */
+  services(): Record<string, number> {
+    const folder = join(this.folder, 'run');
+    const files = readdirSync(folder).filter((name) => name.endsWith('.pid'));
+    return Object.fromEntries(files.map((file) => [file.replace(/\.pid$/, ''), Number(readFileSync(join(folder, file), 'utf8'))]));
+  }
+
+  private async backend(action: 'start' | 'stop', name: string) {
+    await output('python3', [join(this.folder, 'backends.py'), action, name, '--dir', join(this.folder, 'backends')]);
+  }
+
   private async killService(name: string) {
     const file = join(this.folder, 'run', `${name}.pid`);
     const pid = Number(readFileSync(file, 'utf8'));
