@@ -93,6 +93,11 @@ function newContext(browser: Browser, { viewport, locale, timezoneId, hasTouch, 
 }
 
 async function signIn(mesh: Mesh, page: Page, { role = 'platform', tenant = mesh.ownTenant, path = '/' }: SignInOptions = {}) {
+  // A link asks before it replaces a sign-in.
+  for (const tab of page.context().pages().filter((one) => one.url().startsWith(mesh.url))) {
+    await tab.evaluate(() => localStorage.removeItem('holdfast.session'));
+    if (tab === page) await tab.evaluate(() => sessionStorage.removeItem('holdfast.session'));
+  }
   // A page that differs only behind `#` would not be loaded.
   await page.goto('about:blank');
   await page.goto(await mesh.signInLink(tenant, role, `/console${path}`));

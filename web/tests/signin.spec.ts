@@ -1,4 +1,5 @@
 import type { Page } from '@playwright/test';
+import { Session } from './api';
 import { expect, test } from './fixtures';
 
 const content = (page: Page) => page.locator('#content');
@@ -21,6 +22,52 @@ test('a link works in a tab that shows the sign-in page', async ({ page, mesh, w
 
   await page.goto(await mesh.signInLink(mesh.ownTenant, 'owner'));
 
+  await expect(content(page)).toBeVisible();
+});
+
+for (const isOpen of [false, true]) {
+  test(`a link asks first where somebody is signed in already, ${isOpen ? 'in a tab with the console' : 'in a new tab'}`, async ({ page, context, signIn, mesh }) => {
+    const other = await mesh.tenant(`link-${Date.now()}`);
+    await signIn(page);
+    const tab = isOpen ? page : await context.newPage();
+    const question = tab.getByRole('dialog', { name: 'Sign in with this link?' });
+    const tenant = tab.getByRole('banner').first();
+    const address = '/console/agents';
+    if (isOpen) await tab.goto(mesh.url + address);
+
+    const link = await mesh.signInLink(other, 'owner', address);
+    await tab.goto(link);
+    await expect(question).toBeVisible();
+    expect(tab.url()).toBe(mesh.url + address);
+    await expect(tenant).toContainText(mesh.ownTenant.name);
+    await question.getByRole('button', { name: 'Stay signed in' }).click();
+    await expect(question).toBeHidden();
+    await tab.reload();
+    await expect(content(tab)).toBeVisible();
+    await expect(tenant).toContainText(mesh.ownTenant.name);
+
+    // The link was not used up.
+    await tab.goto(link);
+    await question.getByRole('button', { name: 'Sign in with the link' }).click();
+    await expect(tenant).toContainText(other.name);
+    await expect(question).toBeHidden();
+    await tab.reload();
+    await expect(tenant).toContainText(other.name);
+  });
+}
+
+test('a sign-in goes on if the link that should replace it was used before', async ({ page, signIn, mesh, watcher }) => {
+  watcher.allow(/status of 401/);
+  await signIn(page);
+  const token = await mesh.linkToken(mesh.ownTenant, 'owner');
+  await Session.begin(mesh.url, { link: token });
+
+  await page.goto(`${mesh.url}/console/agents#link=${encodeURIComponent(token)}`);
+  await page.getByRole('button', { name: 'Sign in with the link' }).click();
+
+  await expect(page.getByText('The link was used before')).toBeVisible();
+  await expect(content(page)).toBeVisible();
+  await page.reload();
   await expect(content(page)).toBeVisible();
 });
 

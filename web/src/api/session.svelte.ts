@@ -149,13 +149,19 @@ async function said(answer: Response): Promise<string> {
 /**
  * Takes what the address brings after `#`: a one-time link, or the sign-in that an identity provider
  * has completed. It is removed from the address at once. Throws why a link cannot be used.
+ *
+ * Somebody else may have made the link to have a person work in the wrong tenant. So `mayUseLink` is
+ * asked before a link replaces a sign-in.
  */
-export async function takeFromAddress(): Promise<void> {
+export async function takeFromAddress(mayUseLink: () => Promise<boolean>): Promise<void> {
   const given = new URLSearchParams(location.hash.slice(1));
   const [link, session, error] = [given.get('link'), given.get('session'), given.get('error')];
   if (link === null && session === null && error === null) return;
   history.replaceState(history.state, '', location.pathname + location.search);
-  if (link) await signIn({ link });
-  else if (session) setSessionId(session);
+  if (link) {
+    if (state === 'unknown' && sessionId()) await identify();
+    const isReplaced = state === 'signedIn' || state === 'unreachable';
+    if (!isReplaced || (await mayUseLink())) await signIn({ link });
+  } else if (session) setSessionId(session);
   else throw new Error(sentence(error ?? ''));
 }

@@ -1,6 +1,13 @@
 // Questions before something that cannot be undone.
 
-export type Question = { title: string; text: string; action: string; danger?: boolean };
+export type Question = {
+  title: string;
+  text: string;
+  action: string;
+  /** Text of the button that leaves all as it is, if Cancel does not say it. */
+  cancel?: string;
+  danger?: boolean;
+};
 
 type Asked = Question & { answer: (yes: boolean) => void };
 
