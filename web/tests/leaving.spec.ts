@@ -1,5 +1,9 @@
-// Leaving a page with unsaved text, by links and by the buttons of the browser.
-import type { Page } from '@playwright/test';
+// Leaving a page with unsaved text, by links and by the buttons of the browser, and closing a dialog with it.
+import type { Locator, Page } from '@playwright/test';
+import { Knowledge } from '../src/api/gen/holdfast/gateway/v1/memories_pb';
+import { Skills } from '../src/api/gen/holdfast/gateway/v1/skills_pb';
+import { Chains } from '../src/api/gen/holdfast/gateway/v1/subagents_pb';
+import type { Session } from './api';
 import { expect, test } from './fixtures';
 
 const QUESTION = /^dialog: confirm Leave without saving/;
@@ -76,4 +80,97 @@ test('nothing is asked where nothing is unsaved', async ({ signedIn: page, mesh 
   await page.goForward();
   await expect(page.getByLabel('Description')).toBeVisible();
   expect(await questions()).toBe(0);
+});
+
+type TextDialog = {
+  name: string;
+  /** Makes what the dialog shows. Returns the page that leads to it. */
+  make: (session: Session) => Promise<string>;
+  /** Shows the editor. */
+  open: (page: Page) => Promise<void>;
+};
+
+const encode = (text: string) => new TextEncoder().encode(text);
+
+const DIALOGS: TextDialog[] = [
+  {
+    name: 'a chain',
+    make: async (session) => {
+      const spec = JSON.stringify({ stages: [{ steps: [{ name: 'look', prompt: 'Look at {{input}}', bundle: 'read' }] }] });
+      await session.client(Chains).putChain({ chain: { name: 'look-around', spec } });
+      return '/agents/main/subagents';
+    },
+    open: (page) => page.getByRole('grid').getByText('look-around').click(),
+  },
+  {
+    name: 'a skill',
+    make: async (session) => {
+      const skill = '---\nname: whistle\ndescription: How to whistle.\n---\n\n# Whistle\n';
+      await session.client(Skills).putSkill({ files: [{ path: 'SKILL.md', content: encode(skill) }] });
+      return '/skills';
+    },
+    open: async (page) => {
+      await page.getByRole('grid').getByText('whistle', { exact: true }).click();
+      await page.getByRole('dialog').getByRole('button', { name: 'Change' }).click();
+    },
+  },
+  {
+    name: 'an article',
+    make: async (session) => {
+      const article = { content: encode('# Whales\n\nThey sing.\n'), mediaType: 'text/markdown', source: 'whales.md', author: 'test', requestId: 'whales' };
+      await session.client(Knowledge).ingestArticle(article);
+      const { articles } = await session.client(Knowledge).listArticles({ limit: 1 });
+      return `/memory/knowledge/${articles[0]!.id}`;
+    },
+    open: (page) => page.getByRole('dialog').getByRole('button', { name: 'Correct' }).click(),
+  },
+];
+
+for (const { name, make, open } of DIALOGS) {
+  test(`the dialog of ${name} asks before unsaved text is lost`, async ({ page, signIn, mesh }) => {
+    const tenant = await mesh.tenant(`dialogs-${Date.now()}`);
+    await signIn(page, { role: 'owner', tenant, path: await make(await mesh.session(tenant.key)) });
+    await open(page);
+    const field = page.getByRole('dialog').getByRole('textbox', { name: /leaves the editor/ });
+    const close = page.getByRole('dialog').first().getByRole('button', { name: 'Close', exact: true });
+    const question = page.getByRole('dialog', { name: 'Close without saving?' });
+    await expect(field).toBeEditable();
+    await field.focus();
+    await page.keyboard.press('Control+Home');
+    await page.keyboard.insertText('not saved ');
+
+    // In the editor the key does what the editor does with it.
+    await page.keyboard.press('Escape');
+    await page.keyboard.press('Escape');
+    await expect(field).toBeVisible();
+    await expect(question).toBeHidden();
+    const refuse = async (ask: () => Promise<void>, answer: (question: Locator) => Promise<void>) => {
+      await ask();
+      await expect(question).toBeVisible();
+      await answer(question);
+      await expect(question).toBeHidden();
+      await expect(field).toContainText('not saved ');
+    };
+    await close.focus();
+    const escape = () => page.keyboard.press('Escape');
+    await refuse(escape, () => question.getByRole('button', { name: 'Go on editing' }).click());
+    await refuse(escape, escape);
+    await refuse(escape, escape);
+    await refuse(() => close.click(), escape);
+
+    await close.click();
+    await question.getByRole('button', { name: 'Close without saving' }).click();
+    await expect(page.getByRole('dialog')).toHaveCount(0);
+  });
+}
+
+test('a dialog whose text was not changed closes at once', async ({ page, signIn }) => {
+  await signIn(page, { path: '/agents/main/subagents' });
+  await page.getByRole('button', { name: 'New chain' }).click();
+  await expect(page.getByRole('dialog').getByRole('textbox', { name: /^Definition/ })).toBeEditable();
+
+  await page.getByRole('dialog').getByRole('button', { name: 'Close' }).focus();
+  await page.keyboard.press('Escape');
+
+  await expect(page.getByRole('dialog')).toHaveCount(0);
 });

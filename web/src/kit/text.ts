@@ -4,6 +4,10 @@ import { texts } from '$lib/i18n.svelte';
 export const t = texts({
   en: {
     close: 'Close',
+    closeUnsaved: 'Close without saving?',
+    closeUnsavedText: 'What you changed is lost.',
+    closeUnsavedAction: 'Close without saving',
+    goOnEditing: 'Go on editing',
     cancel: 'Cancel',
     confirm: 'Confirm',
     retry: 'Try again',
@@ -18,6 +22,10 @@ export const t = texts({
   },
   zh: {
     close: '关闭',
+    closeUnsaved: '不保存就关闭吗？',
+    closeUnsavedText: '您的更改将会丢失。',
+    closeUnsavedAction: '不保存并关闭',
+    goOnEditing: '继续编辑',
     cancel: '取消',
     confirm: '确认',
     retry: '重试',
