@@ -141,13 +141,23 @@ export class Mesh {
   /** Fills a tenant with a month of conversations; `tests/src/bin/seed` says with what. Returns the id of its longest session. */
   private async seed(tenant: Tenant, amount: 'small' | 'full'): Promise<string> {
     const state = readJson(join(this.folder, 'state.json')) as { gateways: { grpc: string }[] };
-    const backends = readJson(join(this.folder, 'backends/state.json')) as { postgres: { admin_url: string; url: string } };
-    const { admin_url: admin, url } = backends.postgres;
-    const database = admin.slice(0, admin.lastIndexOf('/')) + url.slice(url.lastIndexOf('/'));
-    const words = ['--grpc', state.gateways[0]!.grpc, '--key', tenant.key, '--database', database, '--model', this.model.url];
+    const words = ['--grpc', state.gateways[0]!.grpc, '--key', tenant.key, '--database', this.database(), '--model', this.model.url];
     if (amount === 'small') words.push('--small');
     const printed = await output(join(PROGRAMS, 'seed'), words);
     return (JSON.parse(printed) as { long_session: string }).long_session;
+  }
+
+  /** Address of the database, with all rights. */
+  private database(): string {
+    const backends = readJson(join(this.folder, 'backends/state.json')) as { postgres: { admin_url: string; url: string } };
+    const { admin_url: admin, url } = backends.postgres;
+    return admin.slice(0, admin.lastIndexOf('/')) + url.slice(url.lastIndexOf('/'));
+  }
+
+  /** Runs SQL in the database, for contents that the API would make too slowly. */
+  async sql(text: string): Promise<void> {
+    const psql = join(this.folder, 'backends/pkg/embedded_postgres/pginstall/bin/psql');
+    await output(psql, ['--no-psqlrc', '--quiet', '--set', 'ON_ERROR_STOP=1', '--command', text, this.database()]);
   }
 
   /** Makes a tenant with contents, for a test that changes them. */

@@ -1,8 +1,11 @@
 // Lists of any length scroll smoothly and are read in parts: a conversation of 100,000 entries, 5,000
-// conversations and their runs. With HOLDFAST_TEST_FULL=1; else a twentieth of them.
+// conversations and their runs. With HOLDFAST_TEST_FULL=1; else a twentieth of them. A table has 5,000 rows
+// in any case.
 import type { Locator, Page } from '@playwright/test';
+import { Messages } from '../src/api/gen/holdfast/gateway/v1/messages_pb';
 import { expect, test } from './fixtures';
 import { mainThread } from './main-thread';
+import type { Mesh, Tenant } from './mesh';
 
 const isFull = process.env['HOLDFAST_TEST_FULL'] === '1';
 const amount = isFull ? 'full' : 'small';
@@ -64,6 +67,43 @@ test('the table of runs scrolls without long tasks, and is read on', async ({ pa
   await signIn(page, { role: 'owner', tenant, path: '/runs' });
 
   await expectSmooth(page, page.getByRole('grid').first(), 1500);
+});
+
+const FAILED = 5000;
+
+/** A tenant with as many replies that a platform has refused. */
+async function tenantWithFailedDeliveries(mesh: Mesh): Promise<Tenant> {
+  const tenant = await mesh.tenant(`deliveries-${Date.now()}`);
+  for await (const { event } of (await mesh.session(tenant.key)).client(Messages).stream({ agent: 'main', text: 'Hello' })) {
+    if (event.case === 'done') break;
+  }
+  await mesh.sql(`
+    insert into session.deliveries
+      (tenant_id, session_id, out_seq, delivery_id, run_id, channel, account_id, target, body, state, attempt, reason, created_at, finished_at)
+    select s.tenant_id, s.session_id, 1000 + n, gen_random_uuid(), gen_random_uuid(), 'telegram', account.id,
+      jsonb_build_object('channel', 'telegram', 'account', account.id, 'chat', 'chat ' || n),
+      repeat('Reply ' || n || ' of the table. ', 1 + n % 9), 'dead', 8, 'the platform refused it: chat ' || n || ' was not found',
+      now() - n * interval '1 minute', now() - n * interval '1 minute'
+    from session.sessions s join control.tenants t using (tenant_id), generate_series(1, ${FAILED}) n, (select gen_random_uuid() id) account
+    where t.name = '${tenant.name}'`);
+  return tenant;
+}
+
+test(`a table of ${FAILED} rows scrolls without long tasks, while it is read and when it is whole`, async ({ page, signIn, mesh }) => {
+  await signIn(page, { role: 'owner', tenant: await tenantWithFailedDeliveries(mesh), path: '/inbox/deliveries' });
+  const table = page.getByRole('grid', { name: 'Failed deliveries' });
+  const row = (number: number) => rowsOf(table).filter({ hasText: `chat ${number} was not found` });
+  await expect(row(1)).toBeVisible();
+
+  await expectSmooth(page, table, 1500);
+
+  await expect(async () => {
+    await table.press('End');
+    await expect(row(FAILED)).toBeVisible({ timeout: 200 });
+  }).toPass({ timeout: 120_000 });
+  await expect(table).toHaveAttribute('aria-rowcount', String(FAILED + 1));
+  await expectSmooth(page, table, -1500, 150);
+  await expect(row(1)).toBeVisible();
 });
 
 test('the longest conversation is read to its beginning and back, with few entries at a time', async ({ page, signIn, mesh }) => {
