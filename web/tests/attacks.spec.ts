@@ -1,6 +1,7 @@
 // Attacks of other sites, and with what somebody has found or stolen.
 import type { Page } from '@playwright/test';
 import { Agents } from '../src/api/gen/holdfast/gateway/v1/control_pb';
+import { Files } from '../src/api/gen/holdfast/gateway/v1/files_pb';
 import { People } from '../src/api/gen/holdfast/gateway/v1/people_pb';
 import { postSignIn, Session } from './api';
 import { expect, test } from './fixtures';
@@ -130,6 +131,53 @@ test('another site cannot open the WebSocket with the cookie', async ({ page, co
   expect(await connect(page)).toBe('open');
   expect(await connect(other)).toBe('closed');
   await site.stop();
+});
+
+test('another site that opens the console has no hold of its window', async ({ page, context, signIn, watcher, mesh }) => {
+  watcher.allow(/^request: http:\/\/127\.0\.0\.1/, /404/);
+  await signIn(page);
+  const site = await OtherSite.start('<button>Open</button>');
+  const other = await context.newPage();
+  await other.goto(site.url);
+  await other.evaluate((url) => {
+    document.querySelector('button')!.onclick = () => ((window as unknown as { opened: Window | null }).opened = window.open(url));
+  }, `${mesh.url}/console/settings`);
+
+  const opening = context.waitForEvent('page');
+  await other.getByRole('button').click();
+  const opened = await opening;
+  await expect(opened.locator('#content')).toBeVisible();
+
+  expect(await opened.evaluate(() => window.opener)).toBeNull();
+  await expect.poll(() => other.evaluate(() => (window as unknown as { opened: Window }).opened.closed)).toBe(true);
+  await site.stop();
+});
+
+test('no script but the console\'s own can become a service worker, and none is one', async ({ signedIn: page, mesh, watcher }) => {
+  watcher.allow(/when fetching the script|unsupported MIME type|max scope allowed|Failed to load resource/);
+  const allowed: string[] = [];
+  page.on('response', (response) => response.headers()['service-worker-allowed'] !== undefined && allowed.push(response.url()));
+  const script = 'onfetch = (event) => event.respondWith(new Response("taken"))';
+  const { agent } = await (await mesh.session(mesh.key)).client(Agents).getAgent({ agent: 'main' });
+  await (await mesh.session(mesh.key)).client(Files).writeFile({ agent: agent!.id, path: 'sw.js', content: new TextEncoder().encode(script) });
+  await page.goto(`${mesh.url}/console/agents/main/files?file=sw.js`);
+  await expect(page.getByRole('textbox', { name: /sw\.js/ })).toContainText('respondWith');
+  expect(await page.evaluate(() => navigator.serviceWorker.getRegistrations().then(({ length }) => length))).toBe(0);
+
+  const outcomes = await page.evaluate(async (script) => {
+    const own = document.querySelector<HTMLScriptElement>('script[src]')!.src;
+    const blob = URL.createObjectURL(new Blob([script], { type: 'text/javascript' }));
+    const data = `data:text/javascript,${encodeURIComponent(script)}`;
+    const ofPeople = ['/console/agents/main/files/sw.js', '/console/agents/main/files?file=sw.js', '/console/sw.js', '/sw.js', '/docs/sw.js', '/console/frame.html', blob, data];
+    const attempts = [...ofPeople.map((url) => [url, undefined] as const), [own, '/console/'] as const, [own, '/'] as const];
+    const register = ([url, scope]: readonly [string, string | undefined]) =>
+      navigator.serviceWorker.register(url, { ...(scope ? { scope } : {}) }).then(() => `${url} for ${scope} was registered`, () => 'refused');
+    return Promise.all(attempts.map(register));
+  }, script);
+
+  expect(new Set(outcomes)).toEqual(new Set(['refused']));
+  expect(await page.evaluate(() => navigator.serviceWorker.getRegistrations().then(({ length }) => length))).toBe(0);
+  expect(allowed).toEqual([]);
 });
 
 test('each sign-in is a new one', async ({ mesh }) => {

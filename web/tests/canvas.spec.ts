@@ -83,6 +83,40 @@ test('HTML of an agent that goes elsewhere leads nobody there', async ({ signedI
   expect(new URL(signedIn.url()).origin).toBe(mesh.url);
 });
 
+test('the page takes no messages of the frame or of other windows, and the frame those of the page only', async ({ page, signIn, mesh, watcher }) => {
+  watcher.allow(STOPPED);
+  await page.addInitScript(() => {
+    const listeners: string[] = [];
+    Object.assign(window, { listeners });
+    const add = EventTarget.prototype.addEventListener;
+    EventTarget.prototype.addEventListener = function (type: string, ...rest) {
+      if (type === 'message' && (this ?? window) === window) listeners.push(new Error().stack ?? '');
+      return add.call(this, type, ...rest);
+    };
+  });
+  await signIn(page);
+  const { frame } = await show(page, mesh, 'Show the messages', '<p>Plan of the day</p>');
+  await expect(frame.getByText('Plan of the day')).toBeVisible();
+  const inner = page.frames().find((one) => one.url().endsWith('/console/frame.html'))!;
+  const state = () => page.evaluate(() => [location.href, document.title, document.body.innerText, JSON.stringify([{ ...localStorage }, { ...sessionStorage }])]);
+  const before = await state();
+
+  await inner.evaluate(async (url) => {
+    const call = { type: 'req', id: '1', method: 'chat.send', params: { message: 'from the frame' } };
+    for (const message of ['<h1>taken</h1>', `${url}/console/#link=x`, JSON.stringify(call), call, { type: 'event', event: 'approval.decided' }]) parent.postMessage(message, '*');
+    // The frame's own script hears this one.
+    window.postMessage('<h1>taken</h1>', '*');
+    await new Promise((resolve) => setTimeout(resolve));
+  }, mesh.url);
+
+  await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve))));
+  expect(await state()).toEqual(before);
+  await expect(frame.getByText('Plan of the day')).toBeVisible();
+  await expect(frame.getByText('taken')).toHaveCount(0);
+  const ofPage = await page.evaluate(() => [(window as unknown as { listeners: string[] }).listeners, window.onmessage]);
+  expect(ofPage, 'who listens to messages').toEqual([[], null]);
+});
+
 test('only the console shows the frame, and only its own script runs in it', async ({ mesh }) => {
   const answer = await fetch(`${mesh.url}/console/frame.html`);
   const policy = (answer.headers.get('content-security-policy') ?? '').split(/;\s*/);

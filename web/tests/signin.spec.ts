@@ -1,5 +1,6 @@
 import type { Page } from '@playwright/test';
 import { Session } from './api';
+import { Conversation } from './conversation';
 import { expect, test } from './fixtures';
 
 const content = (page: Page) => page.locator('#content');
@@ -122,6 +123,66 @@ test('signing out ends the sign-in for good', async ({ page, signIn, mesh }) => 
   // A copy of the cookie is worth nothing.
   await page.context().addCookies(cookies);
   await page.goto(`${mesh.url}/console/`);
+  await expect(keyField(page)).toBeVisible();
+});
+
+test('after the sign-out nothing of the tenant is shown, kept or in a cache', async ({ page, signIn, mesh, watcher }) => {
+  watcher.allow(/net::ERR_CACHE_MISS/);
+  const tenant = await mesh.tenant(`left-${Date.now()}`);
+  const asked = new Set<string>();
+  page.on('request', (request) => asked.add(request.url()));
+  await signIn(page, { role: 'owner', tenant });
+  const conversation = new Conversation(page, mesh);
+  await conversation.begin();
+  await conversation.send('The secret is xylophone');
+  await conversation.expectSaid('echo: The secret is xylophone');
+  const ofConversation = page.url();
+  await conversation.field.fill('A draft about a xylophone');
+  for (const name of ['Agents', 'Runs', 'Settings']) {
+    await page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name }).click();
+    await expect(page.getByRole('heading', { level: 1 })).toBeVisible();
+  }
+
+  await page.getByRole('button', { name: /^Signed in as/ }).click();
+  await page.getByRole('menuitem', { name: 'Sign out' }).click();
+  await expect(keyField(page)).toBeVisible();
+
+  const expectNothing = async () => {
+    await expect(keyField(page)).toBeVisible();
+    expect(await page.content()).not.toMatch(new RegExp(`xylophone|${tenant.name}`));
+  };
+  for (let step = 0; step < 4; step += 1) {
+    await page.goBack();
+    await expectNothing();
+  }
+  await page.goForward();
+  await expectNothing();
+  await page.goto(ofConversation);
+  await expectNothing();
+  const stores = await page.evaluate(() => JSON.stringify([{ ...localStorage }, { ...sessionStorage }]));
+  expect(stores).not.toMatch(/xylophone|holdfast\.chat/);
+
+  const calls = [...asked].filter((url) => url.includes('/console/api/'));
+  expect(calls.length).toBeGreaterThan(5);
+  expect(await page.evaluate(() => caches.keys())).toEqual([]);
+  const cached = await page.evaluate(async (urls) => {
+    const find = (url: string) => fetch(url, { mode: 'same-origin', cache: 'only-if-cached' }).then(({ ok }) => ok, () => false);
+    const found = await Promise.all(urls.map(find));
+    return urls.filter((_, at) => found[at]);
+  }, calls);
+  expect(cached).toEqual([]);
+});
+
+test('a page that comes back from the history does not outlive its sign-in', async ({ page, signIn, mesh, watcher }) => {
+  watcher.allow(/status of 401/, /WebSocket/);
+  await signIn(page);
+  const { id, cookie } = await Session.ofPage(page);
+  const headers = { 'x-holdfast-session': id, cookie, origin: mesh.url };
+  expect((await fetch(`${mesh.url}/console/sign-out`, { method: 'POST', headers })).status).toBe(204);
+
+  // Tests have no cache of whole pages; a page from it gets this event.
+  await page.evaluate(() => dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true })));
+
   await expect(keyField(page)).toBeVisible();
 });
 

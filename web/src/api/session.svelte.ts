@@ -1,7 +1,7 @@
 // Who is signed in, and what they may do.
 import { people } from './clients';
 import { isSignedOut, sentence } from './errors';
-import { forgetSessionId, SESSION_HEADER, sessionId, setSessionId } from './token';
+import { clearTab, forgetSessionId, SESSION_HEADER, sessionId, setSessionId } from './token';
 
 /** A permission as docs/people-and-roles.md has them: what each call needs. */
 export type Right = 'read' | 'chat' | 'approve' | 'manage' | 'own' | 'platform';
@@ -132,8 +132,11 @@ export async function signIn(credential: { key: string } | { link: string }): Pr
 
 export async function signOut(): Promise<void> {
   const id = sessionId();
-  await fetch('/console/sign-out', { method: 'POST', headers: { [SESSION_HEADER]: id } });
+  const answer = await fetch('/console/sign-out', { method: 'POST', headers: { [SESSION_HEADER]: id } });
+  // A sign-in that has ended already is refused.
+  if (!answer.ok && answer.status !== 401) throw new Error(await said(answer));
   signedOut();
+  clearTab();
 }
 
 async function said(answer: Response): Promise<string> {

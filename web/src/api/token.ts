@@ -25,3 +25,9 @@ export function forgetSessionId(id: string) {
   sessionStorage.setItem(KEY, '');
   if (localStorage.getItem(KEY) === id) localStorage.removeItem(KEY);
 }
+
+/** Forgets what the tab keeps for the person, such as drafts. */
+export function clearTab() {
+  sessionStorage.clear();
+  sessionStorage.setItem(KEY, '');
+}

@@ -1,7 +1,7 @@
-// Text that was written and not sent, for each conversation of the tab.
+// Text that was written and not sent, for each person and conversation of the tab.
 import { me } from '$api/session.svelte';
 
-const keyOf = (target: string) => `holdfast.chat.draft.${me.tenantId}.${target}`;
+const keyOf = (target: string) => `holdfast.chat.draft.${me.tenantId}.${me.id}.${target}`;
 
 export function readDraft(target: string): string {
   return sessionStorage.getItem(keyOf(target)) ?? '';
