@@ -1,6 +1,7 @@
 // The gateway and runners are killed, Postgres is restarted, and the network is cut or silent: the page
 // goes on by itself, and shows what the journal has.
 import type { Page } from '@playwright/test';
+import { Agents } from '../src/api/gen/holdfast/gateway/v1/control_pb';
 import { answers, Conversation } from './conversation';
 import { expect, test } from './fixtures';
 import type { Mesh } from './mesh';
@@ -230,3 +231,47 @@ for (const visit of ['for the first time', 'again'] as const) {
     });
   }
 }
+
+/** Refuses the page's next subscriptions to the log of events, as many as `left` says. */
+async function refuseEvents(page: Page, left: number) {
+  const refusals = { left };
+  await page.routeWebSocket(/\/console\/ws/, (socket) => {
+    const server = socket.connectToServer();
+    socket.onMessage((message) => {
+      const { id, method } = JSON.parse(String(message)) as { id: string; method: string };
+      if (method !== 'events.log.subscribe' || refusals.left === 0) return server.send(message);
+      refusals.left -= 1;
+      socket.send(JSON.stringify({ type: 'res', id, ok: false, error: { code: 'UNAVAILABLE', message: 'refused' } }));
+    });
+  });
+  return refusals;
+}
+
+/** Fails unless the open list of agents shows a new one within `seconds`. */
+async function expectNewAgent(page: Page, mesh: Mesh, seconds: number) {
+  const name = `new-${Date.now()}`;
+  await (await mesh.session(mesh.key)).client(Agents).createAgent({ agent: { name } });
+  await expect(page.getByText(name).first()).toBeVisible({ timeout: seconds * 1000 });
+}
+
+test('a page that gets no events, since too many are open, reads again at intervals', async ({ page, signIn, mesh }) => {
+  const refusals = await refuseEvents(page, 2);
+  await signIn(page, { path: '/agents' });
+  await expect.poll(() => refusals.left).toBeLessThan(2);
+
+  await expectNewAgent(page, mesh, 60);
+});
+
+test('a page whose place in the events is too old goes on from now', async ({ page, signIn, mesh }) => {
+  const refusals = await refuseEvents(page, 0);
+  await signIn(page, { path: '/agents' });
+  await expectNewAgent(page, mesh, 20);
+  refusals.left = 1;
+
+  mesh.proxy.cut();
+  await expect(lost(page)).toBeVisible({ timeout: NOTICE });
+  mesh.proxy.mend();
+
+  await expect.poll(() => refusals.left, { timeout: NOTICE }).toBe(0);
+  await expectNewAgent(page, mesh, 20);
+});

@@ -31,6 +31,9 @@ const ASK_AFTER = 10_000;
 /** Longest wait for a frame that must come: the first, and the one that was asked for. */
 const ANSWER_TIMEOUT = 10_000;
 
+/** Pause before the log is asked for again, when the gateway refused it, in milliseconds. */
+const REFUSED_PAUSE = 30_000;
+
 const listeners = new Set<Listener>();
 let socket: WebSocket | undefined;
 let cursor = '';
@@ -174,11 +177,28 @@ function answered(own: WebSocket, frame: Frame) {
     state = 'open';
     subscribe(own);
     if (missed) emit({ type: 'reset', session: '', agent: '', data: {} });
-  } else if (method === 'events.log.subscribe' && frame.ok) {
+  } else if (method === 'events.log.subscribe') {
+    if (!frame.ok) return refused(own);
     cursor = String(frame.payload?.['cursor'] ?? cursor);
     // Turns in progress told nothing while the connection was gone.
     emit({ type: 'live.connected', session: '', agent: '', data: {} });
   }
+}
+
+/**
+ * The gateway refuses the log: the cursor is too old, or the tenant has too many open consoles. Without
+ * a cursor it is asked again at intervals. Each time everything is read anew.
+ */
+function refused(own: WebSocket) {
+  const again = () => {
+    if (own !== socket) return;
+    emit({ type: 'reset', session: '', agent: '', data: {} });
+    subscribe(own);
+  };
+  const isOld = cursor !== '';
+  cursor = '';
+  if (isOld) again();
+  else setTimeout(again, REFUSED_PAUSE * (0.75 + Math.random() / 2));
 }
 
 function subscribe(own: WebSocket) {

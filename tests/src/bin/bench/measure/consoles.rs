@@ -1,4 +1,4 @@
-//! Open consoles: what they cost the gateway while the tenant's agents work.
+//! Open consoles of several tenants: what they cost the gateway while the tenants' agents work.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,13 +13,15 @@ use tokio::{
 use crate::{
     Pace,
     client::unique_session,
-    mesh::{Mesh, Service},
+    mesh::{Mesh, Service, Tenant},
     models::Model,
     report::{Line, Unit, float},
     stats::Samples,
     usage::{self, Resident},
 };
 
+/// The gateway permits 200 readers of a tenant's log of events, and each console is one.
+const CONSOLES_PER_TENANT: usize = 100;
 /// Consoles that are opened at once.
 const OPENING: usize = 32;
 /// How long the mesh is left alone before the gateway's memory is read.
@@ -32,22 +34,26 @@ pub async fn measure(mesh: &mut Mesh, pace: Pace) -> anyhow::Result<Vec<Line>> {
     mesh.relaunch().await?;
     let (count, time) = (pace.count(500, 50), pace.seconds(60, 10));
     let gateway = mesh.pid(Service::Gateway)?;
+    let mut tenants = Vec::new();
+    for nth in 0..count.div_ceil(CONSOLES_PER_TENANT) {
+        tenants.push(mesh.tenant(&unique_session(&format!("consoles-{nth}"))).await?);
+    }
     // Once for what is loaded with the first console and the first turns.
-    drop(open(mesh, 10).await?);
-    work(mesh, gateway, time / 4).await?;
-    let alone = work(mesh, gateway, time).await?;
+    drop(open(mesh, &tenants, 10).await?);
+    work(mesh, &tenants, gateway, time / 4).await?;
+    let alone = work(mesh, &tenants, gateway, time).await?;
     sleep(REST_TIME).await;
     let before = Resident::of(gateway)?.own;
 
     let begun = Instant::now();
     let mut consoles = JoinSet::new();
-    for mut socket in open(mesh, count).await? {
+    for mut socket in open(mesh, &tenants, count).await? {
         consoles.spawn(async move { socket.idle().await });
     }
     let opening = begun.elapsed();
     sleep(REST_TIME).await;
     let idle = Resident::of(gateway)?.own;
-    let watched = work(mesh, gateway, time).await?;
+    let watched = work(mesh, &tenants, gateway, time).await?;
     ensure!(consoles.try_join_next().is_none(), "the gateway ended a console's connection");
     let busy = Resident::of(gateway)?.own;
 
@@ -90,9 +96,15 @@ impl Work {
     }
 }
 
-/// Has turns at a steady rate for so long.
-async fn work(mesh: &Mesh, gateway: u32, time: Duration) -> anyhow::Result<Work> {
-    let client = Arc::new(mesh.client(&mesh.tenant)?);
+/// Has turns of the tenants in turn at a steady rate for so long.
+async fn work(
+    mesh: &Mesh,
+    tenants: &[Tenant],
+    gateway: u32,
+    time: Duration,
+) -> anyhow::Result<Work> {
+    let clients = tenants.iter().map(|tenant| Ok(Arc::new(mesh.client(tenant)?)));
+    let clients: Vec<_> = clients.collect::<anyhow::Result<_>>()?;
     let name = Arc::<str>::from(unique_session("watched"));
     let (begun, used) = (Instant::now(), usage::cpu(gateway)?);
     let mut clock = interval(Duration::from_secs(1) / TURNS_PER_SECOND);
@@ -103,7 +115,7 @@ async fn work(mesh: &Mesh, gateway: u32, time: Duration) -> anyhow::Result<Work>
         if begun.elapsed() >= time {
             break;
         }
-        let (client, name) = (Arc::clone(&client), Arc::clone(&name));
+        let (client, name) = (Arc::clone(&clients[nth % clients.len()]), Arc::clone(&name));
         turns.spawn(async move {
             let session = format!("{name}-{}", nth % CONVERSATIONS);
             client.turn(nth, Model::Instant, &session).await
@@ -118,11 +130,10 @@ async fn work(mesh: &Mesh, gateway: u32, time: Duration) -> anyhow::Result<Work>
 }
 
 /// Opens consoles: each is a sign-in of its own.
-async fn open(mesh: &Mesh, count: usize) -> anyhow::Result<Vec<Socket>> {
-    let http = reqwest::Client::new();
-    let (at, key) = (mesh.http(), mesh.tenant.key.clone());
+async fn open(mesh: &Mesh, tenants: &[Tenant], count: usize) -> anyhow::Result<Vec<Socket>> {
+    let (http, at) = (reqwest::Client::new(), mesh.http());
     let opening = stream::iter(0..count).map(|nth| {
-        let (http, key) = (http.clone(), key.clone());
+        let (http, key) = (http.clone(), tenants[nth % tenants.len()].key.clone());
         async move {
             let session = ConsoleSession::begin(&http, at, &key, nth).await?;
             session.load_page(&http).await?;
