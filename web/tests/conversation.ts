@@ -17,7 +17,7 @@ export class Conversation {
 
   /** Messages and answers. */
   get log(): Locator {
-    return this.page.getByRole('list', { name: 'Messages', exact: true });
+    return this.page.getByRole('region', { name: 'Conversation', exact: true }).getByRole('list', { name: 'Messages', exact: true });
   }
 
   /** Begins a new conversation. */
