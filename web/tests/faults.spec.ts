@@ -232,11 +232,16 @@ for (const visit of ['for the first time', 'again'] as const) {
   }
 }
 
-/** Refuses the page's next subscriptions to the log of events, as many as `left` says. */
+/** Refuses the page's next subscriptions to the log of events, as many as `left` says, and counts the granted ones. */
 async function refuseEvents(page: Page, left: number) {
-  const refusals = { left };
+  const refusals = { left, granted: 0 };
   await page.routeWebSocket(/\/console\/ws/, (socket) => {
     const server = socket.connectToServer();
+    server.onMessage((message) => {
+      const { id, ok } = JSON.parse(String(message)) as { id?: string; ok?: boolean };
+      if (ok && id?.startsWith('events.log.subscribe')) refusals.granted += 1;
+      socket.send(message);
+    });
     socket.onMessage((message) => {
       const { id, method } = JSON.parse(String(message)) as { id: string; method: string };
       if (method !== 'events.log.subscribe' || refusals.left === 0) return server.send(message);
@@ -265,6 +270,7 @@ test('a page that gets no events, since too many are open, reads again at interv
 test('a page whose place in the events is too old goes on from now', async ({ page, signIn, mesh }) => {
   const refusals = await refuseEvents(page, 0);
   await signIn(page, { path: '/agents' });
+  await expect.poll(() => refusals.granted).toBe(1);
   await expectNewAgent(page, mesh, 20);
   refusals.left = 1;
 

@@ -178,7 +178,7 @@ function answered(own: WebSocket, frame: Frame) {
     subscribe(own);
     if (missed) emit({ type: 'reset', session: '', agent: '', data: {} });
   } else if (method === 'events.log.subscribe') {
-    if (!frame.ok) return refused(own);
+    if (!frame.ok) return subscribeAgain(own);
     cursor = String(frame.payload?.['cursor'] ?? cursor);
     // Turns in progress told nothing while the connection was gone.
     emit({ type: 'live.connected', session: '', agent: '', data: {} });
@@ -186,10 +186,10 @@ function answered(own: WebSocket, frame: Frame) {
 }
 
 /**
- * The gateway refuses the log: the cursor is too old, or the tenant has too many open consoles. Without
- * a cursor it is asked again at intervals. Each time everything is read anew.
+ * Subscribes anew after the gateway has refused or ended the log: the cursor is too old, or the tenant
+ * has too many open consoles. Without a cursor the pause is long. Each time everything is read again.
  */
-function refused(own: WebSocket) {
+function subscribeAgain(own: WebSocket) {
   const again = () => {
     if (own !== socket) return;
     emit({ type: 'reset', session: '', agent: '', data: {} });
@@ -222,10 +222,7 @@ function event(name: string, payload: Record<string, unknown>) {
 
 function logged(payload: Record<string, unknown>) {
   if (payload['error']) {
-    // The cursor is older than the log: read everything anew.
-    cursor = '';
-    emit({ type: 'reset', session: '', agent: '', data: {} });
-    if (socket) subscribe(socket);
+    if (socket) subscribeAgain(socket);
     return;
   }
   cursor = String(payload['cursor'] ?? cursor);

@@ -24,9 +24,9 @@ pub struct Counts {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DueJobs {
     pub count: i64,
-    /// How late the latest is.
+    /// Time since the job that waits longest was due.
     pub oldest: Duration,
-    /// Tenant of the latest.
+    /// Tenant of the job that waits longest.
     pub oldest_of: Option<TenantId>,
 }
 

@@ -94,7 +94,7 @@ pub enum TodoOperation {
     Update {
         #[serde(alias = "id")]
         code: String,
-        /// `None` keeps the status.
+        /// The new status; `None` keeps the present one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         to_status: Option<TodoStatus>,
         /// The smaller, the more urgent; `None` keeps it.

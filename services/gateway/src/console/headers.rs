@@ -19,8 +19,8 @@ use super::Console;
 /// that of [`FRAME_POLICY`].
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
                       img-src 'self' blob: data:; font-src 'self'; connect-src 'self'; \
-                      frame-src 'self'; worker-src 'none'; form-action 'self'; frame-ancestors 'none'; \
-                      base-uri 'none'";
+                      frame-src 'self'; worker-src 'none'; form-action 'self'; \
+                      frame-ancestors 'none'; base-uri 'none'";
 
 /// Path of the frame in which the page shows HTML that agents made.
 const FRAME: &str = "/console/frame.html";

@@ -13,7 +13,6 @@ use holdfast_proto::gateway::v1::{
 };
 use holdfast_schedule::store::DueJobs;
 use holdfast_session::{MeshCounts, PoolGauges, WaitingSession};
-use holdfast_types::TenantId;
 use jiff::Timestamp;
 use tokio::time::{Instant, timeout};
 use tonic::{Request, Response, Status, service::Routes};
@@ -78,30 +77,14 @@ impl Service for Mesh {
 
 impl Mesh {
     async fn queues(&self, counts: &MeshCounts, jobs: DueJobs) -> Vec<pb::MeshQueue> {
-        let due_jobs = pb::MeshQueue {
-            name: "jobs".to_owned(),
-            waiting: jobs.count,
-            oldest_wait_ms: millis(jobs.oldest),
-            ..pb::MeshQueue::default()
-        };
-        let mut queues = queues(counts);
-        let oldest = [counts.oldest_ready_of, counts.oldest_message_of, counts.oldest_delivery_of];
-        for (queue, oldest) in queues.iter_mut().zip(oldest) {
-            let Some(WaitingSession { tenant, session }) = oldest else { continue };
-            queue.oldest_tenant = self.tenant_name(tenant).await;
-            queue.oldest_session = session.to_string();
-        }
-        queues.push(due_jobs);
-        if let (Some(queue), Some(tenant)) = (queues.last_mut(), jobs.oldest_of) {
-            queue.oldest_tenant = self.tenant_name(tenant).await;
+        let mut queues = queues(counts, jobs);
+        for queue in queues.iter_mut().filter(|queue| !queue.oldest_tenant.is_empty()) {
+            // A tenant that was deleted since its work was counted keeps its id.
+            if let Ok(found) = self.state.directory.tenants().get(&queue.oldest_tenant).await {
+                queue.oldest_tenant = found.name;
+            }
         }
         queues
-    }
-
-    /// Name of a tenant; its id if it was deleted since its work was counted.
-    async fn tenant_name(&self, tenant: TenantId) -> String {
-        let id = tenant.to_string();
-        self.state.directory.tenants().get(&id).await.map_or(id, |found| found.name)
     }
 
     async fn backends(&self) -> Vec<pb::MeshBackend> {
@@ -175,25 +158,33 @@ fn pool(gauges: PoolGauges) -> pb::MeshRunnerPool {
     }
 }
 
-fn queues(counts: &MeshCounts) -> Vec<pb::MeshQueue> {
-    let queue = |name: &str, waiting, running, oldest, dead| pb::MeshQueue {
-        name: name.to_owned(),
-        waiting,
-        running,
-        oldest_wait_ms: millis(oldest),
-        dead,
-        ..pb::MeshQueue::default()
+/// Queues, with ids of tenants in place of names.
+fn queues(counts: &MeshCounts, jobs: DueJobs) -> Vec<pb::MeshQueue> {
+    let queue = |name: &str, (waiting, running, dead), wait, of: Option<WaitingSession>| {
+        let of = of.map(|oldest| (oldest.tenant.to_string(), oldest.session.to_string()));
+        let (oldest_tenant, oldest_session) = of.unwrap_or_default();
+        pb::MeshQueue {
+            name: name.to_owned(),
+            waiting,
+            running,
+            oldest_wait_ms: millis(wait),
+            dead,
+            oldest_tenant,
+            oldest_session,
+        }
+    };
+    let sessions = (counts.ready_sessions, counts.running_sessions, 0);
+    let messages = (counts.waiting_messages, 0, counts.dead_messages);
+    let deliveries = (counts.pending_deliveries, counts.sending_deliveries, counts.dead_deliveries);
+    let due_jobs = pb::MeshQueue {
+        oldest_tenant: jobs.oldest_of.map(|tenant| tenant.to_string()).unwrap_or_default(),
+        ..queue("jobs", (jobs.count, 0, 0), jobs.oldest, None)
     };
     vec![
-        queue("sessions", counts.ready_sessions, counts.running_sessions, counts.oldest_ready, 0),
-        queue("messages", counts.waiting_messages, 0, counts.oldest_message, counts.dead_messages),
-        queue(
-            "deliveries",
-            counts.pending_deliveries,
-            counts.sending_deliveries,
-            counts.oldest_delivery,
-            counts.dead_deliveries,
-        ),
+        queue("sessions", sessions, counts.oldest_ready, counts.oldest_ready_of),
+        queue("messages", messages, counts.oldest_message, counts.oldest_message_of),
+        queue("deliveries", deliveries, counts.oldest_delivery, counts.oldest_delivery_of),
+        due_jobs,
     ]
 }
 

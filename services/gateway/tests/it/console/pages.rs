@@ -16,8 +16,8 @@ use crate::world::World;
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
                       img-src 'self' blob: data:; font-src 'self'; connect-src 'self'; \
-                      frame-src 'self'; worker-src 'none'; form-action 'self'; frame-ancestors 'none'; \
-                      base-uri 'none'";
+                      frame-src 'self'; worker-src 'none'; form-action 'self'; \
+                      frame-ancestors 'none'; base-uri 'none'";
 
 /// The frame for HTML of agents, as it is built.
 const FRAME: &str =
