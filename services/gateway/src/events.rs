@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `subscription.rs` | a subscription as a stream, for every API: it reads the log at the subscriber's pace |
 //! | `source.rs` | wake-ups of the subscriptions of this process |
+//! | `recent_pages.rs` | pages of a tenant's log that its subscriptions share |
 //! | `convert.rs` | cursors, filters and events in the forms of the protos |
 //! | `grpc.rs` | the service `Events`, and the check of a request for every API |
 //! | `webhooks.rs` | the service `EventWebhooks`, whose events runners send |
@@ -13,6 +14,7 @@
 
 mod convert;
 mod grpc;
+mod recent_pages;
 mod source;
 mod subscription;
 mod webhooks;

@@ -1,4 +1,5 @@
 // Asks before a page with unsaved text is left.
+import { tick } from 'svelte';
 import { guardLeaving } from './router.svelte';
 import { t } from './unsaved-text';
 
@@ -32,4 +33,21 @@ export function guardUnsaved(isUnsaved: () => boolean) {
       update();
     };
   });
+}
+
+/** Tells whether a form has changed and is not saved. Only while a component is made. */
+export function watchForm(form: object) {
+  const opened = JSON.stringify(form);
+  let isSaved = $state(false);
+  const areUnsaved = $derived(!isSaved && JSON.stringify(form) !== opened);
+  return {
+    get areUnsaved() {
+      return areUnsaved;
+    },
+    /** Leaving asks no question from now on. */
+    async saved() {
+      isSaved = true;
+      await tick();
+    },
+  };
 }

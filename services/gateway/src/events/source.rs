@@ -5,16 +5,21 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use holdfast_bus::{Bus, TenantWakes};
 use holdfast_session::Sessions;
 use holdfast_types::TenantId;
-use tokio::{sync::watch, time::sleep};
+use tokio::{
+    sync::watch,
+    time::{MissedTickBehavior, interval},
+};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
+
+use super::recent_pages::RecentPages;
 
 /// Interval of reading the ends of logs.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -25,22 +30,31 @@ pub struct EventSource {
     pub(super) sessions: Sessions,
     /// Cancelled when open streams are to end.
     pub(super) stop: CancellationToken,
-    /// Position of the newest event of each tenant that has a subscription here.
-    newest: Arc<Mutex<HashMap<TenantId, watch::Sender<i64>>>>,
+    /// Logs of the tenants that have a subscription here.
+    logs: Arc<Mutex<HashMap<TenantId, WatchedLog>>>,
+}
+
+/// What this process knows of a tenant's log.
+#[derive(Debug, Default)]
+struct WatchedLog {
+    /// Position of the newest event.
+    newest: watch::Sender<i64>,
+    recent: Arc<RecentPages>,
 }
 
 impl EventSource {
     /// When `stop` is cancelled, subscribers get [`Error::Stopping`](crate::Error::Stopping).
     #[must_use]
     pub fn new(sessions: Sessions, stop: CancellationToken) -> Self {
-        Self { sessions, stop, newest: Arc::default() }
+        Self { sessions, stop, logs: Arc::default() }
     }
 
     /// Returns a receiver of the position of a tenant's newest event, as far as this process knows
-    /// it.
-    pub(super) fn newest_of(&self, tenant: TenantId) -> watch::Receiver<i64> {
-        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
-        newest.entry(tenant).or_insert_with(|| watch::channel(0).0).subscribe()
+    /// it, and the pages that the tenant's subscriptions share.
+    pub(super) fn watched_log(&self, tenant: TenantId) -> (watch::Receiver<i64>, Arc<RecentPages>) {
+        let mut logs = self.lock();
+        let log = logs.entry(tenant).or_default();
+        (log.newest.subscribe(), Arc::clone(&log.recent))
     }
 
     /// Wakes subscriptions until `stop`.
@@ -50,10 +64,13 @@ impl EventSource {
     /// None: failures of NATS or the database delay events.
     pub async fn watch(self, bus: Bus, stop: CancellationToken) -> anyhow::Result<()> {
         let mut wakes = bus.event_wakes().await.ok();
+        // Other tenants' hints do not put it off.
+        let mut poll = interval(POLL_INTERVAL);
+        poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let told = tokio::select! {
                 () = stop.cancelled() => return Ok(()),
-                () = sleep(POLL_INTERVAL) => None,
+                _ = poll.tick() => None,
                 Some(tenants) = next_wake(&mut wakes) => Some(tenants),
             };
             let watched = self.watched(told.as_deref());
@@ -72,19 +89,23 @@ impl EventSource {
     /// Returns the tenants with a subscription, of those that were named. Forgets tenants without
     /// one.
     fn watched(&self, told: Option<&[TenantId]>) -> Vec<TenantId> {
-        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
-        newest.retain(|_, sender| sender.receiver_count() > 0);
+        let mut logs = self.lock();
+        logs.retain(|_, log| log.newest.receiver_count() > 0);
         let is_told = |tenant: &&TenantId| told.is_none_or(|told| told.contains(tenant));
-        newest.keys().filter(is_told).copied().collect()
+        logs.keys().filter(is_told).copied().collect()
     }
 
     fn announce(&self, found: &[(TenantId, i64)]) {
-        let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        let logs = self.lock();
         for (tenant, position) in found {
-            if let Some(sender) = newest.get(tenant) {
-                sender.send_if_modified(|known| std::mem::replace(known, *position) != *position);
+            if let Some(WatchedLog { newest, .. }) = logs.get(tenant) {
+                newest.send_if_modified(|known| std::mem::replace(known, *position) != *position);
             }
         }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<TenantId, WatchedLog>> {
+        self.logs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

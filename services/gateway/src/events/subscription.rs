@@ -1,6 +1,6 @@
 //! A subscription to a tenant's events.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use futures::{Stream, stream};
 use holdfast_session::{EventCursor, EventFilter, EventText, LoggedEvent};
@@ -10,7 +10,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::EventSource;
+use super::{EventSource, recent_pages::RecentPages};
 use crate::Error;
 
 /// Maximum time between two items, so that an idle subscriber's cursor does not grow old.
@@ -60,7 +60,7 @@ impl EventSource {
         wanted: Subscription,
     ) -> Result<(EventCursor, impl Stream<Item = Result<EventItem, Error>> + Send + use<>), Error>
     {
-        let newest = self.newest_of(tenant);
+        let (newest, recent) = self.watched_log(tenant);
         let bounds = self.sessions.event_log().bounds(tenant).await?;
         let after = match wanted.start {
             SubscriptionStart::Now => bounds.newest,
@@ -75,7 +75,9 @@ impl EventSource {
             tenant,
             wanted,
             newest,
+            recent,
             after,
+            is_at_end: false,
             end: bounds.newest,
             page: VecDeque::new(),
             keep_alive_at: Instant::now() + KEEP_ALIVE_INTERVAL,
@@ -93,8 +95,11 @@ struct LogReader {
     tenant: TenantId,
     wanted: Subscription,
     newest: watch::Receiver<i64>,
+    recent: Arc<RecentPages>,
     /// Position up to which the log was read.
     after: i64,
+    /// Whether there was nothing behind `after` when the last page was read.
+    is_at_end: bool,
     /// Position of the newest event when the subscription began.
     end: i64,
     /// Events that were read and are not sent yet.
@@ -119,24 +124,28 @@ impl LogReader {
                 self.keep_alive_at = Instant::now() + KEEP_ALIVE_INTERVAL;
                 return Ok(Some(EventItem::KeepAlive(EventCursor(self.after))));
             }
-            if !self.read().await? {
+            if self.is_at_end || !self.read().await? {
                 self.wait().await?;
+                self.is_at_end = false;
             }
         }
     }
 
     /// Reads the next page. Returns whether there was one.
     async fn read(&mut self) -> Result<bool, Error> {
-        let page = self.source.sessions.event_log().page(self.tenant, self.after).await?;
+        let log = self.source.sessions.event_log();
+        let read = async || Ok(log.page(self.tenant, self.after).await?);
+        let page = self.recent.get(self.after, read).await?;
         if self.after < page.bounds.deleted || self.after > page.bounds.newest {
             // A subscriber that is slower than the retention, or a log that was restored.
             return Err(Error::CursorOutOfRange);
         }
         let Some(last) = page.events.last() else { return Ok(false) };
         self.after = last.position;
+        self.is_at_end = self.after >= page.bounds.newest;
         let filter = &self.wanted.filter;
         let events: Vec<LoggedEvent> =
-            page.events.into_iter().filter(|logged| filter.includes(&logged.event)).collect();
+            page.events.iter().filter(|logged| filter.includes(&logged.event)).cloned().collect();
         let texts = match self.wanted.include_content {
             true => self.texts(&events).await?,
             false => vec![None; events.len()],
