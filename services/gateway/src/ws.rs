@@ -266,7 +266,7 @@ impl Service {
             Err(error) => error.kind() == Kind::Unauthenticated,
         };
         if is_revoked {
-            connection.queue.close(CloseReason::INVALID_CREDENTIAL);
+            connection.refuse_credential();
         }
     }
 }

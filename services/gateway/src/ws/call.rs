@@ -32,7 +32,7 @@ pub struct Call {
     pub request: Uuid,
     /// Id of the request's frame.
     pub frame: String,
-    /// Cancelled when the response waits to be sent.
+    /// Cancelled when the response waits to be sent, or there is none.
     pub answered: CancellationToken,
 }
 

@@ -139,6 +139,8 @@ pub struct Connection {
     /// When the last frame arrived, in Unix milliseconds.
     heard_at: AtomicI64,
     requests: AtomicU32,
+    /// Tokens of [`keep_until`](Self::keep_until).
+    kept_until: Mutex<Vec<CancellationToken>>,
     subscriptions: Mutex<Subscriptions>,
     /// Cancelled when the connection ends, and with it requests that wait for something.
     pub ended: CancellationToken,
@@ -172,6 +174,7 @@ impl Connection {
             credential,
             heard_at: AtomicI64::new(now),
             requests: AtomicU32::new(0),
+            kept_until: Mutex::default(),
             subscriptions: Mutex::default(),
             ended: CancellationToken::new(),
             _share: share,
@@ -194,6 +197,23 @@ impl Connection {
 
     pub fn subscriptions(&self) -> MutexGuard<'_, Subscriptions> {
         self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the connection open until a request is answered that may end its own credential, so
+    /// that the client gets the answer.
+    pub fn keep_until(&self, answered: CancellationToken) {
+        let mut kept = self.kept_until.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|answered| !answered.is_cancelled());
+        kept.push(answered);
+    }
+
+    /// Ends the connection because its credential is not valid. One that is
+    /// [kept](Self::keep_until) ends with its next request or tick after that.
+    pub fn refuse_credential(&self) {
+        let kept = self.kept_until.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.iter().all(CancellationToken::is_cancelled) {
+            self.queue.close(CloseReason::INVALID_CREDENTIAL);
+        }
     }
 
     /// When the last frame arrived, in Unix milliseconds.
@@ -437,4 +457,34 @@ async fn feed(socket: &mut Socket, text: String) -> Result<(), SocketError> {
 
 pub fn now_ms() -> i64 {
     Timestamp::now().as_millisecond()
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_kit::Budget;
+
+    use super::*;
+
+    #[test]
+    fn a_connection_whose_credential_ends_gets_the_answer_that_ended_it() {
+        let tenant = TenantId::generate();
+        let new = NewConnection {
+            tenant,
+            protocol: Protocol::OpenClaw(4),
+            grants: Grants::default(),
+            client: ClientInfo::default(),
+            credential: "old".into(),
+            handshake_id: "1".to_owned(),
+        };
+        let connection = Connection::new(new, Budget::new(1, 1).share(tenant), 1024);
+        let answered = CancellationToken::new();
+        connection.keep_until(answered.clone());
+
+        connection.refuse_credential();
+
+        assert_eq!(connection.queue.closing(), None);
+        answered.cancel();
+        connection.refuse_credential();
+        assert_eq!(connection.queue.closing(), Some(CloseReason::INVALID_CREDENTIAL));
+    }
 }

@@ -163,12 +163,13 @@ pub fn receive(
         let ended = connection.ended.clone();
         let id = request.id.clone();
         let answered = CancellationToken::new();
-        let handled = handle(&service, &hub, &connection, (request, answered.clone()));
+        // Cancelled if the handler panics, too.
+        let _answered = answered.clone().drop_guard();
+        let handled = handle(&service, &hub, &connection, (request, answered));
         // What waits for something ends with the connection; what it has begun goes on.
         if let Some(result) = ended.run_until_cancelled(handled).await {
             connection.queue.push(response(connection.protocol, &id, result));
         }
-        answered.cancel();
     });
 }
 
@@ -240,7 +241,7 @@ async fn handle(
 /// Ends a connection whose credential was revoked or has expired.
 fn end_if_refused(connection: &Connection, error: &Error) {
     if error.kind() == Kind::Unauthenticated {
-        connection.queue.close(CloseReason::INVALID_CREDENTIAL);
+        connection.refuse_credential();
     }
 }
 

@@ -139,9 +139,13 @@ struct DeviceParams {
     device_id: String,
 }
 
-/// Refuses a device that a connection may not manage, as one that is not there.
+/// Refuses a device that a connection may not manage, as one that is not there. A connection of the
+/// device itself stays open until it has its answer.
 fn check_device(call: &Call, device: &str) -> Result<(), MethodError> {
     if call.connection.may_manage_device(device) {
+        if call.connection.device_id() == Some(device) {
+            call.connection.keep_until(call.answered.clone());
+        }
         return Ok(());
     }
     let device: String = device.chars().take(80).collect();
