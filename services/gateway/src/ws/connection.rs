@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures::{SinkExt as _, StreamExt as _};
-use holdfast_directory::{DeviceProfile, Directory};
+use holdfast_directory::{DeviceProfile, DeviceRequest, Directory};
 use holdfast_kit::BudgetShare;
 use holdfast_types::TenantId;
 use hyper::upgrade::Upgraded;
@@ -141,6 +141,8 @@ pub struct Connection {
     requests: AtomicU32,
     /// Tokens of [`keep_until`](Self::keep_until).
     kept_until: Mutex<Vec<CancellationToken>>,
+    /// Last request of this connection's device for further scopes.
+    upgrade: Mutex<Option<Box<DeviceRequest>>>,
     subscriptions: Mutex<Subscriptions>,
     /// Cancelled when the connection ends, and with it requests that wait for something.
     pub ended: CancellationToken,
@@ -175,6 +177,7 @@ impl Connection {
             heard_at: AtomicI64::new(now),
             requests: AtomicU32::new(0),
             kept_until: Mutex::default(),
+            upgrade: Mutex::default(),
             subscriptions: Mutex::default(),
             ended: CancellationToken::new(),
             _share: share,
@@ -214,6 +217,18 @@ impl Connection {
         if kept.iter().all(CancellationToken::is_cancelled) {
             self.queue.close(CloseReason::INVALID_CREDENTIAL);
         }
+    }
+
+    /// Stores the request of this connection's device for further scopes.
+    pub fn set_upgrade(&self, request: DeviceRequest) {
+        let mut stored = self.upgrade.lock().unwrap_or_else(PoisonError::into_inner);
+        *stored = Some(Box::new(request));
+    }
+
+    /// Takes the stored request for further scopes if it has this id.
+    pub fn take_upgrade(&self, id: Uuid) -> Option<DeviceRequest> {
+        let mut stored = self.upgrade.lock().unwrap_or_else(PoisonError::into_inner);
+        stored.take_if(|request| request.id == id).map(|request| *request)
     }
 
     /// When the last frame arrived, in Unix milliseconds.

@@ -263,6 +263,7 @@ async fn request_upgrade(call: Call, params: UpgradeParams) -> Reply {
         return Err(MethodError::invalid("the request was rejected: ask again in an hour"));
     };
     let id = request.id.to_string();
+    call.connection.set_upgrade(request.clone());
     if is_new {
         call.hub.publish(&pairing_requested(request));
     }
@@ -275,7 +276,8 @@ async fn wait_for_upgrade(call: Call, params: RequestParams) -> Reply {
     let unknown = || MethodError::invalid("scope upgrade expired or not found");
     let id = Uuid::try_parse(&params.request_id).map_err(|_| unknown())?;
     let devices = call.state().directory.devices();
-    let mut pending: Option<DeviceRequest> = None;
+    // A request that is decided is gone, and may be so before the first look.
+    let mut pending = call.connection.take_upgrade(id);
     loop {
         match devices.request(call.tenant(), id).await {
             Ok(request) if request.profile.id == profile.id => pending = Some(request),
