@@ -12,12 +12,9 @@ use crate::{
     connection_pool::{ConnectionPool, Limits},
 };
 
-/// Time after which Postgres ends a transaction whose client sends nothing. Such a client is frozen
-/// or gone, and holds locks that others wait for.
-const IDLE_IN_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Maximum wait for a lock. Longer than a frozen client can hold it.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+/// Shortest time after which Postgres ends a transaction whose client sends nothing. Such a client
+/// is frozen or gone, and holds locks that others wait for.
+const MIN_IDLE_IN_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum wait for a lock, and maximum duration of a statement, when leases are renewed. There
 /// must be time for several attempts before the leases expire.
@@ -59,20 +56,25 @@ impl Pools {
             false => PoolingMode::Session,
         };
         let login = options.get_username().to_owned();
+        // An installation that gives Postgres more time to answer gives its clients as much.
+        let acquire = config.acquire_timeout.min(config.statement_timeout);
+        let idle = acquire.max(MIN_IDLE_IN_TRANSACTION_TIMEOUT);
         let pool = |name, kind: &str, size, statement: Duration, lock| {
             let limits = Limits {
                 size,
                 acquire_timeout: config.acquire_timeout.min(statement),
                 statement: statement + ANSWER_TIMEOUT,
             };
-            let settings = settings(&role(&login, kind), statement, lock);
+            let settings = settings(&role(&login, kind), statement, lock, idle);
             ConnectionPool::new(name, options.clone(), &settings, pooling, limits)
         };
         let statement = config.statement_timeout;
         let renewal = statement.min(RENEWAL_STATEMENT_TIMEOUT);
+        // Longer than a frozen client can hold a lock.
+        let lock = idle * 2;
         Ok(Self {
-            app: pool("app", "app", config.pool_size, statement, LOCK_TIMEOUT),
-            system: pool("system", "system", config.system_pool_size, statement, LOCK_TIMEOUT),
+            app: pool("app", "app", config.pool_size, statement, lock),
+            system: pool("system", "system", config.system_pool_size, statement, lock),
             renewal: pool("renewal", "system", 1, renewal, RENEWAL_LOCK_TIMEOUT),
         })
     }
@@ -165,7 +167,12 @@ fn options(config: &Config, service: &str) -> anyhow::Result<PgConnectOptions> {
 }
 
 /// Names and values of the settings that each transaction of a pool has.
-fn settings(role: &str, statement: Duration, lock: Duration) -> [(&'static str, String); 6] {
+fn settings(
+    role: &str,
+    statement: Duration,
+    lock: Duration,
+    idle: Duration,
+) -> [(&'static str, String); 6] {
     let millis = |duration: Duration| duration.as_millis().to_string();
     [
         ("role", role.to_owned()),
@@ -175,6 +182,6 @@ fn settings(role: &str, statement: Duration, lock: Duration) -> [(&'static str, 
         ("enable_bitmapscan", "off".to_owned()),
         ("statement_timeout", millis(statement)),
         ("lock_timeout", millis(lock)),
-        ("idle_in_transaction_session_timeout", millis(IDLE_IN_TRANSACTION_TIMEOUT)),
+        ("idle_in_transaction_session_timeout", millis(idle)),
     ]
 }
