@@ -19,11 +19,13 @@ pub use merge::finished;
 
 use std::{collections::VecDeque, time::Duration};
 
+use futures::FutureExt as _;
 use holdfast_bus::{Bus, Delta, Deltas};
 use holdfast_session::{Acceptance, MessageStatus, Sessions};
 use holdfast_types::{ApprovalId, Fault as _, MessageId, RunId, SessionId, TenantId};
 use tokio::{
     sync::mpsc,
+    task::unconstrained,
     time::{Instant, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
@@ -320,7 +322,7 @@ impl FollowedMessage {
 
     async fn wait_for_event(&mut self) -> Result<(), Error> {
         if self.undecided.is_some() {
-            return self.decide_waiting_delta().await;
+            return self.query_journal().await;
         }
         let check = self.next_check();
         let heard = tokio::select! {
@@ -368,17 +370,7 @@ impl FollowedMessage {
         self.next_query = Instant::now() + silence;
     }
 
-    /// Queries the journal for whether a turn has seen the message, then processes the waiting
-    /// delta again.
-    async fn decide_waiting_delta(&mut self) -> Result<(), Error> {
-        self.query_journal().await?;
-        if let Some(delta) = self.undecided.take() {
-            self.process_delta(delta);
-        }
-        Ok(())
-    }
-
-    /// Queries the journal for the state of the message.
+    /// Queries the journal for the state of the message, and for whether a turn has seen it.
     async fn query_journal(&mut self) -> Result<(), Error> {
         let silence = match self.may_lack_deltas() {
             true => SILENCE_BEFORE_QUERY,
@@ -387,15 +379,38 @@ impl FollowedMessage {
         self.losses = self.follower.bus.losses();
         let asked = self.follower.sessions.views().answer(self.tenant, self.message).await;
         self.expect_deltas(silence);
-        match asked {
-            Ok(answer) => self.apply_answer(answer),
+        let answer = match asked {
+            Ok(answer) => Some(answer),
             // The message is stored, so its follower can wait until the database is back.
             Err(error) if error.kind().is_transient() => {
                 debug!(%error, "the journal does not answer; asking again");
+                None
             }
             Err(error) => return Err(error.into()),
+        };
+        if let Some(run) = answer.as_ref().and_then(|answer| answer.run) {
+            self.merge.adopt(run);
+        }
+        // First, since nothing is reported after an end.
+        self.process_arrived_deltas();
+        if let Some(answer) = answer {
+            self.apply_answer(answer);
         }
         Ok(())
+    }
+
+    /// Processes the delta that waits for the journal and those that have arrived, up to one that
+    /// needs another query.
+    fn process_arrived_deltas(&mut self) {
+        if let Some(delta) = self.undecided.take() {
+            self.process_delta(delta);
+        }
+        // `unconstrained`, since a task that has used up its tokio budget would get no delta.
+        while self.undecided.is_none()
+            && let Some(Some(delta)) = unconstrained(next(&mut self.deltas)).now_or_never()
+        {
+            self.process_delta(delta);
+        }
     }
 
     fn apply_answer(&mut self, answer: MessageStatus) {
