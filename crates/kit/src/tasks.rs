@@ -40,6 +40,32 @@ impl Tasks {
     ///
     /// The first failure. A task that ends before `stop` is cancelled is a failure too.
     pub async fn run(mut self, grace: Duration) -> anyhow::Result<()> {
+        let first = self.wait_for_stop().await;
+        self.finish_within(grace).await;
+        first
+    }
+
+    /// As [`run`](Self::run), but cancels `cut` when `margin` of the grace period is left. However
+    /// late that is, the remaining tasks have `margin` from then on.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run).
+    pub async fn run_and_cut(
+        mut self,
+        grace: Duration,
+        (cut, margin): (CancellationToken, Duration),
+    ) -> anyhow::Result<()> {
+        let first = self.wait_for_stop().await;
+        if timeout(grace.saturating_sub(margin), self.drain()).await.is_err() {
+            cut.cancel();
+            self.finish_within(margin.min(grace)).await;
+        }
+        first
+    }
+
+    /// Waits until `stop` is cancelled or a task ends, and cancels it then.
+    async fn wait_for_stop(&mut self) -> anyhow::Result<()> {
         let first = tokio::select! {
             () = self.stop.cancelled() => Ok(()),
             Some(ended) = self.running.join_next() => match ended {
@@ -50,12 +76,14 @@ impl Tasks {
                 Err(panic) => Err(panic).context("a task panicked"),
             },
         };
-
         self.stop.cancel();
+        first
+    }
+
+    async fn finish_within(&mut self, grace: Duration) {
         if timeout(grace, self.drain()).await.is_err() {
             warn!(left = self.running.len(), ?grace, "gave up waiting for tasks to finish");
         }
-        first
     }
 
     async fn drain(&mut self) {
@@ -124,5 +152,25 @@ mod tests {
 
         assert!(tasks.run(GRACE).await.is_ok());
         assert_eq!(started.elapsed(), GRACE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_can_be_told_to_end_before_the_grace_period_is_over() {
+        let (stop, cut) = (CancellationToken::new(), CancellationToken::new());
+        let mut tasks = Tasks::new(stop.clone());
+        tasks.spawn("streams", {
+            let cut = cut.clone();
+            async move {
+                cut.cancelled().await;
+                Ok(())
+            }
+        });
+
+        let started = tokio::time::Instant::now();
+        stop.cancel();
+        let margin = Duration::from_secs(1);
+
+        assert!(tasks.run_and_cut(GRACE, (cut, margin)).await.is_ok());
+        assert_eq!(started.elapsed(), GRACE - margin);
     }
 }

@@ -226,8 +226,8 @@ impl App {
         tasks.spawn("events", event_source.watch(bus.clone(), stop.clone()));
         tasks.spawn("process report", report_process(bus.clone(), stop.clone()));
         tasks.spawn("database", watch_database(pools.clone(), database, stop.clone()));
-        tasks.spawn("drain", drain(readiness, cut, grace, stop));
-        let outcome = tasks.run(grace).await;
+        tasks.spawn("drain", drain(readiness, stop));
+        let outcome = tasks.run_and_cut(grace, (cut, STREAM_END_MARGIN)).await;
         bus.flush().await;
         pools.close().await;
         outcome
@@ -286,19 +286,9 @@ async fn watch_database(pools: Pools, check: Check, stop: CancellationToken) -> 
     }
 }
 
-/// Fails readiness at `stop`, and ends open streams shortly before the grace period is over.
-async fn drain(
-    readiness: Readiness,
-    cut: CancellationToken,
-    grace: Duration,
-    stop: CancellationToken,
-) -> anyhow::Result<()> {
+/// Fails readiness at `stop`.
+async fn drain(readiness: Readiness, stop: CancellationToken) -> anyhow::Result<()> {
     stop.cancelled().await;
     readiness.drain();
-    // Dropped with the process if all calls end sooner.
-    tokio::spawn(async move {
-        sleep(grace.saturating_sub(STREAM_END_MARGIN)).await;
-        cut.cancel();
-    });
     Ok(())
 }
