@@ -144,11 +144,21 @@ async fn a_follower_that_goes_away_takes_nothing_with_it() {
 async fn a_caller_whose_patience_ends_is_told_and_the_turn_goes_on() {
     let world = World::start().await.unwrap();
     let mut client = world.messages().await.unwrap();
-    let mut request = world.anna.request(message("hold on"));
-    request.set_timeout(Duration::from_secs(2));
+    let keyed = || SendRequest { request_id: "once".into(), ..message("hold on") };
+    let accepted = world.send(&world.anna, keyed()).await.unwrap();
 
-    let mut stream = client.stream(request).await.unwrap().into_inner();
-    let accepted = stream.next().await.unwrap().unwrap();
+    let mut stream = loop {
+        let mut request = world.anna.request(keyed());
+        request.set_timeout(Duration::from_secs(2));
+        match client.stream(request).await {
+            Ok(begun) => break begun.into_inner(),
+            // The client itself waits no longer than that for the headers.
+            Err(status) => assert!(
+                matches!(status.code(), Code::Cancelled | Code::DeadlineExceeded),
+                "{status}"
+            ),
+        }
+    };
     let end = loop {
         match stream.next().await.unwrap() {
             Ok(_) => {}

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::world::{World, chunks, done, message};
 
 /// Much longer than the second of silence before a journal query, plus a turn.
-const SOON: Duration = Duration::from_secs(15);
+const SOON: Duration = Duration::from_secs(30);
 
 async fn without_nats() -> World {
     // Nothing listens on port 1.

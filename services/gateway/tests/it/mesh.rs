@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio_util::task::AbortOnDropHandle;
 use tonic::Code;
 
-use crate::world::{World, message};
+use crate::world::{World, message, until};
 
 #[tokio::test]
 async fn an_operator_sees_the_processes_and_the_backends_and_nobody_else_does() {
@@ -21,7 +21,14 @@ async fn an_operator_sees_the_processes_and_the_backends_and_nobody_else_does() 
     let key = world.key(&world.anna, &["platform"], None).await.unwrap();
     let operator = world.anna.by(&key);
 
-    let mesh = client.get_mesh(operator.request(pb::GetMeshRequest {})).await.unwrap().into_inner();
+    // Processes and backends that do not answer soon are not shown, or as unreachable.
+    let mesh = until(async || {
+        let asked = client.clone().get_mesh(operator.request(pb::GetMeshRequest {})).await;
+        let mesh = asked.unwrap().into_inner();
+        let is_whole = !mesh.processes.is_empty() && mesh.backends.iter().all(|one| one.reachable);
+        is_whole.then_some(mesh)
+    });
+    let mesh = mesh.await;
 
     let gateways = mesh.processes.iter().filter(|one| one.service == "gateway");
     let [gateway] = &gateways.collect::<Vec<_>>()[..] else { panic!("{:?}", mesh.processes) };

@@ -310,10 +310,13 @@ async fn a_rate_that_is_used_up_is_told_once() {
     update(&world, &operator, with_plan("rare")).await.unwrap();
     let fresh = world.anna.by(&world.key(&world.anna, &["chat"], None).await.unwrap());
     world.send(&fresh, message("1")).await.unwrap();
-    for _ in 0..3 {
-        let refused = world.send(&fresh, message("2")).await.unwrap_err();
-        assert_eq!(refused.code(), Code::ResourceExhausted);
+    // While Redis is slow the gateway counts by itself: each change permits one call more.
+    let mut refused = Vec::new();
+    for _ in 0..6 {
+        refused.extend(world.send(&fresh, message("2")).await.err());
     }
+    assert!(refused.len() >= 3, "{refused:?}");
+    assert!(refused.iter().all(|status| status.code() == Code::ResourceExhausted), "{refused:?}");
 
     let quota = async || {
         let told = events(&world, &operator, true).await;

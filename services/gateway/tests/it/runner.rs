@@ -43,6 +43,9 @@ use tokio_util::task::AbortOnDropHandle;
 /// Polling interval for sessions of which no wake-up arrived.
 const POLL: Duration = Duration::from_secs(1);
 
+/// Time for the gateway to subscribe to the deltas of a session that was claimed without a wake-up.
+const SUBSCRIBE_TIME: Duration = Duration::from_millis(300);
+
 const USAGE: Usage = Usage { input: 5, cached: 2, output: 3 };
 
 /// Claims sessions and answers until dropped.
@@ -119,10 +122,14 @@ impl Work {
     /// the deltas, so that none is lost.
     async fn claim(self) {
         let mut wakes = self.bus.run_wakes("").await.ok();
+        let mut was_woken = false;
         loop {
             for claim in self.sessions.claim(self.id, 16).await.unwrap_or_default() {
                 let work = self.clone();
                 tokio::spawn(async move {
+                    if !was_woken {
+                        sleep(SUBSCRIBE_TIME).await;
+                    }
                     if let Err(error) = work.run(claim).await {
                         // At the end of a test the database is dropped while the runner works.
                         assert!(!error.is_fenced(), "{error}");
@@ -139,11 +146,11 @@ impl Work {
                     let () = pending().await;
                 }
             };
-            tokio::select! {
-                () = woken => {}
-                () = self.ended.notified() => {}
-                () = sleep(POLL) => {}
-            }
+            was_woken = tokio::select! {
+                () = woken => true,
+                () = self.ended.notified() => false,
+                () = sleep(POLL) => false,
+            };
         }
     }
 

@@ -165,7 +165,9 @@ async fn the_times_of_a_job_are_shown_on_two_clocks_and_past_ones_are_caught_up_
     let of_none = client.list_next_times(world.anna.request(asked)).await?.into_inner().times;
     let now = jiff::Timestamp::now().as_second();
     let from = Some(prost_types::Timestamp { seconds: now - 3 * 86_400, nanos: 0 });
-    let backfill = BackfillJobRequest { job, from, until: None };
+    // At 09:00 another time would pass between the calls.
+    let until = Some(prost_types::Timestamp { seconds: now, nanos: 0 });
+    let backfill = BackfillJobRequest { job, from, until };
     let first = client.backfill_job(world.anna.request(backfill.clone())).await?.into_inner();
     let second = client.backfill_job(world.anna.request(backfill)).await?.into_inner();
 

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, time::Duration};
 use anyhow::Context as _;
 use futures::StreamExt as _;
 use gateway::{App, Config};
-use holdfast_bus::Bus;
+use holdfast_bus::{Bus, ProcessReport, Subject};
 use holdfast_directory::{Actor, AgentSettings, Directory, NewAgent, NewKey};
 use holdfast_pg::Pools;
 use holdfast_proposals::Proposals;
@@ -20,7 +20,7 @@ use reqwest::{Client, RequestBuilder, Response};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
-use tokio::{task::JoinHandle, time::timeout};
+use tokio::{sync::OnceCell, task::JoinHandle, time::timeout};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tonic::{Request, transport::Channel};
 
@@ -50,6 +50,7 @@ pub struct World {
     memory: Option<AbortOnDropHandle<anyhow::Result<()>>>,
     memory_url: String,
     bus: holdfast_bus::Config,
+    shared_channel: OnceCell<Channel>,
     _redis: redis::Namespace,
     _nats: nats::Namespace,
     database: Database,
@@ -85,6 +86,7 @@ impl World {
         let (database, stop) = (database().await?, CancellationToken::new());
         let mut of_memory = memory::Config::default();
         of_memory.database.url = database.url().into();
+        of_memory.database.acquire_timeout = PATIENCE;
         of_memory.memory.listen = SocketAddr::from(([127, 0, 0, 1], 0));
         of_memory.memory.embedding.engine = memory::Engine::Hashed;
         of_memory.mesh.secret = MESH.into();
@@ -113,12 +115,15 @@ impl World {
         Ok(holdfast_grpc::MemoryClient::new(&self.memory_url, mesh)?)
     }
 
-    /// The same, with a proxy in front of the database.
+    /// The same, with a proxy in front of the database, which is given up soon.
     pub async fn start_behind_proxy() -> anyhow::Result<(Self, Proxy)> {
         let database = database().await?;
         let proxy = Proxy::in_front_of(&database.url()).await?;
         let url = proxy.through(&database.url());
-        let change = |config: &mut Config| config.database.url = url.into();
+        let change = |config: &mut Config| {
+            config.database.url = url.into();
+            config.database.acquire_timeout = Duration::from_secs(5);
+        };
         let world = Self::start_on(database, CancellationToken::new(), change).await?;
         Ok((world, proxy))
     }
@@ -137,8 +142,11 @@ impl World {
         let mut config = Config::default();
         config.gateway.http = SocketAddr::from(([127, 0, 0, 1], 0));
         config.gateway.grpc = SocketAddr::from(([127, 0, 0, 1], 0));
-        config.gateway.shutdown_grace = Duration::from_secs(5);
+        config.gateway.shutdown_grace = PATIENCE / 2;
+        config.gateway.websocket.handshake_timeout = PATIENCE;
         config.database.url = database.url().into();
+        // Also the time in which the next statement of a transaction must come.
+        config.database.acquire_timeout = PATIENCE;
         config.nats.url = nats.url().into();
         config.nats.prefix = nats.prefix().to_owned();
         config.redis.url = redis.url().into();
@@ -157,13 +165,15 @@ impl World {
         });
         let of_runner = config.nats.clone();
         change(&mut config);
+        let has_nats = config.nats.url.expose_secret() == of_runner.url.expose_secret();
 
         let pools = Pools::lazy(&config.database, "test")?;
         let directory = Directory::new(pools.clone(), &config.secrets)?;
         let sessions = Sessions::new(pools.clone());
         let anna = tenant(&directory, "anna").await?;
         let ben = tenant(&directory, "ben").await?;
-        let runner = Runner::start(sessions.clone(), Bus::connect(&of_runner, "test").await?);
+        let runners_bus = Bus::connect(&of_runner, "test").await?;
+        let runner = Runner::start(sessions.clone(), runners_bus.clone());
 
         let app = App::connect(config).await?;
         let (http, grpc) = (app.http_address()?, app.grpc_address()?);
@@ -184,11 +194,15 @@ impl World {
             memory: None,
             memory_url: String::new(),
             bus: of_runner,
+            shared_channel: OnceCell::new(),
             _redis: redis,
             _nats: nats,
             database,
         };
         world.ready().await?;
+        if has_nats {
+            until_connected(&runners_bus).await;
+        }
         Ok(world)
     }
 
@@ -257,6 +271,11 @@ impl World {
     /// Channel to the gRPC server.
     pub async fn channel(&self) -> anyhow::Result<Channel> {
         Ok(Channel::from_shared(format!("http://{}", self.grpc))?.connect().await?)
+    }
+
+    /// The same for many calls, which need no connections of their own.
+    pub async fn shared_channel(&self) -> anyhow::Result<Channel> {
+        self.shared_channel.get_or_try_init(|| self.channel()).await.cloned()
     }
 
     pub async fn messages(&self) -> anyhow::Result<MessagesClient<Channel>> {
@@ -357,6 +376,30 @@ impl Tenant {
     pub fn by(&self, key: &str) -> Self {
         Self { id: self.id, key: key.to_owned() }
     }
+}
+
+/// Asks again until there is something.
+pub async fn until<T>(ask: impl AsyncFn() -> Option<T>) -> T {
+    let found = async {
+        loop {
+            if let Some(found) = ask().await {
+                return found;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(PATIENCE, found).await.expect("it comes")
+}
+
+/// Waits until the gateway and the runner reach each other over NATS. Both have sent their
+/// subscriptions before: the gateway that to these questions last.
+async fn until_connected(runners_bus: &Bus) {
+    let all = Subject::process_reports();
+    until(async || {
+        let asked = runners_bus.ask::<ProcessReport>(&all, &(), PATIENCE / 8, 1).await;
+        asked.ok().filter(|reports| !reports.is_empty())
+    })
+    .await;
 }
 
 async fn database() -> anyhow::Result<Database> {

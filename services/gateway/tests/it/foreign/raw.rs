@@ -18,7 +18,7 @@ pub async fn call(
     method: &str,
     message: Vec<u8>,
 ) -> Result<Vec<Vec<u8>>, Status> {
-    let mut grpc = Grpc::new(world.channel().await.expect("the gateway is there"));
+    let mut grpc = Grpc::new(world.shared_channel().await.expect("the gateway is there"));
     grpc.ready().await.expect("the gateway is there");
     let path = format!("/holdfast.gateway.v1.{method}");
     let path = PathAndQuery::try_from(path).expect("a method's name is plain");

@@ -65,7 +65,11 @@ impl Client {
     pub async fn lurkbot(address: SocketAddr, hello: Value) -> anyhow::Result<(Self, Value)> {
         let mut client = Self::open(address, "/ws").await?;
         client.send(&hello).await?;
-        let answer = client.frame().await?;
+        let mut answer = client.frame().await?;
+        // A client that is slow to begin is sent a challenge of the other protocol.
+        if answer["event"] == "connect.challenge" {
+            answer = client.frame().await?;
+        }
         Ok((client, answer))
     }
 

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use gateway::Config;
 use holdfast_directory::Actor;
 use holdfast_testkit::FakeIssuer;
 use jiff::Timestamp;
@@ -17,7 +16,7 @@ use tokio::time::timeout;
 
 use super::{
     client::{Called, Client, connect_params},
-    done,
+    done, is_no_tick,
 };
 use crate::world::World;
 
@@ -171,7 +170,7 @@ async fn a_device_that_asks_for_more_waits_for_somebody_who_may_give_it() {
         let refused = ben.call(method, decide.clone()).await.unwrap().unwrap_err();
         assert!(refused["message"].as_str().unwrap().contains("unknown requestId"), "{refused}");
     }
-    let told = timeout(Duration::from_millis(300), ben.event(|_| true)).await;
+    let told = timeout(Duration::from_millis(300), ben.event(is_no_tick)).await;
     assert!(told.is_err(), "{told:?}");
 
     // The same request again is one.
@@ -234,7 +233,6 @@ async fn a_paired_device_that_asks_for_more_keeps_its_token_and_gets_more_with_a
     // Without a new connection, and told when it is decided.
     let asked = done(&mut own, "device.scopes.requestUpgrade", json!({ "scopes": ADMIN })).await;
     let id = own.begin("device.scopes.waitUpgrade", asked.clone()).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(500)).await;
     done(&mut anna, "device.pair.approve", asked).await;
     let upgraded = own.response(&id).await.unwrap().unwrap();
     assert_eq!((&upgraded["status"], &upgraded["deviceToken"]), (&json!("approved"), &token));
@@ -309,10 +307,7 @@ async fn a_device_has_no_more_rights_than_its_approver_has_now() {
 
 #[tokio::test]
 async fn a_token_is_rotated_revoked_and_removed_and_its_connections_end() {
-    let often = |config: &mut Config| {
-        config.gateway.websocket.tick_interval = Duration::from_millis(300);
-    };
-    let world = World::start_with(often).await.unwrap();
+    let world = World::start().await.unwrap();
     let device = Device::new();
     let (_, hello) = device.with_key(&world, &world.anna.key, ADMIN).await;
     let first = hello["auth"]["deviceToken"].clone();
@@ -339,7 +334,11 @@ async fn a_token_is_rotated_revoked_and_removed_and_its_connections_end() {
     let rotated = done(&mut own, "device.token.rotate", fewer).await;
     let third = rotated["token"].clone();
     assert_eq!(rotated["tokenDelivery"], "in-band");
-    own.closed().await.unwrap();
+    own.begin("health", json!({})).await.unwrap();
+    assert_eq!(
+        own.closed().await.unwrap().unwrap().reason.as_str(),
+        "the credential is no longer valid"
+    );
     assert_eq!(device.refusal(&world, &second).await, mismatch());
     let (mut own, hello) = device.with_token(&world, &third, ADMIN).await;
     assert_eq!(hello.unwrap()["auth"]["scopes"], json!(["operator.read", "operator.pairing"]));
