@@ -109,7 +109,8 @@ impl Sessions {
     }
 }
 
-/// Stores deliveries. A delivery whose id is already stored stays unchanged.
+/// Stores deliveries. A delivery whose id is already stored stays unchanged. All delays begin at
+/// one time, so that the pauses between them are exact.
 pub(crate) async fn insert_deliveries(
     tx: &mut TenantTx,
     session: SessionId,
@@ -122,7 +123,7 @@ pub(crate) async fn insert_deliveries(
             (tenant_id, session_id, out_seq, delivery_id, run_id, channel, account_id, target, body, act,
              is_cosmetic, next_at, trace)
         select $1, $2, d.seq, d.id, $3, d.channel, d.account, d.target, d.body, d.act, d.is_cosmetic,
-               clock_timestamp() + d.delay * interval '1 millisecond',
+               statement_timestamp() + d.delay * interval '1 millisecond',
                (select trace from session.inbox i
                 where i.tenant_id = $1 and i.session_id = $2 and i.message_id = $3)
         from unnest($4::bigint[], $5::uuid[], $6::text[], $7::uuid[], $8::jsonb[], $9::text[],
