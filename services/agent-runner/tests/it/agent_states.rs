@@ -2,7 +2,7 @@
 
 use holdfast_directory::{Actor, AgentState};
 use holdfast_session::NewMessage;
-use holdfast_testkit::Reply;
+use holdfast_testkit::{Reply, model::Gate};
 use tokio::time::Duration;
 
 use crate::world::{World, place};
@@ -67,16 +67,17 @@ async fn a_disabled_agent_takes_no_turn_tells_it_once_and_answers_once_it_is_ena
 #[tokio::test]
 async fn a_turn_that_runs_when_its_agent_is_disabled_ends_as_usual() -> anyhow::Result<()> {
     let world = World::start().await?;
-    world.model.pace(Duration::from_millis(200));
-    world.model.answer(|_| Reply::text("one two three four five six"));
+    let held = Gate::default();
+    world.model.queue([Reply::text("one two three").behind(&held)]);
     let _runner = world.runner().await?;
     let sent = world.say("s", "count").await?;
     world.until("the model is asked", async || world.model.count() == 1).await?;
 
     assert!(world.sessions.working_agents(world.tenant).await?.contains(&world.agent.id));
     world.set_agent_state(AgentState::Disabled).await?;
+    held.open();
 
-    assert_eq!(world.text(&sent).await?, "one two three four five six");
+    assert_eq!(world.text(&sent).await?, "one two three");
     let idle = async || {
         world.sessions.working_agents(world.tenant).await.is_ok_and(|working| working.is_empty())
     };

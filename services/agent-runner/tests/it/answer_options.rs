@@ -31,7 +31,7 @@ async fn what_a_client_asks_of_the_model_holds_in_the_runner_that_takes_over() -
 {
     let world = World::start().await?;
     let mut config = world.config();
-    config.runner.lease = Duration::from_secs(2);
+    config.runner.lease = Duration::from_secs(5);
     config.runner.sweep = Duration::from_millis(100);
     world.model.latency(Duration::from_millis(300));
     world.model.queue([Reply::call("a", "agents_list", "{}")]);

@@ -94,7 +94,6 @@ impl Tool for Page {
 
 async fn runner(world: &World, launch: &Launch) -> anyhow::Result<Running> {
     let mut config = world.config();
-    config.runner.lease = Duration::from_secs(2);
     config.runner.sweep = Duration::from_millis(100);
     runner_with(world, launch, config).await
 }

@@ -397,16 +397,21 @@ async fn a_wait_for_an_event_ends_with_its_deadline() -> anyhow::Result<()> {
         false => result(&json!({
             "next_behavior": "WAIT_FOR_EVENT",
             "wait_details": {
-                "deadline_ms": 1_000, "filter": {"event": "todo.changed"}, "note": "the painter",
+                "deadline_ms": 2_000, "filter": {"event": "todo.changed"}, "note": "the painter",
             },
         })),
         true => result(&json!({"reply": "Nothing came.", "next_behavior": "END"})),
     });
     let _runner = world.runner().await?;
 
+    let begun = std::time::Instant::now();
     let sent = world.send(world.on_channel("s", "wait for the painter")).await?;
     world.text(&sent).await?;
-    assert_eq!(world.state_of(sent.session).await?, SessionState::WaitForEvent);
+    let state = world.state_of(sent.session).await?;
+    // On a slow machine the deadline may be over.
+    if begun.elapsed() < std::time::Duration::from_secs(2) {
+        assert_eq!(state, SessionState::WaitForEvent);
+    }
 
     world
         .until("the deadline passes", async || {
@@ -435,17 +440,15 @@ async fn the_router_opens_a_session_for_work_which_answers_where_the_message_cam
 
     let sent = world.send(world.on_channel("s", "write the text and the note")).await?;
     assert_eq!(world.text(&sent).await?, "I open a session for this.");
-    let all = "select body from session.deliveries order by created_at";
+    // The two sessions write side by side, so their deliveries are in no certain order.
+    let all = "select body from session.deliveries order by body";
     world
         .until("the work is done", async || {
-            world
-                .texts(all)
-                .await
-                .is_ok_and(|told| told.last().is_some_and(|last| last == "All is done."))
+            world.texts(all).await.is_ok_and(|told| told.iter().any(|text| text == "All is done."))
         })
         .await?;
 
-    assert_eq!(world.texts(all).await?, ["I open a session for this.", "All is done."]);
+    assert_eq!(world.texts(all).await?, ["All is done.", "I open a session for this."]);
     let work = "select key from session.sessions where kind = 'work'";
     assert_eq!(world.texts(work).await?.len(), 1);
     assert_eq!(world.asked_as("route").len(), 1);

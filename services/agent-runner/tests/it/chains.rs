@@ -40,6 +40,14 @@ async fn told(world: &World, session: SessionId, expected: &str) -> anyhow::Resu
         .await
 }
 
+/// Waits until the outcome and the last stage of the one run are recorded. The session that asked
+/// is told before.
+async fn recorded(world: &World, end: &str) -> anyhow::Result<()> {
+    let ends = "select outcome || ':' || stage from session.chain_runs where outcome is not null";
+    let is_recorded = async || world.texts(ends).await.is_ok_and(|ends| ends == [end]);
+    world.until("the end is recorded", is_recorded).await
+}
+
 const STEPS: &str = "select step || ':' || stage || ':' || outcome from session.subagents \
                      order by stage, task";
 
@@ -58,8 +66,7 @@ async fn a_chain_plans_works_at_once_reviews_and_tells_whoever_asked() -> anyhow
     assert_eq!(begun, "The chain `plan-work-review` has begun. You will be told.");
     let steps = world.texts(STEPS).await?;
     assert_eq!(steps, ["plan:0:ok", "work:1:ok", "work:1:ok", "review:2:ok"]);
-    let run = "select outcome || ':' || stage from session.chain_runs";
-    assert_eq!(world.texts(run).await?, ["ok:2"]);
+    recorded(&world, "ok:2").await?;
     let delivered = world.texts("select body from session.deliveries order by out_seq").await?;
     assert_eq!(delivered.last().unwrap(), "there are seven stars and two fish");
     assert_eq!(delivered.len(), 2, "nothing of the steps is sent: {delivered:?}");
@@ -105,11 +112,7 @@ async fn an_end_that_was_told_but_not_recorded_is_told_once_and_then_recorded() 
     let _runner = world.runner().await?;
     let sent = world.say("s", "/chain plan-work-review count everything").await?;
     told(&world, sent.session, "there are seven stars and two fish").await?;
-    let recorded = async || {
-        let outcomes = "select outcome from session.chain_runs where outcome is not null";
-        world.texts(outcomes).await.is_ok_and(|outcomes| outcomes == ["ok"])
-    };
-    world.until("the end is recorded", recorded).await?;
+    recorded(&world, "ok:2").await?;
 
     // State after a crash between the two.
     world
@@ -118,7 +121,7 @@ async fn an_end_that_was_told_but_not_recorded_is_told_once_and_then_recorded() 
              update session.subagents set announced_at = null where step = 'review'",
         )
         .await?;
-    world.until("the end is recorded again", recorded).await?;
+    recorded(&world, "ok:2").await?;
 
     let told = "select count(*) from session.inbox where body->>'event' = 'chain'";
     assert_eq!(world.number(told).await?, 1);
@@ -197,7 +200,7 @@ async fn a_chain_that_fails_says_why_and_one_that_there_is_not_is_refused() -> a
     let sent = world.say("s", "/chain plan-work-review count everything").await?;
     told(&world, sent.session, "it failed: ").await?;
 
-    assert_eq!(world.texts("select outcome from session.chain_runs").await?, ["error"]);
+    recorded(&world, "error:0").await?;
     assert_eq!(world.number("select count(*) from session.subagents").await?, 1);
     Ok(())
 }

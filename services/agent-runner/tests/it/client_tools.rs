@@ -270,7 +270,7 @@ async fn a_runner_that_dies_with_the_results_in_hand_leaves_them_to_another() ->
 {
     let world = World::start().await?;
     let mut config = world.config();
-    config.runner.lease = Duration::from_secs(2);
+    config.runner.lease = Duration::from_secs(5);
     config.runner.sweep = Duration::from_millis(100);
     let first = world.runner_with(config.clone(), |app| app).await?;
     world.model.queue([Reply::call("a", "weather", r#"{"city": "Paris"}"#)]);

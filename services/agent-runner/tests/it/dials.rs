@@ -219,6 +219,8 @@ async fn the_owner_gives_their_word_beforehand_for_their_own_turns_and_nobody_el
     let policy = json!({ "exec": { "ask": "always" } });
     world.directory.policies().put(world.tenant, Actor::Operator, None, None, &policy).await?;
     let mut config = world.config();
+    // The scripted model answers turns only.
+    config.runner.summaries = 0;
     config.runner.sandbox.backend = BackendChoice::Bubblewrap;
     let _runner = world.runner_with(config, |app| app).await?;
 

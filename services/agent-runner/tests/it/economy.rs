@@ -99,6 +99,7 @@ async fn finish_after_kill(
     let started = tokio::time::Instant::now();
     while entries(world, &sent).await? < count {
         anyhow::ensure!(started.elapsed() < LONG, "entry {count} is not written");
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
     runner.kill();
     let other = world.runner_with(impatient(world), |app| app.with_tool(Fly)).await?;
@@ -160,7 +161,8 @@ async fn an_agent_below_the_floor_rests_tells_it_once_and_goes_on_by_itself() ->
     use_hit_points(&world, settings).await?;
     world.model.answer(|_| Reply::text("I am back"));
     let _runner = world.runner().await?;
-    set_level(&world, 92_000).await?;
+    // 15 s of rest.
+    set_level(&world, 85_000).await?;
 
     let on_channel =
         |text: &str| NewMessage { target: Some(place("chat")), ..world.message("s", text) };

@@ -45,13 +45,11 @@ fn today() -> String {
     format!("memory/{}.md", jiff::Timestamp::now().strftime("%Y%m/%Y%m%d"))
 }
 
-/// Writes what it is told down with one call of this tool.
-fn flushing(tool: &'static str) -> impl Fn(usize) -> Reply {
+/// Writes a note into this file with one call of this tool.
+fn flushing(tool: &'static str, path: &str) -> impl Fn(usize) -> Reply + use<> {
+    let input = serde_json::json!({"path": path, "content": "The cat is Tom.\n"});
     move |calls| match calls {
-        0 => {
-            let input = serde_json::json!({"path": today(), "content": "The cat is Tom.\n"});
-            ScriptedModel::calls(&[("flush-1", tool, &input.to_string())])
-        }
+        0 => ScriptedModel::calls(&[("flush-1", tool, &input.to_string())]),
         _ => ScriptedModel::text("NO_REPLY"),
     }
 }
@@ -74,7 +72,8 @@ async fn ask(world: &World, text: &str) -> anyhow::Result<(SessionId, String)> {
 async fn memory_is_written_down_before_what_does_not_fit_is_summarised() -> anyhow::Result<()> {
     let world = World::start().await?;
     world.use_demo().await?;
-    let flush = flushing("write");
+    let notes_of_today = today();
+    let flush = flushing("write", &notes_of_today);
     let mut answers = 0;
     let model = Arc::new(ScriptedModel::answering(move |request| {
         let reply = match asked(&request.chat) {
@@ -101,7 +100,7 @@ async fn memory_is_written_down_before_what_does_not_fit_is_summarised() -> anyh
     let (session, answer) = ask(&world, "and now?").await?;
 
     assert_eq!(answer.trim(), "much");
-    assert_eq!(world.file(&today()).await?.as_deref(), Some("The cat is Tom.\n"));
+    assert_eq!(world.file(&notes_of_today).await?.as_deref(), Some("The cat is Tom.\n"));
     let marks = notes(&world, session).await?;
     assert_eq!(marks, [Note::Flush, Note::Flushed, Note::Summary]);
     let requests = model.requests();
@@ -124,7 +123,8 @@ async fn memory_is_written_down_once_after_a_model_has_refused_what_is_too_long(
 -> anyhow::Result<()> {
     let world = World::start().await?;
     world.use_demo().await?;
-    let flush = flushing("write");
+    let notes_of_today = today();
+    let flush = flushing("write", &notes_of_today);
     let mut answers = 0;
     let model = Arc::new(ScriptedModel::answering(move |request| match asked(&request.chat) {
         Asked::Summary => Ok(ScriptedModel::text("They spoke of a cat.")),
@@ -152,7 +152,7 @@ async fn memory_is_written_down_once_after_a_model_has_refused_what_is_too_long(
     let (session, answer) = ask(&world, "and now?").await?;
 
     assert_eq!(answer, "short");
-    assert_eq!(world.file(&today()).await?.as_deref(), Some("The cat is Tom.\n"));
+    assert_eq!(world.file(&notes_of_today).await?.as_deref(), Some("The cat is Tom.\n"));
     assert_eq!(notes(&world, session).await?, [Note::Flush, Note::Flushed, Note::Summary]);
     // A refused request is not repeated before it is shorter.
     let refused = model.requests().iter().filter(|chat| asked(chat) == Asked::Answer).count();
@@ -165,7 +165,8 @@ async fn a_runner_that_dies_while_memory_is_written_down_writes_nothing_twice() 
 {
     let world = World::start().await?;
     world.use_demo().await?;
-    let flush = flushing("append_file");
+    let notes_of_today = today();
+    let flush = flushing("append_file", &notes_of_today);
     let asks = Arc::new(Mutex::new(Vec::new()));
     let gate = Arc::new(AtomicUsize::new(0));
     let (seen, held) = (Arc::clone(&asks), Arc::clone(&gate));
@@ -191,7 +192,7 @@ async fn a_runner_that_dies_while_memory_is_written_down_writes_nothing_twice() 
     let mut config = world.config();
     config.runner.context_tokens = WINDOW;
     config.runner.summaries = 0;
-    config.runner.lease = Duration::from_secs(2);
+    config.runner.lease = Duration::from_secs(5);
     let shared = Arc::clone(&model);
     let first = world.runner_with(config.clone(), |app| app.with_demo(shared)).await?;
     ask(&world, "my cat is Tom").await?;
@@ -210,7 +211,7 @@ async fn a_runner_that_dies_while_memory_is_written_down_writes_nothing_twice() 
     let answer = world.text(&sent).await?;
 
     assert_eq!(answer.trim(), "much");
-    assert_eq!(world.file(&today()).await?.as_deref(), Some("The cat is Tom.\n"));
+    assert_eq!(world.file(&notes_of_today).await?.as_deref(), Some("The cat is Tom.\n"));
     let marks = notes(&world, sent.session).await?;
     assert_eq!(marks, [Note::Flush, Note::Flushed, Note::Summary]);
     let first_words =

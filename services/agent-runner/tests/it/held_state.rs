@@ -43,8 +43,9 @@ const COUNT: (&str, &str) = ("mcp_x_count", "{}");
 fn config(world: &World) -> Config {
     let mut config = crate::mcp::config(world);
     config.runner.sandbox.backend = holdfast_sandbox::BackendChoice::Bubblewrap;
-    config.runner.lease = Duration::from_secs(3);
     config.runner.sweep = Duration::from_millis(100);
+    // Longer than a test waits for an answer, so that a turn that waits for its holder fails.
+    config.runner.holder_wait = Duration::from_secs(120);
     // The scripted model answers turns only.
     config.runner.summaries = 0;
     config
@@ -112,10 +113,8 @@ async fn a_conversation_returns_to_the_runner_that_holds_its_state() -> anyhow::
     }
 
     for turn in 3..8 {
-        let began = Instant::now();
         let came = make(&world, "s", &[COUNT]).await?;
         assert!(came[0].contains(&format!("calls {turn} ")), "turn {turn}: {came:?}");
-        assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
     }
 
     // Each turn was claimed once: none was handed over.
@@ -145,17 +144,16 @@ async fn another_conversation_of_the_agent_goes_where_its_server_runs() -> anyho
 #[tokio::test]
 async fn the_next_turn_is_told_what_died_with_its_runner_and_why() -> anyhow::Result<()> {
     let world = world(true).await?;
-    let first = runner(&world).await?;
+    let mut config = config(&world);
+    config.runner.lease = Duration::from_secs(3);
+    let first = world.runner_with(config.clone(), |app| app).await?;
     let (_, id) = begin(&world).await?;
-    let second = runner(&world).await?;
+    let second = world.runner_with(config, |app| app).await?;
 
     first.kill();
-    let began = Instant::now();
     let status = json!({ "action": "status", "id": id }).to_string();
     let came = make(&world, "s", &[("process", &status), COUNT]).await?;
 
-    // The lease of the runner that died, and some time for the turn.
-    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
     let told = format!(
         "has lost the background command `sleep 271.5` ({id}); the process of the MCP server `x`: \
          the process that held it ended, or answers no more"
@@ -175,8 +173,9 @@ async fn the_next_turn_is_told_what_died_with_its_runner_and_why() -> anyhow::Re
 async fn the_next_turn_is_told_what_ended_when_its_runner_was_stopped() -> anyhow::Result<()> {
     let world = world(false).await?;
     let mut config = config(&world);
-    // The record of the runner says that it stopped, long before it would expire.
-    config.runner.lease = Duration::from_secs(30);
+    // The record of the runner says that it stopped, long before it would expire: that is later
+    // than the test waits for an answer.
+    config.runner.lease = Duration::from_secs(120);
     let first = world.runner_with(config.clone(), |app| app).await?;
     begin(&world).await?;
     let _second = world.runner_with(config, |app| app).await?;
@@ -186,10 +185,8 @@ async fn the_next_turn_is_told_what_ended_when_its_runner_was_stopped() -> anyho
     });
 
     first.stop().await?;
-    let began = Instant::now();
     let answer = world.ask("s", "hello").await?;
 
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     assert_eq!(answer, "told");
     let stopped = "the process that held it was stopped, as for an upgrade";
     let asked = world.model.requests().iter().any(|asked| asked.body.to_string().contains(stopped));

@@ -158,6 +158,8 @@ fn config(world: &World, memory: &Remembers) -> Config {
     let mut config = mcp::config(world);
     let with_memory = world.config_with(memory);
     (config.mesh, config.runner.memory) = (with_memory.mesh, with_memory.runner.memory);
+    // The scripted model answers turns only.
+    config.runner.summaries = 0;
     config
 }
 

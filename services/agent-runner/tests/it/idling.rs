@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use holdfast_testkit::Reply;
+use holdfast_testkit::{Reply, model::Gate};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -24,7 +24,7 @@ async fn an_idle_runner_writes_no_row_and_asks_no_model() -> anyhow::Result<()> 
     const WRITTEN: &str = "select (sum(n_tup_ins + n_tup_upd + n_tup_del))::bigint
                            from pg_stat_user_tables where relname <> 'duties'";
     let world = World::start().await?;
-    let runner = world.runner().await?;
+    let runner = world.runner_without_tenant_limits().await?;
     world.ask("s", "hello").await?;
     // A connection reports its statistics at the end of a transaction, but not twice within a
     // second: the rest is reported after ten idle seconds.
@@ -51,8 +51,11 @@ async fn an_idle_runner_writes_no_row_and_asks_no_model() -> anyhow::Result<()> 
 #[tokio::test]
 async fn a_runner_that_stops_takes_no_more_work_and_says_so() -> anyhow::Result<()> {
     let world = World::start().await?;
-    world.model.queue([Reply::hang(Duration::from_secs(5))]);
-    let runner = world.runner().await?;
+    let held = Gate::default();
+    world.model.queue([Reply::text("well").behind(&held)]);
+    let mut config = world.config();
+    config.runner.shutdown_grace = Duration::from_secs(60);
+    let runner = world.runner_with(config, |app| app).await?;
     world.say("s", "hello").await?;
     world.until("it runs", async || world.model.count() == 1).await?;
 
@@ -64,6 +67,7 @@ async fn a_runner_that_stops_takes_no_more_work_and_says_so() -> anyhow::Result<
         })
         .await?;
     let late = world.say("t", "late").await?;
+    held.open();
     stopping.await??;
 
     assert_eq!(world.sessions.views().answer(world.tenant, late.message).await?.outcome, None);

@@ -76,9 +76,7 @@ impl World {
         .await?;
         let (nats, redis) = (nats::Namespace::create().await?, redis::Namespace::create().await?);
         let model = FakeModel::start().await?;
-        let database_config =
-            holdfast_pg::Config { url: database.url().into(), ..holdfast_pg::Config::default() };
-        let pools = Pools::lazy(&database_config, "test")?;
+        let pools = Pools::lazy(&database_config(&database), "test")?;
         let directory = Directory::new(pools.clone(), &secrets())?;
         let (tenant, _) = directory.tenants().create(Actor::Operator, "acme").await?;
         let agent = directory.agents().default_agent(tenant.id).await?;
@@ -141,10 +139,7 @@ impl World {
 
     pub fn config(&self) -> Config {
         Config {
-            database: holdfast_pg::Config {
-                url: self.database.url().into(),
-                ..holdfast_pg::Config::default()
-            },
+            database: database_config(&self.database),
             nats: holdfast_bus::Config {
                 url: self.nats.url().into(),
                 prefix: self.nats.prefix().to_owned(),
@@ -181,6 +176,14 @@ impl World {
 
     pub async fn runner(&self) -> anyhow::Result<Running> {
         self.runner_with(self.config(), |app| app).await
+    }
+
+    /// A runner that does not look after the limits of tenants. For these it would record what
+    /// their files take, once a minute.
+    pub async fn runner_without_tenant_limits(&self) -> anyhow::Result<Running> {
+        let mut config = self.config();
+        config.runner.tenant_limits = Duration::from_secs(3_600);
+        self.runner_with(config, |app| app).await
     }
 
     pub async fn runner_with(
@@ -380,6 +383,15 @@ impl World {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         Ok(())
+    }
+}
+
+/// Settings that allow for a machine that is busy with other tests.
+fn database_config(database: &Database) -> holdfast_pg::Config {
+    holdfast_pg::Config {
+        url: database.url().into(),
+        acquire_timeout: LONG,
+        ..holdfast_pg::Config::default()
     }
 }
 
