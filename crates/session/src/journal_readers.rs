@@ -277,7 +277,8 @@ impl JournalReader<'_> {
     }
 
     /// Records that the claimed range that ends at `upto` was read up to `read`, and releases it.
-    /// Returns whether the journal has more entries.
+    /// If a `key` is given and the conversation has another one meanwhile, the range is released
+    /// unread. Returns whether there is more to read.
     ///
     /// # Errors
     ///
@@ -286,17 +287,21 @@ impl JournalReader<'_> {
         self,
         tenant: TenantId,
         session: SessionId,
-        upto: i64,
-        read: i64,
+        (upto, read): (i64, i64),
+        key: Option<&str>,
     ) -> Result<bool, Error> {
         const SQL: &str = "
             update session.journal_readers x
-            set upto = $5, pending = null, lease_until = null, tries = 0,
-                updated_at = clock_timestamp()
-            from session.session_lease l
+            set upto = case when s.is_same then $5 else x.upto end,
+                pending = case when s.is_same then null else x.pending end,
+                lease_until = case when s.is_same then null else clock_timestamp() end,
+                tries = 0, updated_at = clock_timestamp()
+            from session.session_lease l,
+                 (select coalesce(key = $6, true) as is_same from session.sessions
+                  where tenant_id = $1 and session_id = $2) s
             where x.tenant_id = $1 and x.session_id = $2 and x.reader = $3 and x.pending = $4
               and l.tenant_id = $1 and l.session_id = $2
-            returning l.next_entry - 1 > $5";
+            returning not s.is_same or l.next_entry - 1 > $5";
         let mut tx = self.pools.tenant(tenant).await?;
         let more: Option<bool> = holdfast_pg::query_scalar(SQL)
             .bind(tenant.as_uuid())
@@ -304,6 +309,7 @@ impl JournalReader<'_> {
             .bind(self.reader.name)
             .bind(upto)
             .bind(read)
+            .bind(key)
             .fetch_optional(tx.conn())
             .await?;
         tx.commit().await?;

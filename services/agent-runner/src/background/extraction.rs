@@ -194,7 +194,7 @@ async fn extract_next_range(
         }
     };
     failpoints::point("runner.before_extracted").await;
-    let more = worker.sessions.extraction().complete(tenant, session, upto, upto).await?;
+    let more = worker.sessions.extraction().complete(tenant, session, (upto, upto), None).await?;
     Ok(Some((how, more)))
 }
 

@@ -5,7 +5,8 @@
 //! database and stores what was said under the position in the journal. A turn that is stored
 //! already is not stored again, so a crash at any point changes nothing: the claim expires and any
 //! runner continues. Turns belong to the person or the group of the conversation, as memories do;
-//! what is nobody's own is not indexed.
+//! what is nobody's own is not indexed. If `/link` or `/unlink` renames a conversation whose turns
+//! are being stored, they are stored again for the person that its new key names.
 //!
 //! While the memory service is unavailable, conversations wait.
 
@@ -133,7 +134,9 @@ async fn index(worker: &Worker, memory: &Memory, which: SessionRef) -> anyhow::R
             }
         };
         failpoints::point("runner.before_turns_indexed").await;
-        if !worker.sessions.turn_index().complete(tenant, session, claimed.upto, read).await? {
+        // A conversation that was renamed meanwhile is claimed again, under its new key.
+        let (range, key) = ((claimed.upto, read), Some(claimed.key.as_str()));
+        if !worker.sessions.turn_index().complete(tenant, session, range, key).await? {
             return Ok(());
         }
     }

@@ -191,6 +191,10 @@ async fn join(turn: &mut TurnState<'_>, place: Place, link: IssuedLink) -> Resul
         settings.rename_sessions(tenant, changes).await?;
         turn.worker.jobs.follow_people(tenant, &changes.keys, &owners).await.map_err(job_error)?;
     }
+    // Until the conversations were renamed, their turns were indexed under the former names.
+    for name in &former {
+        move_memories(turn, &agents, name, person).await?;
+    }
     let mut stay = false;
     for name in &former {
         for (agent, _) in &agents {
