@@ -141,6 +141,8 @@ async fn linked_accounts_share_memory_files_and_time_zone_and_lose_nothing() -> 
     let before =
         channels.send(&ANNA_IN_SHOP, "webhook:w1", "Remember: the cat is called Tom").await?;
     anyhow::ensure!(world.text(&before).await?.starts_with("Remembered as"), "not remembered");
+    // Turns belong to the person who the account is when they are indexed.
+    world.until_indexed().await?;
     channels.ask(&ANNA_IN_SHOP, "/timezone Europe/Oslo").await?;
     assert_eq!(channels.ask(&ANNA, "what is the cat called?").await?, "I know no cat");
 

@@ -15,7 +15,10 @@ use holdfast_types::Entry;
 use tokio::time::Instant;
 
 use self::server::Server;
-use crate::world::{LONG, World, place};
+use crate::{
+    shell::is_running,
+    world::{LONG, World, place},
+};
 
 /// A server of the agent's tenant, for all its agents.
 pub fn at(url: &str) -> NewMcpServer {
@@ -311,7 +314,7 @@ async fn a_slow_call_is_given_up_in_time_and_cancelled() -> anyhow::Result<()> {
     let (world, server) = (World::start().await?, Server::start().await?);
     put(&world, at(&server.url())).await?;
     let mut config = config(&world);
-    config.runner.tool_timeout = Duration::from_millis(400);
+    config.runner.tool_timeout = Duration::from_secs(10);
     let _runner = world.runner_with(config, |app| app).await?;
     make(&world, "s", &[("tool_search", r#"{"query":"loudly"}"#)]).await?;
 
@@ -402,12 +405,14 @@ async fn connections_of_one_tenant_leave_room_for_those_of_another() -> anyhow::
     Ok(())
 }
 
-/// A server of a few lines. Its process shows what it is given.
+/// A server of a few lines. Its process shows what it is given, and makes a file in its folder,
+/// named by its argument.
 const SMALL: &str = r#"
 import json, os, sys
 def answer(id, result):
     print(json.dumps({"jsonrpc": "2.0", "id": id, "result": result}), flush=True)
 def look():
+    open(sys.argv[1], "w").close()
     try:
         import socket
         socket.create_connection(("127.0.0.1", int(os.environ["PORT"])), 1)
@@ -436,23 +441,22 @@ async fn a_server_that_is_a_process_runs_in_the_sandbox_once_and_goes_when_nobod
     let outside = std::env::current_dir()?.display().to_string();
     let port = server.port().to_string();
     let env = [("PORT".to_owned(), port.into()), ("OUTSIDE".to_owned(), outside.into())];
-    let small = NewMcpServer { secrets: Some(env.into()), ..run("python3", &["-c", SMALL]) };
-    put(&world, small).await?;
+    // Tells its process and its folder from those of other tests.
+    let mark = uuid::Uuid::now_v7().to_string();
+    let small = run("python3", &["-c", SMALL, &mark]);
+    put(&world, NewMcpServer { secrets: Some(env.into()), ..small }).await?;
     let mut config = config(&world);
     config.runner.sandbox.backend = holdfast_sandbox::BackendChoice::Bubblewrap;
     config.runner.sandbox.hosted = true;
     config.runner.mcp.idle = Duration::from_secs(2);
     let runner = world.runner_with(config, |app| app).await?;
-    let folders = async || {
-        let entries = std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
-        entries
-            .filter(|entry| entry.file_name().to_string_lossy().starts_with("holdfast-mcp-"))
-            .count()
+    let has_folder = || {
+        let mut entries = std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
+        entries.any(|entry| entry.path().join(&mark).exists())
     };
 
     let looked = make(&world, "s", &[("mcp_x_look", "{}"), ("mcp_x_look", "{}")]).await?;
-    let running = folders().await;
-    world.until("the process is gone", async || folders().await < running).await?;
+    world.until("the process is gone", async || !is_running(&mark) && !has_folder()).await?;
     let again = make(&world, "s", &[("mcp_x_look", "{}")]).await?;
     runner.stop().await?;
 

@@ -35,13 +35,8 @@ fn question(tenant: TenantId, agent: AgentId) -> ModelQuestion {
 impl World {
     /// Asks until a runner has subscribed.
     async fn ask_model(&self, question: &ModelQuestion) -> anyhow::Result<ModelAnswer> {
-        for _ in 0..100 {
-            if let Ok(answer) = self.bus.ask_model("", question).await {
-                return Ok(answer);
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-        anyhow::bail!("no runner answers")
+        self.until_some("a runner answers", async || self.bus.ask_model("", question).await.ok())
+            .await
     }
 }
 

@@ -15,7 +15,7 @@ use holdfast_testkit_kube::{ApiServer, Kubelet};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::shell::{exec, owner, returned};
+use crate::shell::{Step, exec, owner, process, process_in, returned, step_by_step};
 use crate::world::World;
 
 const NAMESPACE: &str = "commands";
@@ -156,7 +156,8 @@ async fn a_command_whose_time_is_up_ends_with_all_its_processes() -> anyhow::Res
 
     let script =
         "echo begin; echo x > early; (trap '' TERM; sleep 61.5) & trap '' TERM; sleep 61.5";
-    let told = run_call(&world, json!({ "command": script, "timeout": 1 })).await?;
+    let input = json!({ "command": script, "timeout": 10, "yield_ms": 60_000 });
+    let told = run_call(&world, input).await?;
     assert!(told.starts_with("failed: its time was up after "), "{told}");
     assert!(told.contains("\nbegin\n") && told.ends_with("+ early\n"), "{told}");
 
@@ -258,32 +259,23 @@ async fn a_background_command_in_a_pod_takes_input_and_ends_when_it_is_told_to()
         "command": "read line; echo got $line > heard; echo heard $line; sleep 63.5",
         "background": true,
     });
-    let process = |action: &str, id: &str, more: Value| {
-        let mut call = json!({ "action": action, "id": id });
-        for (name, value) in more.as_object().into_iter().flatten() {
-            call[name] = value.clone();
-        }
-        Reply::call("p", "process", call.to_string())
-    };
-    world.model.queue([Reply::call("a", "exec", input.to_string()), Reply::text("begun")]);
-    let sent = world.send(owner(&world, "go")).await?;
-    world.text(&sent).await?;
-    let told = returned(&world, &sent).await?.remove(0);
-    let from = told.find("prc_").unwrap();
-    let id = &told[from..from + 36];
+    world.text(&begin(&world, input).await?).await?;
 
-    world.model.queue([
-        process("stdin", id, json!({ "text": "hello\n" })),
-        process("status", id, json!({ "wait_ms": 500 })),
-        process("kill", id, json!({})),
-        Reply::text("done"),
-    ]);
+    step_by_step(
+        &world,
+        vec![
+            Step::Calls(|said| process("stdin", &process_in(said), &json!({ "text": "hello\n" }))),
+            Step::Awaits("\\nheard hello"),
+            Step::Calls(|said| process("kill", &process_in(said), &json!({}))),
+        ],
+    );
     let sent = world.send(owner(&world, "go on")).await?;
     world.text(&sent).await?;
     let told = returned(&world, &sent).await?;
-    assert!(told[2].starts_with("running") && told[2].contains("\nheard hello\n"), "{told:?}");
-    assert!(told[3].starts_with("failed: cancelled after "), "{told:?}");
-    assert!(told[3].ends_with("+ heard\n"), "{told:?}");
+    let [.., heard, ended] = told.as_slice() else { panic!("{told:?}") };
+    assert!(heard.starts_with("running") && heard.contains("\nheard hello\n"), "{told:?}");
+    assert!(ended.starts_with("failed: cancelled after "), "{told:?}");
+    assert!(ended.ends_with("+ heard\n"), "{told:?}");
     assert!(!is_running("sleep 63.5"));
     Ok(())
 }
@@ -351,10 +343,8 @@ async fn a_missing_right_and_an_image_that_is_not_there_are_told_in_one_line() -
 {
     let (world, cluster) = (World::start().await?, Cluster::without_rights().await?);
     let runner = world.runner_with(cluster.config(&world), |app| app).await?;
-    let reports = async || world.bus.runner_reports(Duration::from_millis(300)).await;
-    let is_heard = async || reports().await.is_ok_and(|all| !all.is_empty());
-    world.until("it reports", is_heard).await?;
-    let told = reports().await?.remove(0).no_commands;
+    let report = async || world.bus.runner_reports(Duration::from_millis(300)).await.ok()?.pop();
+    let told = world.until_some("it reports", report).await?.no_commands;
     assert!(
         told.starts_with(
             "the cluster does not permit to create pods in the namespace `commands` ("
@@ -367,7 +357,7 @@ async fn a_missing_right_and_an_image_that_is_not_there_are_told_in_one_line() -
     cluster.permit();
     let mut config = cluster.config(&world);
     config.runner.pods.image = "missing".to_owned();
-    config.runner.pods.start_timeout = Duration::from_secs(1);
+    config.runner.pods.start_timeout = Duration::from_secs(8);
     let _runner = world.runner_with(config, |app| app).await?;
     let told = run(&world, "echo one").await?;
     let reason = "not run: no pod for the command was ready in time (ImagePullBackOff)";
@@ -443,7 +433,8 @@ async fn a_pod_whose_runner_is_lost_is_swept_and_its_command_is_not_run_again() 
     assert_eq!(read(&world, "begun").await?, None);
 
     // Longer than a pod's lease, which is renewed meanwhile.
-    let told = run(&world, "sleep 8; echo next").await?;
+    let input = json!({ "command": "sleep 8; echo next", "yield_ms": 60_000 });
+    let told = run_call(&world, input).await?;
     assert!(told.starts_with("completed: ") && told.contains("\nnext\n"), "{told}");
     world.until("it is swept", async || !is_running("sleep 66.5")).await?;
     world.until("one pod is left", async || cluster.pods().len() == 1).await?;

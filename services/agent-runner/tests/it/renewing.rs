@@ -198,11 +198,13 @@ async fn what_is_not_over_yet_is_used_while_its_renewal_has_trouble() -> anyhow:
     world.with_oauth(&server, 60).await?;
     let _runner = world.runner().await?;
 
+    let begun = std::time::Instant::now();
     assert_eq!(world.ask("a", "hello").await?, "echo: hello");
     assert_eq!(world.ask("a", "again").await?, "echo: again");
 
     assert_eq!(world.asked_with_tokens(), ["access-0", "access-0"]);
-    assert_eq!(server.count(), 1);
+    // The renewal is tried again after ten seconds.
+    assert!(server.count() == 1 || begun.elapsed() >= Duration::from_secs(10));
     let cards = world.directory.credentials().list(world.tenant).await?;
     assert_eq!(cards[0].trouble, None);
     Ok(())

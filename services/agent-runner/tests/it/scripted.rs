@@ -122,12 +122,11 @@ async fn a_runner_says_where_commands_run_or_why_none_do() -> anyhow::Result<()>
     let _two = world.runner_with(broken, |app| app).await?;
     let _three = world.runner().await?;
 
-    let mut about = Vec::new();
-    let all_are_heard = async || {
-        world.bus.runner_reports(Duration::from_millis(300)).await.is_ok_and(|all| all.len() == 3)
+    let all = async || {
+        let all = world.bus.runner_reports(Duration::from_millis(300)).await.ok()?;
+        (all.len() == 3).then_some(all)
     };
-    world.until("all answer", all_are_heard).await?;
-    about.extend(world.bus.runner_reports(Duration::from_millis(500)).await?);
+    let mut about = world.until_some("all answer", all).await?;
     about.sort_by(|one: &RunnerReport, other| one.no_commands.cmp(&other.no_commands));
 
     let RunnerReport { sandbox, no_commands } = &about[0];

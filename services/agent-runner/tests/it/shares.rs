@@ -44,7 +44,7 @@ async fn a_flood_of_jobs_leaves_slots_to_subagents_and_people() -> anyhow::Resul
 
 #[tokio::test]
 async fn a_runner_that_gets_the_duty_late_prunes_soon() -> anyhow::Result<()> {
-    const PRUNE: Duration = Duration::from_secs(6);
+    const PRUNE: Duration = Duration::from_secs(16);
     let world = World::start().await?;
     world
         .admin(
@@ -68,8 +68,8 @@ async fn a_runner_that_gets_the_duty_late_prunes_soon() -> anyhow::Result<()> {
     };
     world.until("the old row is pruned", gone).await?;
 
-    // The second prune would come after 10.8 s at the earliest.
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    // The second prune would come after 28.8 s at the earliest.
+    assert!(begun.elapsed() < Duration::from_secs(28), "{:?}", begun.elapsed());
     assert!(begun.elapsed() > PRUNE, "{:?}", begun.elapsed());
     Ok(())
 }

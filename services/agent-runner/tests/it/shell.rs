@@ -65,7 +65,7 @@ async fn run(world: &World, command: &str) -> anyhow::Result<String> {
 }
 
 /// Next action of the model.
-enum Step {
+pub(crate) enum Step {
     /// Calls something, by what was said so far.
     Calls(fn(&str) -> Reply),
     /// Looks at the process, again and again, until this was said.
@@ -73,7 +73,7 @@ enum Step {
 }
 
 /// Answers call after call by what was said so far.
-fn step_by_step(world: &World, steps: Vec<Step>) {
+pub(crate) fn step_by_step(world: &World, steps: Vec<Step>) {
     let steps = Mutex::new(steps.into_iter().peekable());
     world.model.answer(move |request| {
         let said = request.body.to_string();
@@ -97,12 +97,12 @@ fn step_by_step(world: &World, steps: Vec<Step>) {
 }
 
 /// The first process that a text names.
-fn process_in(text: &str) -> String {
+pub(crate) fn process_in(text: &str) -> String {
     let from = text.find("prc_").expect("a process in what was told");
     text[from..].chars().take(36).collect()
 }
 
-fn process(action: &str, id: &str, more: &serde_json::Value) -> Reply {
+pub(crate) fn process(action: &str, id: &str, more: &serde_json::Value) -> Reply {
     let mut input = json!({ "action": action, "id": id });
     for (name, value) in more.as_object().into_iter().flatten() {
         input[name] = value.clone();
@@ -137,7 +137,7 @@ pub(crate) async fn take_away(world: &World, name: &str) -> anyhow::Result<()> {
 }
 
 /// Whether a process with this in its command line runs.
-fn is_running(words: &str) -> bool {
+pub(crate) fn is_running(words: &str) -> bool {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let lines = processes.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
     lines.into_iter().any(|line| String::from_utf8_lossy(&line).replace('\0', " ").contains(words))
@@ -327,7 +327,7 @@ async fn a_command_whose_time_is_up_ends_with_all_that_it_started() -> anyhow::R
     let world = World::start().await?;
     let _runner = world.runner_with(walled(&world), |app| app).await?;
     let command = "echo kept > k; sleep 71.25 & trap '' TERM; sleep 71.25";
-    let input = json!({ "command": command, "timeout": 5 }).to_string();
+    let input = json!({ "command": command, "timeout": 5, "yield_ms": 60_000 }).to_string();
     world.model.queue([Reply::call("a", "exec", input), Reply::text("done")]);
 
     let begun = Instant::now();
@@ -663,7 +663,8 @@ async fn background_commands_leave_half_of_a_tenants_commands_to_others() -> any
         let input = json!({ "command": "sleep 74.5", "background": true }).to_string();
         Reply::call(id, "exec", input)
     };
-    let slow = json!({ "command": "echo x > made; sleep 74.75", "yield_ms": 300 }).to_string();
+    // Long enough for the first half of the command on a busy machine.
+    let slow = json!({ "command": "echo x > made; sleep 74.75", "yield_ms": 10_000 }).to_string();
     world.model.queue([
         background("a"),
         background("b"),

@@ -115,7 +115,7 @@ async fn a_task_that_outlives_its_time_is_ended_and_said_to_have_timed_out() -> 
     let after = "select (extract(epoch from announced_at - deadline_at) * 1000)::bigint
                  from session.subagents";
     let after = world.number(after).await?;
-    assert!((0..9_000).contains(&after), "announced {after} ms after its limit");
+    assert!((0..25_000).contains(&after), "announced {after} ms after its limit");
     last_answer(&world, sent.session, "it did not work out").await?;
     let running = "select count(*) from session.session_lease where state = 'RUNNING'";
     world

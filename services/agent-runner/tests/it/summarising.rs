@@ -5,7 +5,10 @@ use std::{sync::Arc, time::Duration};
 use holdfast_directory::{Actor, Budget};
 use holdfast_llm::ModelCard;
 use holdfast_session::{NewSummary, SummaryResult};
-use holdfast_testkit::{Reply, model::Usage};
+use holdfast_testkit::{
+    Reply,
+    model::{Gate, Usage},
+};
 use holdfast_types::{Entry, Note, RunId, RunnerId, SessionId};
 use serde_json::json;
 
@@ -128,14 +131,11 @@ async fn a_summary_is_charged_and_there_is_none_when_the_budget_is_spent() -> an
 async fn what_is_said_while_a_summary_is_made_is_answered_at_once_and_stays_as_it_was_said()
 -> anyhow::Result<()> {
     let world = World::start().await?;
-    let (open, gate) = tokio::sync::watch::channel(false);
+    let summary = Gate::default();
+    let gate = summary.clone();
     world.model.answer(move |asked| {
         if asked.body.to_string().contains(SUMMARISER) {
-            return if *gate.borrow() {
-                Reply::text("They counted.")
-            } else {
-                Reply::hang(Duration::from_millis(800))
-            };
+            return Reply::text("They counted.").behind(&gate);
         }
         Reply::text(format!("answer to {}", asked.last_user_text()))
     });
@@ -151,7 +151,7 @@ async fn what_is_said_while_a_summary_is_made_is_answered_at_once_and_stays_as_i
     let answer = world.ask("s", "what is said meanwhile").await?;
     assert_eq!(answer, "answer to what is said meanwhile");
     assert_eq!(summaries(&world, session).await?, []);
-    open.send(true)?;
+    summary.open();
     world
         .until("a summary is stored", async || {
             summaries(&world, session).await.is_ok_and(|found| !found.is_empty())

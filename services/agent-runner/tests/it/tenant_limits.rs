@@ -18,7 +18,7 @@ use holdfast_types::{Entry, SessionKey, TenantRole};
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::world::{LONG, World};
 
 impl World {
     /// Gives the tenant a plan with these limits.
@@ -212,7 +212,10 @@ async fn a_tenant_whose_time_is_over_is_suspended_and_told_of() -> anyhow::Resul
     let state = async || {
         world.directory.tenants().get(&world.tenant.to_string()).await.map(|found| found.state)
     };
-    assert_eq!(state().await?, TenantState::Active);
+    let early = state().await?;
+    if jiff::Timestamp::now() < soon {
+        assert_eq!(early, TenantState::Active);
+    }
     world
         .until("it is suspended", async || {
             state().await.is_ok_and(|state| state == TenantState::Suspended)
@@ -250,7 +253,7 @@ async fn events_of_tenants_are_published_in_order_and_wait_while_nats_is_away() 
     let _runner = world.runner_with(watchful(&world), |app| app).await?;
 
     for kind in ["tenant.created", "tenant.suspended", "tenant.activated"] {
-        let event = tokio::time::timeout(Duration::from_secs(20), published.next()).await?;
+        let event = tokio::time::timeout(LONG, published.next()).await?;
         let event = event.ok_or_else(|| anyhow::anyhow!("no event"))?;
         assert_eq!(event.subject.as_str(), subject(&format!("{tenant}.{kind}")));
         let told: Value = serde_json::from_slice(&event.payload)?;
@@ -280,7 +283,7 @@ async fn gateways_are_woken_when_a_person_has_signed_in_with_a_lower_role() -> a
 
     let _runner = world.runner_with(watchful(&world), |app| app).await?;
 
-    let woken = tokio::time::timeout(Duration::from_secs(20), wakes.next()).await?;
+    let woken = tokio::time::timeout(LONG, wakes.next()).await?;
     assert_eq!(woken, Some(vec![world.tenant]));
     Ok(())
 }

@@ -7,10 +7,10 @@ use holdfast_directory::{Actor, NewAgent};
 use holdfast_grpc::{MemoryClient, Mesh, Signer};
 use holdfast_llm::ScriptedModel;
 use holdfast_proto::memory::v1 as pb;
-use holdfast_session::{Acceptance, NewMessage};
+use holdfast_session::{Acceptance, KeyChanges, NewMessage};
 use holdfast_types::{Chat, ChatMessage, Reply, SessionKey, TenantId};
 
-use crate::world::{Remembers, Running, World, mesh};
+use crate::world::{LONG, Remembers, Running, World, mesh};
 
 const WORDS: &str = "the key of the boathouse lies under the blue pot";
 const QUESTION: &str = "find: key of the boathouse";
@@ -34,6 +34,18 @@ fn searching(chat: &Chat) -> Reply {
             let line = chat.dynamic.lines().find(|line| line.contains("blue pot"));
             ScriptedModel::text(line.unwrap_or("NO_REPLY"))
         }
+    }
+}
+
+impl World {
+    /// Waits until all conversations are indexed to their ends.
+    pub async fn until_indexed(&self) -> anyhow::Result<()> {
+        let open = "select count(*) from session.session_lease l
+                    left join session.journal_readers x
+                      on x.session_id = l.session_id and x.reader = 'turn_index'
+                    where l.next_entry - 1 > coalesce(x.upto, 0) or x.lease_until is not null";
+        let is = async || self.number(open).await.is_ok_and(|open| open == 0);
+        self.until("the conversations are indexed", is).await
     }
 }
 
@@ -61,17 +73,8 @@ impl Told {
     async fn tell(&self, message: NewMessage) -> anyhow::Result<Acceptance> {
         let sent = self.world.send(message).await?;
         self.world.text(&sent).await?;
-        self.indexed().await?;
+        self.world.until_indexed().await?;
         Ok(sent)
-    }
-
-    async fn indexed(&self) -> anyhow::Result<()> {
-        let open = "select count(*) from session.session_lease l
-                    left join session.journal_readers x
-                      on x.session_id = l.session_id and x.reader = 'turn_index'
-                    where l.next_entry - 1 > coalesce(x.upto, 0) or x.lease_until is not null";
-        let is = async || self.world.number(open).await.is_ok_and(|open| open == 0);
-        self.world.until("the conversations are indexed", is).await
     }
 
     async fn turns(&self) -> anyhow::Result<Vec<String>> {
@@ -160,7 +163,7 @@ async fn a_conversation_is_indexed_once_although_a_runner_dies_and_an_idle_one_c
                 set upto = 0, pending = upto, lease_until = now() - interval '1 second'
                 where reader = 'turn_index'";
     assert_eq!(world.admin(back).await?, 1);
-    told.indexed().await?;
+    world.until_indexed().await?;
 
     assert_eq!(told.turns().await?, before);
     let versions = "select coalesce(sum(hashtext(ctid::text || xmin::text)), 0)::bigint
@@ -183,7 +186,7 @@ async fn words_are_gone_after_a_reset_a_deletion_and_an_erasure() -> anyhow::Res
     told.tell(world.message("anna/one", WORDS)).await?;
     assert!(told.is_found_in("anna/two").await?);
     let only = "delete from memory.units where kind = 5 and text not like 'the key%'";
-    told.indexed().await?;
+    world.until_indexed().await?;
     world.admin(only).await?;
     told.tell(world.message("anna/one", "/new")).await?;
     assert_eq!(told.turns().await?, [format!("1 api:anna: {WORDS}")]);
@@ -205,9 +208,33 @@ async fn words_are_gone_after_a_reset_a_deletion_and_an_erasure() -> anyhow::Res
     let again = "update session.journal_readers set upto = 0, pending = upto, lease_until = now()
                  where reader = 'turn_index' and upto > 0";
     world.admin(again).await?;
-    told.indexed().await?;
+    world.until_indexed().await?;
     let hers = "select count(*) from memory.units where user_id = 'api:dora'";
     assert_eq!(world.number(hers).await?, 0);
     assert!(!told.is_found_in("dora/two").await?);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_conversation_that_is_renamed_while_it_is_indexed_is_read_again() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _runner = world.runner().await?;
+    let sent = world.say("anna/one", WORDS).await?;
+    world.text(&sent).await?;
+    let (tenant, session, index) = (world.tenant, sent.session, world.sessions.turn_index());
+    let claim = async || index.claim(tenant, session, LONG).await.ok().flatten();
+    let first = world.until_some("the turn has ended", claim).await?;
+
+    let latter = SessionKey::api(&world.agent.name, "ben/one")?.to_string();
+    let keys = vec![(first.key.clone(), latter.clone())];
+    let changes = KeyChanges { channel: String::new(), keys };
+    assert_eq!(world.sessions.settings().rename_sessions(tenant, &changes).await?, 1);
+    let range = (first.upto, first.upto);
+    assert!(index.complete(tenant, session, range, Some(&first.key)).await?);
+
+    let second = world.until_some("the range is free", claim).await?;
+    assert_eq!((second.after, second.upto, &second.key), (first.after, first.upto, &latter));
+    assert!(!index.complete(tenant, session, range, Some(&second.key)).await?);
+    assert_eq!(claim().await, None);
     Ok(())
 }

@@ -239,7 +239,10 @@ fn add_line(asked: &Request) -> Reply {
         return result(&json!({"session_delta": {"workspace": "shared"}}));
     }
     match outputs(asked).last() {
-        None => exec(ADD_LINE),
+        None => {
+            let input = json!({ "command": ADD_LINE, "yield_ms": 60_000 });
+            Reply::call("e", "exec", input.to_string())
+        }
         Some(told) if told.contains("merge them") => exec(MERGE),
         Some(_) => result(&json!({"reply": "It is in.", "next_behavior": "END"})),
     }

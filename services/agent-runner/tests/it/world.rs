@@ -377,12 +377,23 @@ impl World {
 
     /// Waits until something is so.
     pub async fn until(&self, what: &str, is_so: impl AsyncFn() -> bool) -> anyhow::Result<()> {
+        self.until_some(what, async || is_so().await.then_some(())).await
+    }
+
+    /// Waits until something is found, and returns it.
+    pub async fn until_some<T>(
+        &self,
+        what: &str,
+        find: impl AsyncFn() -> Option<T>,
+    ) -> anyhow::Result<T> {
         let begun = Instant::now();
-        while !is_so().await {
+        loop {
+            if let Some(found) = find().await {
+                return Ok(found);
+            }
             anyhow::ensure!(begun.elapsed() < LONG, "not within {LONG:?}: {what}");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        Ok(())
     }
 }
 

@@ -170,7 +170,7 @@ async fn server_everything_is_used_over_streamable_http() -> anyhow::Result<()> 
     let (world, server) = (World::start().await?, everything_by_http(&there).await?);
     put(&world, at(&format!("http://127.0.0.1:{}/mcp", server.port))).await?;
     let mut config = config(&world);
-    config.runner.tool_timeout = Duration::from_secs(5);
+    config.runner.tool_timeout = Duration::from_secs(12);
     let _runner = world.runner_with(config, |app| app).await?;
 
     let sent = make_in(
@@ -189,7 +189,7 @@ async fn server_everything_is_used_over_streamable_http() -> anyhow::Result<()> 
     let came = returned(&world, &sent).await?;
     assert!(came[0].contains("\nEcho: hello\n"), "{}", came[0]);
     assert!(came[1].contains("temperature"), "{}", came[1]);
-    assert!(came[3].contains("took longer than 5 s"), "{}", came[3]);
+    assert!(came[3].contains("took longer than 12 s"), "{}", came[3]);
     assert!(came[4].contains("\nEcho: still here\n"), "{}", came[4]);
     // A tool that is not declared read-only is recorded before it is called.
     let journal = world.journal(sent.session).await?;

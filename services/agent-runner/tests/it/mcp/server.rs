@@ -6,6 +6,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
+    time::{Duration, Instant},
 };
 
 use axum::{
@@ -22,6 +23,8 @@ use holdfast_mcp::{
 use holdfast_types::ToolSpec;
 use serde_json::{Map, Value, json};
 use tokio::{net::TcpListener, task::JoinHandle};
+
+use crate::world::LONG;
 
 /// Value of the header `x-key`.
 type Key = String;
@@ -152,7 +155,15 @@ impl Server {
     }
 
     pub async fn start_again(&self) -> anyhow::Result<()> {
-        let listener = TcpListener::bind(self.at).await?;
+        // A connection of another test may have the port for a while.
+        let begun = Instant::now();
+        let listener = loop {
+            match TcpListener::bind(self.at).await {
+                Ok(listener) => break listener,
+                Err(error) if begun.elapsed() > LONG => return Err(error.into()),
+                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        };
         *lock(&self.serving) = Some(serve(listener, Arc::clone(&self.shared)));
         Ok(())
     }
