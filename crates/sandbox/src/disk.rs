@@ -27,6 +27,9 @@ use crate::{Error, Limit, Limits, tree};
 /// Delay between two measurements; five times their duration if that is longer.
 const MEASURE_INTERVAL: Duration = Duration::from_millis(250);
 
+/// Maximum delay between two measurements: after a slow one a command must not fill the disk.
+const MAX_MEASURE_INTERVAL: Duration = Duration::from_secs(5);
+
 /// Depth beyond which a tree is not walked.
 const MAX_DEPTH: usize = 200;
 
@@ -78,7 +81,7 @@ impl GrowthLimit {
             if let Some(limit) = self.exceeded_now(Some(root)).await {
                 return limit;
             }
-            pause = MEASURE_INTERVAL.max(began.elapsed() * 5);
+            pause = (began.elapsed() * 5).clamp(MEASURE_INTERVAL, MAX_MEASURE_INTERVAL);
         }
     }
 
