@@ -13,7 +13,7 @@ use futures::{SinkExt as _, StreamExt as _};
 use reqwest::Method;
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
-use tokio::time::{Instant, interval_at, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 use tokio_tungstenite::tungstenite::{Message, protocol::CloseFrame};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, debug, info, info_span, warn};
@@ -119,6 +119,8 @@ impl Discord {
         // The first heartbeat comes after a random part of the period.
         let first = Instant::now() + period.mul_f64(rand::random());
         let mut beat = interval_at(first, period);
+        // After a pause of this process discord still has a whole period to answer.
+        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut last_number, mut is_confirmed) = (None, true);
         loop {
             tokio::select! {
