@@ -3,7 +3,7 @@
 //! ```text
 //!  resource ──▶ claimed by an older one? ──▶ observe the gateway ──▶ as applied last? ──▶ done
 //!                                                                        │ no
-//!                              status ◀── observe again ◀── write ◀── finalizer
+//!                                              status ◀── write ◀── finalizer
 //! ```
 //!
 //! The finalizer is set before the first write: a resource with it may have something in the
@@ -47,6 +47,15 @@ pub struct Observed {
     pub state: Value,
 }
 
+/// Outcome of a write.
+#[derive(Debug)]
+pub struct Written {
+    /// The object as the gateway answered. It is not read again: a later change by somebody else
+    /// would count as applied and never be corrected.
+    pub observed: Observed,
+    pub warnings: Vec<String>,
+}
+
 /// How a kind of resource is read from and written to the gateway.
 pub trait Reconciled: HasStore {
     /// Reads the object.
@@ -55,13 +64,13 @@ pub trait Reconciled: HasStore {
         context: &Context,
     ) -> impl Future<Output = Result<Option<Observed>, Failure>> + Send;
 
-    /// Creates or changes the object. Returns warnings.
+    /// Creates or changes the object.
     fn write(
         &self,
         context: &Context,
         observed: Option<&Observed>,
         secrets: &[SecretValue],
-    ) -> impl Future<Output = Result<Vec<String>, Failure>> + Send;
+    ) -> impl Future<Output = Result<Written, Failure>> + Send;
 
     /// Does what is needed beside the object, each time the object is as desired.
     fn after(&self, _: &Context) -> impl Future<Output = Result<(), Failure>> + Send {
@@ -163,16 +172,10 @@ async fn apply<K: Reconciled>(resource: &K, context: &Context) -> Result<(), Fai
         }
         before => {
             set_finalizer(resource, context, true).await?;
-            let warnings = resource.write(context, before.as_ref(), &secrets).await?;
-            let after = resource.observe(context).await?.ok_or_else(|| {
-                Failure::new(
-                    "GatewayFailed",
-                    "the gateway does not have what was just written",
-                    "it is tried again",
-                )
-            })?;
-            let change = change(&known, before.as_ref(), &after, generation);
-            Applied { observed: after, secret_version, change, warnings }
+            let Written { observed, warnings } =
+                resource.write(context, before.as_ref(), &secrets).await?;
+            let change = change(&known, before.as_ref(), &observed, generation);
+            Applied { observed, secret_version, change, warnings }
         }
     };
     resource.after(context).await?;

@@ -5,7 +5,7 @@ use holdfast_proto::gateway::v1::{
     UpdateAgentRequest, ValidateBehaviorRequest,
 };
 
-use super::{Observed, Reconciled};
+use super::{Observed, Reconciled, Written};
 use crate::{
     context::{Context, HasStore, SecretValue, Watched},
     error::Failure,
@@ -25,14 +25,11 @@ impl HasStore for Agent {
 impl Reconciled for Agent {
     async fn observe(&self, context: &Context) -> Result<Option<Observed>, Failure> {
         let Some(agent) = self.find(context).await? else { return Ok(None) };
-        let id = agent.id.clone();
         let documents = match self.spec.behavior_documents {
             Some(_) => Some(self.own_documents(context).await?),
             None => None,
         };
-        let state = AgentSpec::from_message(agent, documents, &self.spec.tenant);
-        let state = serde_json::to_value(state).unwrap_or_default();
-        Ok(Some(Observed { id, state }))
+        Ok(Some(self.observed(agent, documents)))
     }
 
     async fn write(
@@ -40,15 +37,16 @@ impl Reconciled for Agent {
         context: &Context,
         observed: Option<&Observed>,
         _: &[SecretValue],
-    ) -> Result<Vec<String>, Failure> {
+    ) -> Result<Written, Failure> {
         let key = context.tenant_key(&self.spec.tenant).await?;
         let mut agents = context.gateway.agents();
         let name = self.gateway_name();
-        let mut warnings = match observed {
+        let (agent, mut warnings) = match observed {
             None => {
                 let agent = Some(self.spec.to_message(String::new(), name, false));
                 let made = agents.create_agent(key.request(CreateAgentRequest { agent })).await;
-                answer(made)?.warnings
+                let made = answer(made)?;
+                (made.agent, made.warnings)
             }
             Some(observed) => {
                 // Read again: another agent may have become the default one since.
@@ -64,13 +62,15 @@ impl Reconciled for Agent {
                 let changed = agents
                     .update_agent(key.request(UpdateAgentRequest { agent, base_version: None }))
                     .await;
-                answer(changed)?.warnings
+                let changed = answer(changed)?;
+                (changed.agent, changed.warnings)
             }
         };
         if let Some(wanted) = &self.spec.behavior_documents {
             warnings.extend(self.write_documents(context, wanted).await?);
         }
-        Ok(warnings)
+        let documents = self.spec.behavior_documents.clone();
+        Ok(Written { observed: self.observed(agent.unwrap_or_default(), documents), warnings })
     }
 
     async fn remove(&self, context: &Context) -> Result<(), Failure> {
@@ -83,6 +83,12 @@ impl Reconciled for Agent {
 }
 
 impl Agent {
+    fn observed(&self, agent: pb::Agent, documents: Option<BehaviorDocuments>) -> Observed {
+        let id = agent.id.clone();
+        let state = AgentSpec::from_message(agent, documents, &self.spec.tenant);
+        Observed { id, state: serde_json::to_value(state).unwrap_or_default() }
+    }
+
     async fn find(&self, context: &Context) -> Result<Option<pb::Agent>, Failure> {
         let key = context.tenant_key(&self.spec.tenant).await?;
         let request = key.request(GetAgentRequest { agent: self.gateway_name() });

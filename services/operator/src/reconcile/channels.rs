@@ -5,7 +5,7 @@ use holdfast_proto::gateway::v1::{
     UpdateAccountRequest,
 };
 
-use super::{Observed, Reconciled};
+use super::{Observed, Reconciled, Written};
 use crate::{
     context::{Context, HasStore, SecretValue, Watched},
     error::Failure,
@@ -21,11 +21,7 @@ impl HasStore for Channel {
 
 impl Reconciled for Channel {
     async fn observe(&self, context: &Context) -> Result<Option<Observed>, Failure> {
-        let Some(account) = self.find(context).await? else { return Ok(None) };
-        let id = account.id.clone();
-        let state = ChannelSpec::from_message(account, &self.spec.tenant);
-        let state = serde_json::to_value(state).unwrap_or_default();
-        Ok(Some(Observed { id, state }))
+        Ok(self.find(context).await?.map(|account| self.observed(account)))
     }
 
     async fn write(
@@ -33,7 +29,7 @@ impl Reconciled for Channel {
         context: &Context,
         observed: Option<&Observed>,
         secrets: &[SecretValue],
-    ) -> Result<Vec<String>, Failure> {
+    ) -> Result<Written, Failure> {
         let values = secrets.iter().map(|secret| secret.value.clone());
         let secrets = self.spec.secrets_json(values);
         let secrets =
@@ -43,17 +39,18 @@ impl Reconciled for Channel {
         let id = observed.map(|observed| observed.id.clone());
         let account = self.spec.to_message(id.clone().unwrap_or_default(), self.gateway_name());
         let account = Some(account);
-        match id {
+        let account = match id {
             None => {
                 let request = key.request(CreateAccountRequest { account, secrets });
-                answer(channels.create_account(request).await).map(drop)?;
+                answer(channels.create_account(request).await)?.account
             }
             Some(_) => {
                 let request = key.request(UpdateAccountRequest { account, secrets });
-                answer(channels.update_account(request).await).map(drop)?;
+                answer(channels.update_account(request).await)?.account
             }
-        }
-        Ok(Vec::new())
+        };
+        let observed = self.observed(account.unwrap_or_default());
+        Ok(Written { observed, warnings: Vec::new() })
     }
 
     async fn remove(&self, context: &Context) -> Result<(), Failure> {
@@ -66,6 +63,12 @@ impl Reconciled for Channel {
 }
 
 impl Channel {
+    fn observed(&self, account: pb::Account) -> Observed {
+        let id = account.id.clone();
+        let state = ChannelSpec::from_message(account, &self.spec.tenant);
+        Observed { id, state: serde_json::to_value(state).unwrap_or_default() }
+    }
+
     async fn find(&self, context: &Context) -> Result<Option<pb::Account>, Failure> {
         let key = context.tenant_key(&self.spec.tenant).await?;
         let channel = self.spec.channel().to_owned();

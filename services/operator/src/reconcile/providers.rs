@@ -4,7 +4,7 @@ use holdfast_proto::gateway::v1::{
     self as pb, DeleteProviderRequest, ListProvidersRequest, PutProviderRequest,
 };
 
-use super::{Observed, Reconciled};
+use super::{Observed, Reconciled, Written};
 use crate::{
     context::{Context, HasStore, SecretValue, Watched},
     error::Failure,
@@ -20,13 +20,7 @@ impl HasStore for ModelProvider {
 
 impl Reconciled for ModelProvider {
     async fn observe(&self, context: &Context) -> Result<Option<Observed>, Failure> {
-        let Some(provider) = self.find(context).await? else { return Ok(None) };
-        let id = provider.name.clone();
-        // Only whether there is a key is part of the state.
-        let reference = SecretReference { name: "stored".to_owned(), key: "key".to_owned() };
-        let state = ModelProviderSpec::from_message(provider, &self.spec.tenant, reference);
-        let state = serde_json::to_value(state).unwrap_or_default();
-        Ok(Some(Observed { id, state }))
+        Ok(self.find(context).await?.map(|provider| self.observed(provider)))
     }
 
     async fn write(
@@ -34,7 +28,7 @@ impl Reconciled for ModelProvider {
         context: &Context,
         observed: Option<&Observed>,
         secrets: &[SecretValue],
-    ) -> Result<Vec<String>, Failure> {
+    ) -> Result<Written, Failure> {
         let key = context.tenant_key(&self.spec.tenant).await?;
         let mut providers = context.gateway.providers();
         let name = self.gateway_name();
@@ -47,13 +41,14 @@ impl Reconciled for ModelProvider {
         let provider = Some(self.spec.to_message(name));
         let api_key = secrets.first().map(|secret| secret.value.clone()).unwrap_or_default();
         let request = key.request(PutProviderRequest { provider, api_key });
-        answer(providers.put_provider(request).await)?;
+        let provider = answer(providers.put_provider(request).await)?.provider;
         // Agents may wait for this provider's models.
         context.agents.trigger(|agent| {
             let is_ready = agent.status.as_ref().is_some_and(|status| status.is_ready());
             agent.spec.tenant == self.spec.tenant && !is_ready
         });
-        Ok(Vec::new())
+        let observed = self.observed(provider.unwrap_or_default());
+        Ok(Written { observed, warnings: Vec::new() })
     }
 
     async fn remove(&self, context: &Context) -> Result<(), Failure> {
@@ -66,6 +61,14 @@ impl Reconciled for ModelProvider {
 }
 
 impl ModelProvider {
+    fn observed(&self, provider: pb::Provider) -> Observed {
+        let id = provider.name.clone();
+        // Only whether there is a key is part of the state.
+        let reference = SecretReference { name: "stored".to_owned(), key: "key".to_owned() };
+        let state = ModelProviderSpec::from_message(provider, &self.spec.tenant, reference);
+        Observed { id, state: serde_json::to_value(state).unwrap_or_default() }
+    }
+
     async fn find(&self, context: &Context) -> Result<Option<pb::Provider>, Failure> {
         let key = context.tenant_key(&self.spec.tenant).await?;
         let request = key.request(ListProvidersRequest {});

@@ -7,7 +7,7 @@ use holdfast_proto::gateway::v1::{
 use holdfast_types::Kind;
 use kube::ResourceExt as _;
 
-use super::{Observed, Reconciled};
+use super::{Observed, Reconciled, Written};
 use crate::{
     context::{Context, HasStore, SecretValue, Watched},
     error::{Credential, Failure},
@@ -32,9 +32,7 @@ impl Reconciled for Tenant {
                 "wait until it is gone, or use another `name`; it is tried again",
             ));
         }
-        let id = tenant.id.clone();
-        let state = serde_json::to_value(TenantSpec::from_message(tenant)).unwrap_or_default();
-        Ok(Some(Observed { id, state }))
+        Ok(Some(observed_of(tenant)))
     }
 
     async fn write(
@@ -42,7 +40,7 @@ impl Reconciled for Tenant {
         context: &Context,
         observed: Option<&Observed>,
         _: &[SecretValue],
-    ) -> Result<Vec<String>, Failure> {
+    ) -> Result<Written, Failure> {
         let (gateway, mut tenants) = (&context.gateway, context.gateway.tenants());
         let id = match observed {
             Some(observed) => observed.id.clone(),
@@ -64,8 +62,9 @@ impl Reconciled for Tenant {
             no_pool: self.spec.pool.as_deref() == Some(""),
             ..UpdateTenantRequest::default()
         };
-        platform_answer(tenants.update_tenant(gateway.platform_request(request)).await)?;
-        Ok(Vec::new())
+        let changed = tenants.update_tenant(gateway.platform_request(request)).await;
+        let tenant = platform_answer(changed)?.tenant.unwrap_or_default();
+        Ok(Written { observed: observed_of(tenant), warnings: Vec::new() })
     }
 
     /// Makes sure that there is a valid key, and lets the tenant's other resources use it.
@@ -182,4 +181,10 @@ impl Tenant {
         context.channels.trigger(|channel| is_meant(channel.tenant(), channel.status.as_ref()));
         context.providers.trigger(|one| is_meant(one.tenant(), one.status.as_ref()));
     }
+}
+
+fn observed_of(tenant: pb::Tenant) -> Observed {
+    let id = tenant.id.clone();
+    let state = serde_json::to_value(TenantSpec::from_message(tenant)).unwrap_or_default();
+    Observed { id, state }
 }
