@@ -77,8 +77,13 @@ impl Reconciled for Tenant {
         let stored = tenant_keys::read(&context.secrets(), &self.name_any()).await?;
         if let Some(stored) = &stored
             && let Some(key) = ApiKey::new(&stored.key)
-            && self.is_valid(context, &key).await?
+            && let Some(keys) = self.keys_by(context, &key).await?
         {
+            // Those of an attempt that stored this key and ended before it revoked the others.
+            let is_other = |other: &pb::Key| other.name == KEY_NAME && other.id != stored.id;
+            if !stored.id.is_empty() {
+                revoke(context, &key, &keys, is_other).await?;
+            }
             self.wake_others(context, |is_ready| !is_ready);
             return Ok(());
         }
@@ -143,13 +148,17 @@ impl Tenant {
         }
     }
 
-    /// Whether the gateway accepts a key, as one of this tenant with scope `admin`.
-    async fn is_valid(&self, context: &Context, key: &ApiKey) -> Result<bool, Failure> {
-        let listed = context.gateway.keys().list_keys(key.request(ListKeysRequest {})).await;
+    /// Lists the tenant's keys with one of them; `None` if the gateway does not accept it.
+    async fn keys_by(
+        &self,
+        context: &Context,
+        by: &ApiKey,
+    ) -> Result<Option<Vec<pb::Key>>, Failure> {
+        let listed = context.gateway.keys().list_keys(by.request(ListKeysRequest {})).await;
         match listed {
-            Ok(_) => Ok(true),
+            Ok(listed) => Ok(Some(listed.into_inner().keys)),
             Err(status) => match holdfast_grpc::kind(&status) {
-                Kind::Unauthenticated => Ok(false),
+                Kind::Unauthenticated => Ok(None),
                 _ => Err(Failure::of_call(&status, Credential::Tenant)),
             },
         }
@@ -162,13 +171,8 @@ impl Tenant {
         by: &ApiKey,
         is_meant: impl Fn(&pb::Key) -> bool + Send,
     ) -> Result<(), Failure> {
-        let mut keys = context.gateway.keys();
-        let listed = answer(keys.list_keys(by.request(ListKeysRequest {})).await)?;
-        for key in listed.keys.iter().filter(|key| key.revoked_at.is_none() && is_meant(key)) {
-            let request = by.request(RevokeKeyRequest { id: key.id.clone() });
-            answer(keys.revoke_key(request).await)?;
-        }
-        Ok(())
+        let listed = context.gateway.keys().list_keys(by.request(ListKeysRequest {})).await;
+        revoke(context, by, &answer(listed)?.keys, is_meant).await
     }
 
     /// Reconciles the tenant's other resources at once, if `is_meant` by their readiness.
@@ -187,4 +191,18 @@ fn observed_of(tenant: pb::Tenant) -> Observed {
     let id = tenant.id.clone();
     let state = serde_json::to_value(TenantSpec::from_message(tenant)).unwrap_or_default();
     Observed { id, state }
+}
+
+/// Revokes the valid ones of these keys that are meant.
+async fn revoke(
+    context: &Context,
+    by: &ApiKey,
+    keys: &[pb::Key],
+    is_meant: impl Fn(&pb::Key) -> bool + Send,
+) -> Result<(), Failure> {
+    for key in keys.iter().filter(|key| key.revoked_at.is_none() && is_meant(key)) {
+        let request = by.request(RevokeKeyRequest { id: key.id.clone() });
+        answer(context.gateway.keys().revoke_key(request).await)?;
+    }
+    Ok(())
 }
