@@ -16,7 +16,7 @@
 use std::time::Duration;
 
 use async_nats::jetstream::{
-    context::PublishErrorKind,
+    context::{CreateStreamErrorKind, PublishErrorKind},
     stream::{Config as StreamConfig, DiscardPolicy, StorageType},
 };
 use bytes::Bytes;
@@ -49,7 +49,11 @@ impl Bus {
         }
         let ensure = self.jetstream.create_or_update_stream(self.stream_config());
         match timeout(NATS_TIMEOUT, ensure).await {
-            Ok(outcome) => outcome.map(drop).map_err(|error| Error::Refused(error.into())),
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(match error.kind() {
+                CreateStreamErrorKind::TimedOut => Error::Unavailable(Some(error.into())),
+                _ => Error::Refused(error.into()),
+            }),
             Err(_) => Err(Error::Unavailable(None)),
         }
     }
