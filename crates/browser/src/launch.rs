@@ -222,7 +222,7 @@ mod tests {
             let attach = json!({ "targetId": made["targetId"], "flatten": true });
             let session = cdp.call(None, "Target.attachToTarget", attach).await?;
             let session = session["sessionId"].as_str();
-            for _ in 0..50 {
+            for _ in 0..600 {
                 let read = json!({ "expression": "document.body?.innerText ?? ''" });
                 let read = cdp.call(session, "Runtime.evaluate", read).await?;
                 match read["result"]["value"].as_str() {

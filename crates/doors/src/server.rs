@@ -218,7 +218,7 @@ mod tests {
         let mut socket = TcpStream::connect(address).await?;
         socket.write_all(b"GET /healthz HTTP/1.0\r\n\r\n").await?;
         let mut answer = String::new();
-        timeout(LIMIT * 20, socket.read_to_string(&mut answer)).await??;
+        timeout(LIMIT * 200, socket.read_to_string(&mut answer)).await??;
         Ok(answer.ends_with("ok\n"))
     }
 

@@ -28,7 +28,7 @@ use crate::{
     sentinel::{SentinelServer, SentinelSettings},
 };
 
-/// Maximum wait for Redis per call.
+/// Maximum wait for Redis per call, outside of tests.
 pub const REDIS_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Period after a failure in which Redis is not asked.
@@ -68,6 +68,10 @@ pub struct Config {
     ///
     /// Each process then allows approximately that share.
     pub replicas: u32,
+
+    /// Maximum wait for Redis per call: [`REDIS_TIMEOUT`], and more in tests. No setting.
+    #[serde(skip)]
+    pub call_timeout: Duration,
 }
 
 impl Default for Config {
@@ -81,6 +85,7 @@ impl Default for Config {
             private_key: None,
             prefix: String::new(),
             replicas: 1,
+            call_timeout: REDIS_TIMEOUT,
         }
     }
 }
@@ -90,6 +95,7 @@ impl Default for Config {
 pub struct Locks {
     server: Server,
     prefix: Arc<str>,
+    call_timeout: Duration,
     health: Arc<Health>,
     pub(crate) local_limits: Arc<LocalLimits>,
 }
@@ -141,8 +147,8 @@ impl Locks {
         let info = config.url.expose_secret().into_connection_info().map_err(url)?;
         let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
         let manager = ConnectionManagerConfig::new()
-            .set_connection_timeout(Some(Duration::from_secs(1)))
-            .set_response_timeout(Some(REDIS_TIMEOUT))
+            .set_connection_timeout(Some(config.call_timeout * 2))
+            .set_response_timeout(Some(config.call_timeout))
             // A failed call starts the next connection attempt, so that no call waits for several
             // attempts.
             .set_number_of_retries(0);
@@ -165,13 +171,14 @@ impl Locks {
                 server: info,
                 is_tls,
                 certificates,
-                timeout: REDIS_TIMEOUT,
+                timeout: config.call_timeout,
             };
             SentinelServer::new(settings).map(|server| Server::BySentinel(Arc::new(server)))
         };
         Ok(Self {
             server: server.map_err(url)?,
             prefix: config.prefix.as_str().into(),
+            call_timeout: config.call_timeout,
             health: Arc::default(),
             local_limits: Arc::new(LocalLimits::new(config.replicas)),
         })
@@ -204,13 +211,13 @@ impl Locks {
         if !self.health.may_ask() {
             return Err(Error::Resting);
         }
-        let error = match timeout(REDIS_TIMEOUT, self.server.invoke(script)).await {
+        let error = match timeout(self.call_timeout, self.server.invoke(script)).await {
             Ok(Ok(answer)) => {
                 self.health.answered();
                 return Ok(answer);
             }
             Ok(Err(error)) => Error::Failed(error),
-            Err(_) => Error::TimedOut(REDIS_TIMEOUT),
+            Err(_) => Error::TimedOut(self.call_timeout),
         };
         self.server.forget().await;
         self.health.failed(&error);

@@ -57,6 +57,7 @@ struct Homeserver {
     is_typing: Mutex<bool>,
     /// Polls at this moment, and all.
     polls: Mutex<(usize, usize)>,
+    sign_ins: Mutex<usize>,
     cuts: Mutex<CancellationToken>,
 }
 
@@ -116,6 +117,12 @@ impl FakeMatrix {
     #[must_use]
     pub fn polls(&self) -> (usize, usize) {
         *lock(&self.state.polls)
+    }
+
+    /// How often the account has asked who it is, which it does before it polls.
+    #[must_use]
+    pub fn sign_ins(&self) -> usize {
+        *lock(&self.state.sign_ins)
     }
 
     /// Ends all polls.
@@ -229,6 +236,7 @@ async fn serve(
     let path: Vec<&str> = path.split('/').collect();
     match (method, path.as_slice()) {
         (Method::GET, ["client", "v3", "account", "whoami"]) => {
+            *lock(&state.sign_ins) += 1;
             Json(json!({"user_id": "@bot:x"})).into_response()
         }
         (Method::GET, ["client", "v3", "profile", ..]) => {

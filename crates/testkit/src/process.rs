@@ -235,7 +235,7 @@ fn send(signal: &str, group: u32) -> anyhow::Result<()> {
 mod tests {
     use super::*;
 
-    const LIMIT: Duration = Duration::from_secs(10);
+    const LIMIT: Duration = Duration::from_secs(60);
 
     fn shell(script: &str) -> Builder {
         Process::builder("sh").arg("-c").arg(script)

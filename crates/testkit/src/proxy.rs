@@ -658,6 +658,10 @@ mod tests {
             proxy.stall_towards(direction);
             let patience = Duration::from_millis(100);
             assert!(tokio::time::timeout(patience, client.ask("two")).await.is_err());
+            let end = Instant::now() + Duration::from_secs(30);
+            while lock(&seen).len() < arrived && Instant::now() < end {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
             assert_eq!(lock(&seen).len(), arrived, "{direction:?}");
             proxy.resume();
 

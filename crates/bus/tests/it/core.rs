@@ -53,13 +53,15 @@ async fn what_a_slow_listener_cannot_hold_is_dropped_and_counted() {
     let world = World::with(|config| Config { subscription_capacity: 8, ..config }).await;
     let (tenant, session) = (TenantId::generate(), SessionId::generate());
     let mut deltas = world.bus.subscribe_deltas(tenant, session).await.unwrap();
+    let mut wakes = world.bus.subscribe(&Subject::wake_run()).await.unwrap();
     world.bus.flush().await;
 
     for n in 0..100 {
         world.bus.publish_delta(tenant, session, &text(n));
     }
-    world.bus.flush().await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    // NATS delivers in order: when this comes, the deltas have come.
+    world.bus.wake_run(0);
+    soon(wakes.next()).await.unwrap();
     let mut got = Vec::new();
     while let Ok(delta) = tokio::time::timeout(Duration::from_millis(200), deltas.next()).await {
         got.push(delta.unwrap().n);

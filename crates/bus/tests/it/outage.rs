@@ -7,7 +7,7 @@ use holdfast_bus::{Bus, Subject};
 use holdfast_testkit::{OwnBackends, backends::Server};
 use holdfast_types::{Fault as _, Kind, SessionId, TenantId};
 
-use crate::world::{config, connect, connected, soon};
+use crate::world::{config, connect, connected, publish, soon};
 
 #[tokio::test]
 async fn without_nats_a_service_starts_and_nobody_waits() {
@@ -34,7 +34,7 @@ async fn subscriptions_outlive_a_crash_and_the_stream_a_wiped_disk() {
     let bus = connect(&config(&url, "")).await;
     let mut wakes = bus.run_wakes("").await.unwrap();
     let subject = Subject::event(TenantId::generate(), "runs", SessionId::generate());
-    bus.publish_event(&subject, "1", Bytes::from_static(b"{}")).await.unwrap();
+    publish(&bus, &subject, "1", "{}").await;
 
     own.kill(Server::Nats).await.unwrap();
     own.wipe_nats().await.unwrap();
@@ -52,7 +52,7 @@ async fn subscriptions_outlive_a_crash_and_the_stream_a_wiped_disk() {
 
     connected(&bus).await;
     connected(&late).await;
-    bus.publish_event(&subject, "3", Bytes::from_static(b"{}")).await.unwrap();
+    publish(&bus, &subject, "3", "{}").await;
     late.flush().await;
     // Subscriptions are restored a moment after the connection.
     tokio::time::sleep(Duration::from_secs(1)).await;

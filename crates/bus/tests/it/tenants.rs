@@ -8,7 +8,7 @@ use holdfast_types::{NodeId, RunId, SessionId, TenantId};
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use crate::world::{World, soon};
+use crate::world::{World, ensure_streams, publish, soon};
 
 /// How long a listener waits for what must not come.
 const SILENCE: Duration = Duration::from_millis(300);
@@ -50,7 +50,7 @@ fn delta(text: &str) -> Delta {
 #[tokio::test]
 async fn no_name_of_an_event_reaches_another_tenant() {
     let world = World::new().await;
-    world.bus.ensure_streams().await.unwrap();
+    ensure_streams(&world.bus).await;
     let (ours, theirs) = (TenantId::generate(), TenantId::generate());
     // Even the sessions' ids are the same.
     let session = SessionId::generate();
@@ -63,10 +63,10 @@ async fn no_name_of_an_event_reaches_another_tenant() {
         assert_eq!(tokens.len(), 4, "{subject}");
         assert_eq!(tokens[1], ours.as_uuid().simple().to_string(), "{subject}");
         let id = format!("e{number}");
-        soon(world.bus.publish_event(&subject, &id, Bytes::from("ours"))).await.unwrap();
+        publish(&world.bus, &subject, &id, "ours").await;
     }
     let own = Subject::event(theirs, "runs", session);
-    soon(world.bus.publish_event(&own, "own", Bytes::from("theirs"))).await.unwrap();
+    publish(&world.bus, &own, "own", "theirs").await;
 
     assert_eq!(soon(heard.next()).await.unwrap().payload, "theirs");
     assert!(timeout(SILENCE, heard.next()).await.is_err());

@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
-use holdfast_bus::{Bus, Config};
+use bytes::Bytes;
+use holdfast_bus::{Bus, Config, Error, Subject};
 use holdfast_testkit::nats::Namespace;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
+
+/// Maximum duration of an operation, on a machine that may stall.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A bus with its own prefix in the shared NATS. Its streams are deleted with it.
 pub struct World {
@@ -51,5 +55,29 @@ pub async fn connected(bus: &Bus) {
 
 /// Limits the duration of an operation that should be fast.
 pub async fn soon<T>(wait: impl Future<Output = T>) -> T {
-    timeout(Duration::from_secs(10), wait).await.unwrap()
+    timeout(PATIENCE, wait).await.unwrap()
+}
+
+/// Repeats a call that NATS does not answer in time.
+pub async fn patiently(call: impl AsyncFn() -> Result<(), Error>) {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match call().await {
+            Err(Error::Unavailable(_)) if Instant::now() < end => {
+                sleep(Duration::from_millis(100)).await;
+            }
+            done => return done.unwrap(),
+        }
+    }
+}
+
+/// Publishes an event. By its id it is stored once, also if it is sent again.
+pub async fn publish(bus: &Bus, subject: &Subject, id: &str, payload: impl Into<Bytes>) {
+    let payload = payload.into();
+    patiently(async || bus.publish_event(subject, id, payload.clone()).await).await;
+}
+
+/// Creates the stream of events.
+pub async fn ensure_streams(bus: &Bus) {
+    patiently(async || bus.ensure_streams().await).await;
 }

@@ -200,7 +200,8 @@ async fn invented_keys_do_not_take_all_connections() {
     let invented: Vec<_> = invented.collect();
     tokio::time::sleep(Duration::from_millis(300)).await;
 
-    let free = tokio::time::timeout(Duration::from_secs(2), world.pools.ping()).await;
+    // Sooner than those that wait for the lock give up.
+    let free = tokio::time::timeout(Duration::from_secs(8), world.pools.ping()).await;
 
     held.rollback().await.unwrap();
     assert!(matches!(free, Ok(Ok(()))), "{free:?}");
@@ -235,7 +236,8 @@ async fn who_repeats_a_wrong_token_does_not_reach_the_database() {
     let lock = "lock table control.keys, control.nodes in access exclusive mode";
     sqlx::query(lock).execute(&mut *held).await.unwrap();
 
-    let refused = tokio::time::timeout(Duration::from_secs(2), authenticate()).await.unwrap();
+    // What reaches the database fails by its lock timeout.
+    let refused = authenticate().await;
 
     for refused in refused {
         assert!(matches!(refused, Err(Error::UnknownKey)), "{refused:?}");

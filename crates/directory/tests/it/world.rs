@@ -1,5 +1,7 @@
 //! Fixture of the tests: a directory over its own database.
 
+use std::time::Duration;
+
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use holdfast_directory::{
     Account, Actor, Agent, Directory, NewAccount, NewAgent, NewKey, NewProvider, ProviderKind,
@@ -32,7 +34,7 @@ impl World {
         })
         .await
         .unwrap();
-        let config = Config { url: database.url().into(), pool_size: 8, ..Config::default() };
+        let config = Config { pool_size: 8, ..config(database.url()) };
         let pools = Pools::lazy(&config, "test").unwrap();
         let directory = Self::over(&pools, &secrets(1, PEPPER));
         Self { directory, pools, database }
@@ -40,8 +42,7 @@ impl World {
 
     /// Pools of a service that logs in as itself.
     pub fn pools_of(&self, service: &str) -> Pools {
-        let url = self.database.service_url(service).into();
-        Pools::lazy(&Config { url, ..Config::default() }, service).unwrap()
+        Pools::lazy(&config(self.database.service_url(service)), service).unwrap()
     }
 
     /// Creates the directory of a service that logs in as itself.
@@ -114,6 +115,12 @@ impl World {
     pub async fn account(&self, tenant: TenantId, name: &str, token: &str) -> Account {
         self.directory.accounts().create(tenant, BY, account(name, token)).await.unwrap()
     }
+}
+
+/// Settings with which callers wait for a connection while the machine stalls.
+fn config(url: String) -> Config {
+    let acquire_timeout = Duration::from_secs(20);
+    Config { url: url.into(), acquire_timeout, ..Config::default() }
 }
 
 fn secrets(kek: u8, pepper: &str) -> Secrets {

@@ -36,7 +36,7 @@ async fn what_others_hold_is_told_until_it_is_given_back_or_lapses() {
 
     let first = world.locks.reserve(&names, "a", amount(10, 2), TTL).await.unwrap();
     let again = world.locks.reserve(&names, "a", amount(20, 3), TTL).await.unwrap();
-    let short = Duration::from_secs(3);
+    let short = Duration::from_secs(12);
     let second = others.reserve(&names[..1], "b", amount(5, 1), short).await.unwrap();
     let third = others.reserve(&names, "c", amount(1, 0), TTL).await.unwrap();
 

@@ -1,6 +1,8 @@
 //! An isolated Redis for each test.
 
-use holdfast_lock::{Config, Locks, SessionLock};
+use std::time::Duration;
+
+use holdfast_lock::{Config, Locks, REDIS_TIMEOUT, SessionLock};
 use holdfast_testkit::redis::Namespace;
 use holdfast_types::RunnerId;
 
@@ -13,12 +15,12 @@ pub struct World {
 impl World {
     pub async fn new() -> Self {
         let namespace = Namespace::create().await.unwrap();
-        Self { locks: locks(namespace.url(), namespace.prefix()), namespace }
+        Self { locks: patient_locks(namespace.url(), namespace.prefix()), namespace }
     }
 
     /// The same locks, as another process would use them.
     pub fn elsewhere(&self) -> Locks {
-        locks(self.namespace.url(), self.namespace.prefix())
+        patient_locks(self.namespace.url(), self.namespace.prefix())
     }
 
     pub async fn session_owner(&self, lock: SessionLock) -> Option<(i64, RunnerId)> {
@@ -38,7 +40,18 @@ pub async fn session_owner(url: &str, prefix: &str, lock: SessionLock) -> Option
     Some((epoch.parse().unwrap(), runner.parse().unwrap()))
 }
 
+/// Locks with the timeout of the product.
 pub fn locks(url: &str, prefix: &str) -> Locks {
-    let config = Config { url: url.into(), prefix: prefix.to_owned(), ..Config::default() };
+    locks_with(url, prefix, REDIS_TIMEOUT)
+}
+
+/// Locks to which a stall of the machine is no outage of Redis.
+pub fn patient_locks(url: &str, prefix: &str) -> Locks {
+    locks_with(url, prefix, Duration::from_secs(60))
+}
+
+fn locks_with(url: &str, prefix: &str, call_timeout: Duration) -> Locks {
+    let prefix = prefix.to_owned();
+    let config = Config { url: url.into(), prefix, call_timeout, ..Config::default() };
     Locks::connect_lazy(&config).unwrap()
 }

@@ -20,7 +20,7 @@ use rmcp::{
 use serde_json::{Map, Value, json};
 use tokio::{net::TcpListener, sync::mpsc, time::timeout};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Offers what each caller may use: `echo` to all, `hush` to nobody but `anna`.
 struct Mesh;
@@ -106,10 +106,9 @@ async fn a_client_sees_and_calls_what_its_caller_may() {
 
 #[tokio::test]
 async fn why_a_server_cannot_be_reached_is_told_without_its_address() {
-    let away = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let url = format!("http://{away}/mcp?key=s3cret");
+    let url = "http://127.0.0.1:1/mcp?key=s3cret";
 
-    let error = Client::over_http(http(), &url, &[], PATIENCE).await.unwrap_err();
+    let error = Client::over_http(http(), url, &[], PATIENCE).await.unwrap_err();
 
     assert!(matches!(error, Error::Unreachable(_)) && error.is_lost(), "{error:?}");
     assert!(error.to_string().contains("refused"), "{error}");

@@ -9,7 +9,7 @@ use holdfast_types::{SessionId, TenantId};
 
 use crate::world::{World, is_running, seconds};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn owner() -> Owner {
     Owner { tenant: TenantId::generate(), session: SessionId::generate() }

@@ -29,7 +29,7 @@ fn a_command_does_not_survive_the_process_that_started_it() -> anyhow::Result<()
         .spawn()?;
     let began = Instant::now();
     while !is_running(&word) {
-        assert!(began.elapsed() < Duration::from_secs(20), "it never ran");
+        assert!(began.elapsed() < Duration::from_secs(60), "it never ran");
         std::thread::sleep(Duration::from_millis(10));
     }
 
@@ -38,7 +38,7 @@ fn a_command_does_not_survive_the_process_that_started_it() -> anyhow::Result<()
 
     let killed = Instant::now();
     while is_running(&word) {
-        assert!(killed.elapsed() < Duration::from_secs(20), "it survived");
+        assert!(killed.elapsed() < Duration::from_secs(60), "it survived");
         std::thread::sleep(Duration::from_millis(10));
     }
     Ok(())

@@ -92,7 +92,7 @@ async fn errors_delay_the_next_slot_the_more_of_them_there_are() -> anyhow::Resu
         let firing = world.claim_one().await?;
         world.end(&firing, Outcome::Error).await?;
         let wait = world.jobs.next_due().await?.unwrap_or_default();
-        assert!(wait.as_secs() + 5 >= pause && wait.as_secs() <= pause, "{wait:?} not {pause} s");
+        assert!(wait.as_secs() + 20 >= pause && wait.as_secs() <= pause, "{wait:?} not {pause} s");
     }
     world.admin("update schedule.jobs set due_at = now()").await?;
     let firing = world.claim_one().await?;

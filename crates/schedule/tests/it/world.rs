@@ -100,15 +100,14 @@ impl World {
             })
             .await?;
         let clock = Arc::new(Clockwork::default());
-        let config =
-            Config { url: database.url().into(), system_pool_size: 4, ..Config::default() };
+        let config = Config { system_pool_size: 4, ..config(&database) };
         let jobs = Jobs::new(Pools::lazy(&config, "test")?, Arc::clone(&clock) as Arc<dyn Planner>);
         Ok(Self { jobs, clock, database })
     }
 
     /// URL of the services' login.
     pub fn config(&self) -> Config {
-        Config { url: self.database.url().into(), ..Config::default() }
+        config(&self.database)
     }
 
     pub fn pools(&self) -> anyhow::Result<Pools> {
@@ -182,6 +181,12 @@ impl World {
     pub async fn end(&self, firing: &Firing, outcome: Outcome) -> Result<u64, Error> {
         self.jobs.finish(&[ended(firing, outcome)]).await
     }
+}
+
+/// Settings with which callers wait for a connection while the machine stalls.
+fn config(database: &Database) -> Config {
+    let acquire_timeout = Duration::from_secs(20);
+    Config { url: database.url().into(), acquire_timeout, ..Config::default() }
 }
 
 pub fn ended(firing: &Firing, outcome: Outcome) -> FinishedFiring {

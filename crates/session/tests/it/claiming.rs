@@ -1,6 +1,6 @@
 //! A session has one runner at a time, and each tenant its fair share.
 
-use std::{collections::HashSet, time::Duration};
+use std::collections::HashSet;
 
 use holdfast_session::{
     Claim, ClassSlots, FreeSlots, NewMessage, RenewalResult, SUSPECT_ATTEMPTS, Sessions,
@@ -291,8 +291,7 @@ async fn a_locked_lease_delays_the_renewal_of_no_other() -> anyhow::Result<()> {
 
     // A client is frozen in a transaction that has locked one of the leases.
     let mut frozen = world.hold_session(locked).await?;
-    let renewal = world.sessions.renew(world.runner, &held);
-    let renewed = tokio::time::timeout(Duration::from_secs(5), renewal).await??;
+    let renewed = world.sessions.renew(world.runner, &held).await?;
 
     assert_eq!(renewed.renewed.iter().map(|one| one.session).collect::<Vec<_>>(), [free]);
     assert_eq!(renewed.locked, [locked]);
@@ -540,15 +539,14 @@ async fn a_locked_session_keeps_no_other_from_being_claimed_or_swept() -> anyhow
 
     // A client is frozen in a transaction that has locked one of the sessions.
     let mut frozen = world.hold_session(locked).await?;
-    let claim = world.sessions.claim(world.runner, 10);
-    let claimed = tokio::time::timeout(Duration::from_secs(5), claim).await??;
+    let claimed = world.sessions.claim(world.runner, 10).await?;
     assert_eq!(claimed.iter().map(|claim| claim.session).collect::<Vec<_>>(), [free]);
     sqlx::query("commit").execute(&mut frozen).await?;
 
     assert_eq!(world.claim_one().await?.session, locked);
     world.lapse().await?;
     let _frozen = world.hold_session(locked).await?;
-    let swept = tokio::time::timeout(Duration::from_secs(5), world.sweep()).await??;
+    let swept = world.sweep().await?;
     assert_eq!(swept.orphaned, 1);
     Ok(())
 }

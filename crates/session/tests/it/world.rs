@@ -29,15 +29,13 @@ impl World {
                 Ok(())
             })
             .await?;
-        let config = Config { url: database.url().into(), ..Config::default() };
-        let sessions = Sessions::new(Pools::lazy(&config, "test")?);
+        let sessions = Sessions::new(Pools::lazy(&config(&database), "test")?);
         Ok(Self { sessions, runner: RunnerId::generate(), database })
     }
 
     /// Connects pools with the services' login.
     pub fn pools(&self) -> anyhow::Result<Pools> {
-        let config = Config { url: self.database.url().into(), ..Config::default() };
-        Pools::lazy(&config, "test")
+        Pools::lazy(&config(&self.database), "test")
     }
 
     pub fn tenant(&self) -> Tenant<'_> {
@@ -196,6 +194,12 @@ impl World {
         let completion = Completion { entries, done, reply, wait, ..completion(run) };
         self.sessions.complete(claim, completion).await.map(|_| ())
     }
+}
+
+/// Settings with which callers wait for a connection while the machine stalls.
+fn config(database: &Database) -> Config {
+    let acquire_timeout = Duration::from_secs(20);
+    Config { url: database.url().into(), acquire_timeout, ..Config::default() }
 }
 
 pub fn thought(text: &str) -> Entry {

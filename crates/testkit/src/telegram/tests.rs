@@ -64,11 +64,17 @@ async fn a_long_poll_waits_for_an_update_or_its_time() {
 async fn a_second_poll_ends_the_first_with_a_conflict() {
     let telegram = FakeTelegram::start().await.unwrap();
 
+    let polled = async |times| {
+        while telegram.polls() < times {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+
     let (first, second) = tokio::join!(poll(&telegram, 0, 30), async {
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        polled(1).await;
         let other = poll(&telegram, 0, 30);
         let (other, ()) = tokio::join!(other, async {
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            polled(2).await;
             telegram.push(BOT, Incoming::private(7, "hi"));
         });
         other
@@ -181,7 +187,7 @@ async fn a_webhook_is_called_until_it_agrees_and_shuts_polling_out() {
     telegram.push(BOT, Incoming::private(7, "one"));
     telegram.push(BOT, Incoming::private(7, "two"));
 
-    assert!(receiver.wait_for(3, Duration::from_secs(10)).await);
+    assert!(receiver.wait_for(3, Duration::from_secs(60)).await);
     let bodies: Vec<String> = receiver
         .posts()
         .iter()

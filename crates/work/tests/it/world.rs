@@ -1,5 +1,7 @@
 //! Test setup: a database, a tenant with a session, and short constructors for operations.
 
+use std::time::Duration;
+
 use holdfast_pg::{Config, Pools, TenantTx};
 use holdfast_testkit::Database;
 use holdfast_types::{
@@ -30,7 +32,9 @@ impl World {
                 Ok(())
             })
             .await?;
-        let config = Config { url: database.url().into(), ..Config::default() };
+        // A stall of the machine is waited for.
+        let acquire_timeout = Duration::from_secs(20);
+        let config = Config { url: database.url().into(), acquire_timeout, ..Config::default() };
         let pools = Pools::lazy(&config, "test")?;
         let ledger = Ledger::new(pools.clone());
         let (tenant, agent) = (TenantId::generate(), AgentId::generate());

@@ -1,6 +1,6 @@
 //! Test setup: a database, a tenant with an agent, and short constructors for edits.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use holdfast_pg::{Config, Pools};
 use holdfast_testkit::Database;
@@ -40,8 +40,7 @@ impl World {
                 Ok(())
             })
             .await?;
-        let config = Config { url: database.url().into(), ..Config::default() };
-        let trees = Workspaces::new(Pools::lazy(&config, "test")?).with_limits(limits);
+        let trees = Workspaces::new(Pools::lazy(&config(&database), "test")?).with_limits(limits);
         let disk = Disk(std::env::temp_dir().join(database.name()));
         std::fs::create_dir_all(&disk.0)?;
         let (tenant, agent) = (TenantId::generate(), AgentId::generate());
@@ -50,8 +49,7 @@ impl World {
 
     /// Pools of the services' login.
     pub fn pools(&self) -> anyhow::Result<Pools> {
-        let config = Config { url: self.database.url().into(), ..Config::default() };
-        Pools::lazy(&config, "test")
+        Pools::lazy(&config(&self.database), "test")
     }
 
     /// Opens as many connections as a test is about to use at once, so that it does.
@@ -116,6 +114,12 @@ impl World {
         let (trees, root) = (self.trees.clone(), self.folder("scratch"));
         Scratch::open(trees, self.cache()?, root, self.tenant, self.agent).await
     }
+}
+
+/// Settings with which callers wait for a connection while the machine stalls.
+fn config(database: &Database) -> Config {
+    let acquire_timeout = Duration::from_secs(20);
+    Config { url: database.url().into(), acquire_timeout, ..Config::default() }
 }
 
 pub fn by(author: &str) -> ChangeAuthor {

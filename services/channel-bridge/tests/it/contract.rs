@@ -148,6 +148,11 @@ pub trait Platform: Sized {
     /// Number of connections or polls at this moment, and since the beginning.
     fn connections(&self, world: &World) -> (usize, usize);
 
+    /// Number of times that the bridge has signed in.
+    fn sign_ins(&self, world: &World) -> usize {
+        self.connections(world).1
+    }
+
     /// The chat of the person, of the group, and a message and a thread in it.
     fn chat(&self) -> &'static str;
     fn group(&self) -> &'static str;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use holdfast_testkit::{FakeReceiver, Fault, Proxy};
+use holdfast_testkit::{FakeReceiver, Fault, Proxy, webhook::Post};
 use holdfast_types::{AccountId, ApprovalDecision, Target};
 use serde_json::json;
 use tokio::time::sleep;
@@ -257,11 +257,16 @@ async fn a_bridge_that_stops_finishes_what_is_at_hand() {
     receiver.faults().next(1, &Fault::Hang(Duration::from_secs(1)));
 
     let id = world.reply("webhook", account, "room", "hi").await;
-    assert!(receiver.wait_for(1, Duration::from_secs(5)).await);
+    assert!(receiver.wait_for(1, Duration::from_secs(60)).await);
     bridge.stop().await;
 
     assert_eq!(world.delivery(id).await.state, "sent");
     assert_eq!(receiver.posts().len(), 1);
+}
+
+/// Number of the posts until a second after this one: later ones may follow one that timed out.
+fn posts_within_a_second(posts: &[Post], last: &Post) -> usize {
+    posts.iter().filter(|post| post.at <= last.at + Duration::from_secs(1)).count()
 }
 
 #[tokio::test]
@@ -283,20 +288,21 @@ async fn a_receiver_that_hangs_does_not_hold_up_anothers_replies() {
     let mut config = world.config.clone();
     config.bridge.deliver_slots = 4;
     let bridge = world.bridge_with(config).await;
-    slow.faults().always(Fault::Hang(Duration::from_secs(10)));
+    slow.faults().always(Fault::Hang(Duration::from_secs(60)));
 
     for n in 0..12 {
         world.reply("webhook", account, &format!("room {n}"), "hi").await;
     }
-    assert!(slow.wait_for(1, Duration::from_secs(5)).await);
+    assert!(slow.wait_for(1, Duration::from_secs(60)).await);
     world.reply_of(other.id, target("webhook", theirs, "room"), "hello").await;
 
-    assert!(quick.wait_for(1, Duration::from_secs(5)).await);
+    assert!(quick.wait_for(1, Duration::from_secs(60)).await);
     // Those that wait for their account's share are not attempted.
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(slow.posts().len(), 1);
     let attempts: i32 = world.deliveries().await.iter().map(|delivery| delivery.attempt).sum();
-    assert_eq!(attempts, 1);
+    let posts = slow.posts();
+    assert!(usize::try_from(attempts).unwrap() <= posts.len(), "{attempts}");
+    assert_eq!(posts_within_a_second(&posts, &quick.posts()[0]), 1);
     bridge.stop().await;
 }
 
@@ -318,7 +324,7 @@ async fn a_tenant_with_many_accounts_does_not_take_all_slots() {
         };
         world.directory.accounts().create(tenant, Actor::Operator, new).await.unwrap().id
     };
-    slow.faults().always(Fault::Hang(Duration::from_secs(20)));
+    slow.faults().always(Fault::Hang(Duration::from_secs(60)));
     for n in 0..12 {
         let id = account(world.tenant, format!("slow {n}"), &slow).await;
         world.reply("webhook", id, &format!("room {n}"), "hi").await;
@@ -332,14 +338,14 @@ async fn a_tenant_with_many_accounts_does_not_take_all_slots() {
     let bridge = world.bridge_with(config).await;
 
     // Twelve accounts, none beyond its own share: six of eight slots, and two for other tenants.
-    assert!(slow.wait_for(6, Duration::from_secs(5)).await);
+    assert!(slow.wait_for(6, Duration::from_secs(60)).await);
     for (n, account) in theirs.into_iter().enumerate() {
         world.reply_of(other.id, target("webhook", account, &format!("r {n}")), "hello").await;
     }
 
-    assert!(quick.wait_for(2, Duration::from_secs(5)).await);
+    assert!(quick.wait_for(2, Duration::from_secs(60)).await);
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(slow.posts().len(), 6);
+    assert_eq!(posts_within_a_second(&slow.posts(), &quick.posts()[1]), 6);
     bridge.stop().await;
 }
 

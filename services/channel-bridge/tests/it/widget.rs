@@ -7,7 +7,7 @@ use holdfast_types::AccountId;
 use reqwest::{Client, Response, StatusCode};
 use serde_json::{Value, json};
 use sha2::Sha256;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::world::{World, eventually, target};
 
@@ -35,10 +35,8 @@ impl Page {
         let url = format!("{bridge}/widget/{account}");
         // The account is read within a moment.
         let mut answer = post(format!("{url}/session"), "", body.clone()).await;
-        for _ in 0..100 {
-            if answer.status() != StatusCode::UNAUTHORIZED {
-                break;
-            }
+        let end = Instant::now() + Duration::from_secs(60);
+        while answer.status() == StatusCode::UNAUTHORIZED && Instant::now() < end {
             tokio::time::sleep(Duration::from_millis(50)).await;
             answer = post(format!("{url}/session"), "", body.clone()).await;
         }
@@ -65,7 +63,7 @@ impl Page {
                 read.push_str(&String::from_utf8_lossy(&chunk));
             }
         };
-        timeout(Duration::from_secs(20), reading).await.unwrap();
+        timeout(Duration::from_secs(60), reading).await.unwrap();
         read
     }
 }

@@ -1,6 +1,6 @@
 //! Bridge with backends of its own.
 
-use std::time::Duration;
+use std::{sync::OnceLock, time::Duration};
 
 use channel_bridge::{App, Config};
 use holdfast_bus::{Bus, Delta, DeltaBody};
@@ -40,6 +40,8 @@ pub struct World {
     pub config: Config,
     pub files: Workspaces,
     pub sessions: Sessions,
+    /// URL of the first bridge that was started.
+    pub first_bridge: OnceLock<String>,
     bus: Bus,
     _database: Database,
     _nats: nats::Namespace,
@@ -76,6 +78,8 @@ impl World {
         config.bridge.refresh = Duration::from_millis(100);
         config.database.url = database.url().into();
         config.database.pool_size = 6;
+        // A stall of the machine is waited for.
+        config.database.acquire_timeout = Duration::from_secs(20);
         config.nats.url = nats.url().into();
         config.nats.prefix = nats.prefix().into();
         config.redis.url = redis.url().into();
@@ -96,6 +100,7 @@ impl World {
             gateway,
             files: Workspaces::new(pools.clone()),
             sessions: Sessions::new(pools),
+            first_bridge: OnceLock::new(),
             bus: Bus::connect(&config.nats, "test").await.unwrap(),
             config,
             _database: database,
@@ -111,6 +116,7 @@ impl World {
     pub async fn bridge_with(&self, config: Config) -> Bridge {
         let app = App::connect(config).await.unwrap();
         let url = format!("http://{}", app.address().unwrap());
+        let _ = self.first_bridge.set(url.clone());
         let stop = CancellationToken::new();
         let running = tokio::spawn(app.run(stop.clone()));
         let bridge = Bridge { url, stop, running };
@@ -362,7 +368,7 @@ impl World {
 impl Bridge {
     pub async fn stop(self) {
         self.stop.cancel();
-        timeout(Duration::from_secs(20), self.running).await.unwrap().unwrap().unwrap();
+        timeout(Duration::from_secs(90), self.running).await.unwrap().unwrap().unwrap();
     }
 
     pub async fn metrics(&self) -> String {

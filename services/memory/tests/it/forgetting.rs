@@ -43,6 +43,10 @@ async fn one_thing_goes_with_its_vector() -> anyhow::Result<()> {
 pub async fn somebody_waits(world: &World, holder: &mut TenantTx) -> anyhow::Result<()> {
     const SQL: &str =
         "select count(*) from pg_locks where not granted and transactionid::text = $1";
+    // However long the machine stalls, it keeps its locks.
+    holdfast_pg::query("set local idle_in_transaction_session_timeout = 0")
+        .execute(holder.conn())
+        .await?;
     let holder: String = holdfast_pg::query_scalar("select pg_current_xact_id()::xid::text")
         .fetch_one(holder.conn())
         .await?;

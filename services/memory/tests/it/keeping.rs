@@ -307,7 +307,7 @@ async fn what_is_over_is_taken_out_by_itself() -> anyhow::Result<()> {
     ann.tell("another offer").await?;
 
     let pools = world.pools()?;
-    let until = tokio::time::Instant::now() + std::time::Duration::from_secs(20);
+    let until = tokio::time::Instant::now() + std::time::Duration::from_secs(60);
     loop {
         let mut tx = pools.tenant(ann.tenant).await?;
         let sql = "select (select count(*) from memory.units),

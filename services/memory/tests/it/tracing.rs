@@ -44,7 +44,7 @@ async fn a_search_is_part_of_its_callers_trace() -> anyhow::Result<()> {
             }
         }
     };
-    let (caller, request) = tokio::time::timeout(Duration::from_secs(20), request).await?;
+    let (caller, request) = tokio::time::timeout(Duration::from_secs(60), request).await?;
     assert_eq!(request.span_context.trace_id(), caller.span_context.trace_id());
     assert_eq!(request.parent_span_id, caller.span_context.span_id());
     let tenant = request.attributes.iter().find(|field| field.key.as_str() == "tenant.id");

@@ -54,6 +54,8 @@ impl World {
         config.memory.embedding.engine = Engine::Hashed;
         config.database.url = database.url().into();
         config.database.pool_size = 6;
+        // A stall of the machine is waited for.
+        config.database.acquire_timeout = Duration::from_secs(20);
         config.mesh.secret = SECRET.into();
         Ok(Self { config, database })
     }

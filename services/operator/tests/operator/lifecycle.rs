@@ -158,7 +158,7 @@ async fn what_is_changed_by_hand_returns_to_the_resource() {
     world
         .until_agent(tenant, "coach", |agent| agent.is_some_and(|it| it.instructions == "Be kind."))
         .await;
-    // Until then the operator may still be about to read what it wrote.
+    // Until then the operator may not have reported what it wrote.
     world.until_events("coach", &["Created", "DriftCorrected"]).await;
 
     world.directory.agents().delete(tenant, Actor::Operator, "coach").await.unwrap();

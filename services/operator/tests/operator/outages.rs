@@ -19,7 +19,9 @@ fn outage() -> Duration {
 async fn an_operator_survives_an_api_server_that_is_away() {
     let world = World::start().await;
     let proxy = Proxy::in_front_of(&world.kube.url()).await.unwrap();
-    let _operator = world.operator_with(&proxy.through(&world.kube.url()), |_| {}).await;
+    // The outage costs it the lease.
+    let lease = |own: &mut operator::Operator| own.lease_duration = Duration::from_secs(3);
+    let _operator = world.operator_with(&proxy.through(&world.kube.url()), lease).await;
     let tenant = world.tenant("acme").await;
     world.apply("Agent", "coach", &json!({"tenant": "acme", "description": "1"}));
     world.apply("Agent", "gone", &json!({"tenant": "acme"}));

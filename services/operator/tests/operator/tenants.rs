@@ -1,10 +1,14 @@
 //! Tenants, their keys, and their deletion.
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
-use holdfast_directory::{Actor, NewPlan, PlanLimits, TenantChanges, TenantState};
-use serde_json::{Value, json};
+use std::time::Duration;
 
-use crate::world::{World, eventually};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use holdfast_directory::{Actor, NewKey, NewPlan, PlanLimits, TenantChanges, TenantState};
+use holdfast_types::TenantId;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use crate::world::{PATIENCE, World, eventually};
 
 /// The key in the operator's Secret of a tenant.
 fn key(world: &World, tenant: &str) -> String {
@@ -65,16 +69,38 @@ async fn a_revoked_or_lost_key_is_replaced() {
     assert_ne!(key(&world, "acme"), second);
     world.apply("Agent", "coach", &json!({"tenant": "acme", "description": "x"}));
     world.until_ready("Agent", "coach").await;
-    let is_revoked = |keys: Vec<holdfast_directory::Key>| {
-        keys.iter().filter(|key| key.revoked_at.is_none()).count() == 1
-    };
-    for _ in 0..200 {
-        if is_revoked(world.directory.keys().list(tenant).await.unwrap()) {
-            return world.check();
+    until_one_key_is_valid(&world, tenant).await;
+    world.check();
+}
+
+/// Waits until all keys of the tenant but one are revoked.
+async fn until_one_key_is_valid(world: &World, tenant: TenantId) {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let keys = world.directory.keys().list(tenant).await.unwrap();
+        if keys.iter().filter(|key| key.revoked_at.is_none()).count() == 1 {
+            return;
         }
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        assert!(Instant::now() < end, "{keys:#?}");
+        sleep(Duration::from_millis(50)).await;
     }
-    panic!("{:#?}", world.directory.keys().list(tenant).await);
+}
+
+#[tokio::test]
+async fn a_key_beside_the_stored_one_is_revoked() {
+    let world = World::start().await;
+    let _operator = world.operator().await;
+    let tenant = world.tenant("acme").await;
+    let stored = key(&world, "acme");
+
+    // As an operator leaves it that ends before it has revoked its earlier keys.
+    let scopes = vec!["read".to_owned(), "admin".to_owned()];
+    let new = NewKey { name: "kubernetes operator".to_owned(), scopes, lifetime: None };
+    world.directory.keys().create(tenant, Actor::Operator, new).await.unwrap();
+
+    until_one_key_is_valid(&world, tenant).await;
+    assert!(world.directory.keys().authenticate(&stored).await.is_ok());
+    world.check();
 }
 
 #[tokio::test]
@@ -94,7 +120,7 @@ async fn a_tenant_is_deleted_only_with_its_confirmation() {
         world.kube.merge("Tenant", "acme", json!({"metadata": annotations})).unwrap();
     };
     confirm("other");
-    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    sleep(Duration::from_secs(3)).await;
     assert!(world.kube.get("Tenant", "acme").is_some());
 
     confirm("acme");
@@ -150,16 +176,15 @@ async fn plan_and_suspension_return_to_the_description_when_they_are_changed_by_
     let state = Some(TenantState::Suspended);
     let by_hand = TenantChanges { plan, state, ..TenantChanges::default() };
     world.directory.tenants().update(tenant, Actor::Operator, by_hand).await.unwrap();
-    let mut returned = false;
-    for _ in 0..400 {
+    let end = Instant::now() + PATIENCE;
+    loop {
         let found = now().await;
-        returned = found.plan.as_deref() == Some("basic") && found.state == TenantState::Active;
-        if returned {
+        if found.plan.as_deref() == Some("basic") && found.state == TenantState::Active {
             break;
         }
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        assert!(Instant::now() < end, "{found:?}");
+        sleep(Duration::from_millis(50)).await;
     }
-    assert!(returned, "{:?}", now().await);
 
     world.apply("Tenant", "acme", &json!({"plan": ""}));
     world.until_ready("Tenant", "acme").await;

@@ -68,6 +68,8 @@ impl World {
         config.gateway.http = SocketAddr::from(([127, 0, 0, 1], 0));
         config.gateway.grpc = SocketAddr::from(([127, 0, 0, 1], 0));
         config.database.url = database.url().into();
+        // A stall of the machine is waited for.
+        config.database.acquire_timeout = Duration::from_secs(20);
         config.nats.url = nats.url().into();
         config.nats.prefix = nats.prefix().to_owned();
         config.redis.url = redis.url().into();
@@ -123,7 +125,6 @@ impl World {
             gateway_url: self.gateway_url.clone(),
             key: self.platform_key.clone(),
             namespace: RESOURCES.to_owned(),
-            lease_duration: Duration::from_secs(3),
             resync: Duration::from_secs(2),
             retry_max: Duration::from_secs(2),
             ..operator::Operator::default()

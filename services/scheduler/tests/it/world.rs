@@ -28,7 +28,7 @@ use tokio::{task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 /// Longer than any operation here should take.
-pub const LONG: Duration = Duration::from_secs(30);
+pub const LONG: Duration = Duration::from_secs(100);
 
 pub struct World {
     pub jobs: Jobs,
@@ -69,9 +69,7 @@ impl World {
         })
         .await?;
         let nats = nats::Namespace::create().await?;
-        let config =
-            holdfast_pg::Config { url: database.url().into(), ..holdfast_pg::Config::default() };
-        let pools = Pools::lazy(&config, "test")?;
+        let pools = Pools::lazy(&database_config(&database), "test")?;
         let directory = Directory::new(pools.clone(), &secrets())?;
         let (tenant, _) = directory.tenants().create(Actor::Operator, "acme").await?;
         let agent = directory.agents().default_agent(tenant.id).await?;
@@ -97,10 +95,7 @@ impl World {
     pub async fn scheduler_with(&self, scheduler: Scheduler) -> anyhow::Result<Running> {
         let config = Config {
             scheduler: Scheduler { listen: ([127, 0, 0, 1], 0).into(), ..scheduler },
-            database: holdfast_pg::Config {
-                url: self.database.url().into(),
-                ..holdfast_pg::Config::default()
-            },
+            database: database_config(&self.database),
             nats: bus_config(&self.nats),
             ..Config::default()
         };
@@ -112,11 +107,7 @@ impl World {
 
     /// Creates another tenant with an agent.
     pub async fn neighbour(&self) -> anyhow::Result<(TenantId, Agent)> {
-        let config = holdfast_pg::Config {
-            url: self.database.url().into(),
-            ..holdfast_pg::Config::default()
-        };
-        let pools = Pools::lazy(&config, "test")?;
+        let pools = Pools::lazy(&database_config(&self.database), "test")?;
         let directory = Directory::new(pools, &secrets())?;
         let (tenant, _) = directory.tenants().create(Actor::Operator, "neighbour").await?;
         let agent = directory.agents().default_agent(tenant.id).await?;
@@ -350,6 +341,15 @@ pub fn soon(millis: i64) -> anyhow::Result<Schedule> {
 fn secrets() -> Secrets {
     let kek = STANDARD.encode([7; 32]).into();
     Secrets { kek, pepper: "pepper of the tests".into(), ..Secrets::default() }
+}
+
+/// Settings with which callers wait for a connection while the machine stalls.
+fn database_config(database: &Database) -> holdfast_pg::Config {
+    holdfast_pg::Config {
+        url: database.url().into(),
+        acquire_timeout: Duration::from_secs(20),
+        ..holdfast_pg::Config::default()
+    }
 }
 
 fn bus_config(nats: &nats::Namespace) -> holdfast_bus::Config {

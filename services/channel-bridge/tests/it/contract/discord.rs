@@ -199,6 +199,11 @@ impl Platform for DiscordPlatform {
         *self.state.connections.lock().unwrap()
     }
 
+    fn sign_ins(&self, _: &World) -> usize {
+        let events = self.state.events.borrow();
+        events.iter().filter(|(name, _)| name == "READY").count()
+    }
+
     fn chat(&self) -> &'static str {
         "70"
     }
@@ -219,7 +224,8 @@ async fn what_came_while_the_connection_was_lost_comes_when_it_is_resumed() {
     contract.world.taken(2).await;
 
     assert_eq!(contract.world.gateway.texts(), ["before", "meanwhile"]);
-    assert_eq!(*contract.platform.state.resumed.lock().unwrap(), 1);
+    // More often where a stall of the machine has cost a heartbeat.
+    assert!(*contract.platform.state.resumed.lock().unwrap() >= 1);
     contract.stop().await;
 }
 

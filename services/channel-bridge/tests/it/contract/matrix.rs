@@ -148,6 +148,10 @@ impl Platform for MatrixPlatform {
         self.server.polls()
     }
 
+    fn sign_ins(&self, _: &World) -> usize {
+        self.server.sign_ins()
+    }
+
     fn chat(&self) -> &'static str {
         "!dm:x"
     }

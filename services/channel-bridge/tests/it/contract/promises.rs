@@ -176,9 +176,12 @@ async fn begin_preview<P: Platform>(contract: &Contract<P>) -> (Acceptance, Clai
     let (mut settings, _) = contract.platform.account();
     settings["allow"] = json!([contract.platform.allow_forms().remove(0)]);
     settings["streaming"] = json!("edits");
+    let before = contract.platform.sign_ins(&contract.world);
     contract.change(settings, None).await;
-    // Until the bridge has read the settings again.
-    sleep(Duration::from_secs(2)).await;
+    eventually("the bridge has signed in anew", async || {
+        contract.platform.sign_ins(&contract.world) > before
+    })
+    .await;
     contract.platform.is_heard(&contract.world).await;
     let turn = contract.world.begin_turn(contract.target(contract.platform.chat())).await;
     contract.write(Where::Direct, 1, "When does it leave?").await;

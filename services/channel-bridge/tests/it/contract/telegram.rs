@@ -154,6 +154,10 @@ impl Platform for TelegramPlatform {
         (1 + usize::try_from(world.telegram.conflicts()).unwrap(), polls)
     }
 
+    fn sign_ins(&self, world: &World) -> usize {
+        world.telegram.calls().iter().filter(|call| call.method == "getMe").count()
+    }
+
     fn chat(&self) -> &'static str {
         "7"
     }

@@ -28,7 +28,6 @@ const NUMBER: &str = "1065";
 
 pub struct WhatsappPlatform {
     meta: Arc<Meta>,
-    bridge: String,
     _stop: DropGuard,
 }
 
@@ -128,7 +127,7 @@ impl WhatsappPlatform {
 impl Platform for WhatsappPlatform {
     const CHANNEL: &'static str = "whatsapp";
 
-    async fn start(world: &mut World) -> Self {
+    async fn start(_: &mut World) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let (meta, stop) = (Arc::new(Meta { url, ..Meta::default() }), CancellationToken::new());
@@ -140,10 +139,7 @@ impl Platform for WhatsappPlatform {
                 _ = axum::serve(listener, router).into_future() => {}
             }
         });
-        // Meta knows the address of the bridge before a message comes.
-        let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-        world.config.bridge.listen = free;
-        Self { meta, bridge: format!("http://{free}"), _stop: stop.drop_guard() }
+        Self { meta, _stop: stop.drop_guard() }
     }
 
     fn lacks(&self) -> &'static [Lack] {
@@ -240,7 +236,7 @@ impl Platform for WhatsappPlatform {
             return;
         }
         // The status of the message arrives though the answer was lost.
-        let (meta, bridge) = (Arc::clone(&self.meta), self.bridge.clone());
+        let (meta, url) = (Arc::clone(&self.meta), world.first_bridge.get().unwrap().clone());
         let (directory, tenant) = (world.directory.clone(), world.tenant);
         tokio::spawn(async move {
             while meta.sent.lock().unwrap().is_empty() {
@@ -250,8 +246,8 @@ impl Platform for WhatsappPlatform {
             let data = meta.sent.lock().unwrap()[0]["biz_opaque_callback_data"].clone();
             let status =
                 json!({"id": "wamid.1", "status": "sent", "biz_opaque_callback_data": data});
-            let platform = Self { meta, bridge, _stop: CancellationToken::new().drop_guard() };
-            let at = Address { url: platform.bridge.clone(), account };
+            let platform = Self { meta, _stop: CancellationToken::new().drop_guard() };
+            let at = Address { url, account };
             platform.post(&at, json!({"statuses": [status]})).await;
         });
     }
