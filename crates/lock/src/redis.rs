@@ -133,8 +133,11 @@ impl fmt::Debug for Locks {
 struct Health {
     /// End of the period in which Redis is not asked; `None` while it is healthy.
     resting_until: Mutex<Option<Instant>>,
-    /// Whether the failure was logged. Failure and recovery are each logged once.
+    /// Whether the failure was logged. Failure and recovery are each logged once, and a failure
+    /// again if it has another advice: the first one may have been a timeout.
     known_down: AtomicBool,
+    /// The advice that was logged last since Redis failed.
+    logged_advice: Mutex<Option<String>>,
 }
 
 impl Locks {
@@ -268,6 +271,7 @@ impl Health {
     fn answered(&self) {
         *self.resting_until.lock().unwrap_or_else(PoisonError::into_inner) = None;
         if self.known_down.swap(false, Ordering::Relaxed) {
+            *self.logged_advice.lock().unwrap_or_else(PoisonError::into_inner) = None;
             info!("redis is back");
         }
     }
@@ -275,14 +279,47 @@ impl Health {
     fn failed(&self, error: &Error) {
         *self.resting_until.lock().unwrap_or_else(PoisonError::into_inner) =
             Some(Instant::now() + FAILURE_REST);
-        if !self.known_down.swap(true, Ordering::Relaxed) {
-            let advice = error.advice().unwrap_or_default();
+        let advice = error.advice();
+        if self.is_news(advice.as_deref()) {
+            let advice = advice.unwrap_or_default();
             let error = error as &dyn std::error::Error;
             warn!(error, advice, "redis fails; going on without locks, and with limits of our own");
         }
+    }
+
+    /// Whether a failure with this advice is to be logged. It then counts as logged.
+    fn is_news(&self, advice: Option<&str>) -> bool {
+        let was_known = self.known_down.swap(true, Ordering::Relaxed);
+        let mut logged = self.logged_advice.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = advice.is_some() && logged.as_deref() != advice;
+        if is_new {
+            *logged = advice.map(str::to_owned);
+        }
+        !was_known || is_new
     }
 }
 
 fn url(error: ::redis::RedisError) -> Error {
     Error::Url(error.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_logged_once_and_again_if_it_says_what_to_do() {
+        let health = Health::default();
+        let password = Some("set user and password in `redis.url`");
+
+        assert!(health.is_news(None));
+        assert!(!health.is_news(None));
+        assert!(health.is_news(password));
+        assert!(!health.is_news(None));
+        assert!(!health.is_news(password));
+
+        health.answered();
+        assert!(health.is_news(password));
+        assert!(!health.is_news(password));
+    }
 }
