@@ -6,11 +6,13 @@
 
 use std::{
     collections::BTreeSet,
-    net::{Ipv4Addr, SocketAddr, TcpListener},
+    io,
+    net::{Ipv4Addr, SocketAddr},
 };
 
 use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
+use tokio::net::TcpSocket;
 
 /// First port of Linux's range for outgoing connections.
 const FIRST_EPHEMERAL_PORT: u16 = 32_768;
@@ -31,14 +33,21 @@ pub struct Ports {
     pub memory: SocketAddr,
 }
 
+/// Sockets that are bound to the ports that the system has chosen, and never listen. While they
+/// exist, the system gives these ports to no other process; the services can listen there.
+#[derive(Debug)]
+pub struct Reservation {
+    _sockets: Vec<TcpSocket>,
+}
+
 impl Ports {
-    /// Chooses ports that are free now.
+    /// Chooses ports that are free now, and reserves those that the system chooses.
     ///
     /// # Errors
     ///
     /// If there are no free ports.
-    pub fn choose(base: u16, gateways: u16, runners: u16) -> anyhow::Result<Self> {
-        let mut choice = PortAllocator { base, taken: BTreeSet::new(), listeners: Vec::new() };
+    pub fn choose(base: u16, gateways: u16, runners: u16) -> anyhow::Result<(Self, Reservation)> {
+        let mut choice = PortAllocator { base, taken: BTreeSet::new(), sockets: Vec::new() };
         let mut pairs = vec![(choice.port(0)?, choice.port(1)?)];
         let bridge = choice.port(BRIDGE_OFFSET)?;
         let scheduler = choice.port(SCHEDULER_OFFSET)?;
@@ -49,7 +58,11 @@ impl Ports {
             let at = GATEWAYS_OFFSET + 2 * n;
             pairs.push((choice.port(at)?, choice.port(at + 1)?));
         }
-        Ok(Self { gateways: pairs, runners, bridge, scheduler, memory })
+        // Other systems let nobody listen at an address that a socket is bound to.
+        let is_reserved = base == 0 && cfg!(target_os = "linux");
+        let reservation =
+            Reservation { _sockets: if is_reserved { choice.sockets } else { Vec::new() } };
+        Ok((Self { gateways: pairs, runners, bridge, scheduler, memory }, reservation))
     }
 }
 
@@ -57,16 +70,15 @@ impl Ports {
 struct PortAllocator {
     base: u16,
     taken: BTreeSet<u16>,
-    listeners: Vec<TcpListener>,
+    sockets: Vec<TcpSocket>,
 }
 
 impl PortAllocator {
     fn port(&mut self, offset: u16) -> anyhow::Result<SocketAddr> {
-        let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         if self.base == 0 {
-            let listener = TcpListener::bind(at(0)).context("there is no free port")?;
-            let address = listener.local_addr()?;
-            self.listeners.push(listener);
+            let socket = bind(0).context("there is no free port")?;
+            let address = socket.local_addr()?;
+            self.sockets.push(socket);
             return Ok(address);
         }
         let first = self.base.saturating_add(offset);
@@ -74,18 +86,30 @@ impl PortAllocator {
             if self.taken.contains(&port) {
                 continue;
             }
-            if let Ok(listener) = TcpListener::bind(at(port)) {
+            if let Ok(socket) = bind(port) {
                 self.taken.insert(port);
-                self.listeners.push(listener);
-                return Ok(at(port));
+                let address = socket.local_addr()?;
+                self.sockets.push(socket);
+                return Ok(address);
             }
         }
         bail!("no port from {first} on is free on 127.0.0.1: choose others by --port-base")
     }
 }
 
+/// Binds a socket to a port of loopback on which nobody listens.
+fn bind(port: u16) -> io::Result<TcpSocket> {
+    let socket = TcpSocket::new_v4()?;
+    // On Linux a service can listen at the port although this socket is bound to it.
+    socket.set_reuseaddr(true)?;
+    socket.bind((Ipv4Addr::LOCALHOST, port).into())?;
+    Ok(socket)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use super::*;
 
     #[test]
@@ -93,7 +117,7 @@ mod tests {
         let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let base = taken.local_addr().unwrap().port().min(u16::MAX - 2_000);
 
-        let ports = Ports::choose(base, 2, 3).unwrap();
+        let (ports, _) = Ports::choose(base, 2, 3).unwrap();
 
         let mut all: Vec<u16> = ports.runners.iter().map(SocketAddr::port).collect();
         all.extend(ports.gateways.iter().flat_map(|(http, grpc)| [http.port(), grpc.port()]));
@@ -105,9 +129,17 @@ mod tests {
 
     #[test]
     fn the_system_s_choices_are_distinct_and_on_loopback() {
-        let ports = Ports::choose(0, 1, 2).unwrap();
+        let (ports, _) = Ports::choose(0, 1, 2).unwrap();
 
         assert_ne!(ports.runners[0], ports.runners[1]);
         assert!(ports.gateways[0].0.ip().is_loopback());
+    }
+
+    #[test]
+    fn a_service_listens_at_a_port_that_is_reserved_for_it() {
+        let (ports, _reservation) = Ports::choose(0, 1, 1).unwrap();
+
+        drop(TcpListener::bind(ports.memory).unwrap());
+        TcpListener::bind(ports.memory).unwrap();
     }
 }

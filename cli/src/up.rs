@@ -97,8 +97,8 @@ pub async fn run(args: UpArgs, home: StateDir, screen: &Screen) -> Result<(), Er
     write_private(&home.pid_file("up"), &format!("{}\n", std::process::id()))?;
     StateDir::remove_file(&home.state_file());
     let plan = Box::pin(Plan::make(&args, &home, *screen));
-    let plan = match screen.watch("starting", plan).await {
-        Ok(plan) => plan,
+    let (plan, _reservation) = match screen.watch("starting", plan).await {
+        Ok(made) => made,
         Err(error) => {
             // Stop the backends. The original failure matters more than a failure to stop them.
             drop(backends::down(&home).await);

@@ -10,7 +10,7 @@ use super::UpArgs;
 use crate::{
     backends::{self, Backends},
     bootstrap,
-    ports::Ports,
+    ports::{Ports, Reservation},
     screen::{Screen, progress},
     secret,
     service::{self, Service as _},
@@ -32,8 +32,13 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Starts the backends, migrates the schema, and creates secrets, tenant and key.
-    pub async fn make(args: &UpArgs, home: &StateDir, screen: Screen) -> anyhow::Result<Self> {
+    /// Starts the backends, migrates the schema, and creates secrets, tenant and key. Keep the
+    /// reservation of the ports until the services listen there.
+    pub async fn make(
+        args: &UpArgs,
+        home: &StateDir,
+        screen: Screen,
+    ) -> anyhow::Result<(Self, Reservation)> {
         progress::begin("starting Postgres, NATS and Redis");
         let backends = Backends::get(home).await?;
         let secrets = secret::ensure(home, bootstrap::is_set)?;
@@ -85,7 +90,7 @@ impl Plan {
             vars.insert(egress, serde_json::to_string(&allowed)?);
         }
 
-        let ports = Ports::choose(args.port_base, args.gateways, args.runners)?;
+        let (ports, reservation) = Ports::choose(args.port_base, args.gateways, args.runners)?;
         if args.port_base != 0 && ports.gateways[0].0.port() != args.port_base {
             screen
                 .note(&format!("port {} is taken, so the next free ones are used", args.port_base))
@@ -108,7 +113,7 @@ impl Plan {
         };
         write_private(&home.plan_file(), &serde_json::to_string_pretty(&plan)?)?;
         plan.write_environments(home, secrets.operator, backends.admin)?;
-        Ok(plan)
+        Ok((plan, reservation))
     }
 
     /// Reads the plan of another process.
@@ -225,7 +230,7 @@ mod tests {
         Plan {
             split: true,
             workers: 2,
-            ports: Ports::choose(0, 2, 1).unwrap(),
+            ports: Ports::choose(0, 2, 1).unwrap().0,
             vars: BTreeMap::from([("HOLDFAST_NATS__URL".to_owned(), "nats://h".to_owned())]),
             own_vars: BTreeMap::from([(
                 "agent-runner".to_owned(),
