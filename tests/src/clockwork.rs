@@ -20,14 +20,14 @@ use holdfast_schedule::store::{
 };
 use holdfast_schedule::{AgentTurn, Missed, Payload, Schedule};
 use holdfast_session::{Claim, Completion, Sessions, TurnOutcome};
-use holdfast_testkit::{Backends, Database, nats};
+use holdfast_testkit::{Backends, Database, free_address, nats};
 use holdfast_types::{AgentId, JobId, RunnerId, TenantId, Usage, Wait};
 use jiff::Timestamp;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
-use crate::mesh::specs::{log_level, port};
+use crate::mesh::specs::log_level;
 use crate::node::{Node, NodeSpec as Process, Role};
 
 /// How long a replica has to deliver what it claimed. No test waits for the usual 30 s.
@@ -112,7 +112,7 @@ impl SchedulerMesh {
         }
         let mut nodes = Vec::new();
         for number in 0..replicas {
-            let http = port(std::net::Ipv4Addr::LOCALHOST.into())?;
+            let http = free_address()?;
             let set = |name: &str, value: String| (format!("HOLDFAST_{name}"), value);
             let env = vec![
                 set("DATABASE__URL", database.url()),

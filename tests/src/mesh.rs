@@ -65,6 +65,8 @@ pub struct MeshConfig {
     pub tenants: Vec<QueueMode>,
     /// How long a claim lasts without being renewed.
     pub lease: Duration,
+    /// How long a service waits for a connection to the database before a call fails.
+    pub acquire_timeout: Duration,
     /// Turns that a runner runs at once.
     pub slots: u32,
     pub runner: PathBuf,
@@ -94,6 +96,8 @@ impl MeshConfig {
             memories: 0,
             tenants: vec![QueueMode::Steer],
             lease: Duration::from_millis(1500),
+            // The database may stand still with the machine, and most clients call once.
+            acquire_timeout: Duration::from_secs(20),
             slots: 16,
             runner: runner.into(),
             failpoints: String::new(),
@@ -103,6 +107,14 @@ impl MeshConfig {
             tls: false,
             platforms: false,
         }
+    }
+
+    /// As [`Self::small`], for tests in which the database fails: services wait for it as long as
+    /// by default.
+    #[must_use]
+    pub fn with_failing_database(runner: impl Into<PathBuf>) -> Self {
+        let acquire_timeout = holdfast_pg::Config::default().acquire_timeout;
+        Self { acquire_timeout, ..Self::small(runner) }
     }
 }
 
@@ -252,7 +264,7 @@ impl Mesh {
     async fn add_nodes(&mut self, plan: &MeshConfig) -> anyhow::Result<()> {
         let holdfast = crate::program::holdfast().await?;
         for number in 0..plan.memories {
-            let memory = self.memory(number, holdfast.into())?;
+            let memory = self.memory(number, holdfast.into(), plan)?;
             // The others are told where the first one is.
             if number == 0 {
                 self.proxies.add_memory(&self.network, memory.spec().http).await?;
@@ -260,7 +272,7 @@ impl Mesh {
             self.memories.push(Arc::new(memory));
         }
         for number in 0..plan.gateways {
-            let (gateway, grpc) = self.gateway(number, holdfast.into())?;
+            let (gateway, grpc) = self.gateway(number, holdfast.into(), plan)?;
             self.gateways.push(Arc::new(gateway));
             self.grpc.push(self.proxies.add_gateway(&self.network, grpc).await?);
         }
@@ -269,11 +281,11 @@ impl Mesh {
             self.runners.push(Arc::new(runner));
         }
         for number in 0..plan.bridges {
-            let bridge = self.bridge(number, holdfast.into())?;
+            let bridge = self.bridge(number, holdfast.into(), plan)?;
             self.bridges.push(Arc::new(bridge));
         }
         for number in 0..plan.schedulers {
-            let scheduler = self.scheduler(number, holdfast.into())?;
+            let scheduler = self.scheduler(number, holdfast.into(), plan)?;
             self.schedulers.push(Arc::new(scheduler));
         }
         Ok(())

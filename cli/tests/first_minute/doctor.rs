@@ -70,8 +70,7 @@ async fn the_security_audit_reports_what_exposes_a_tenant() -> anyhow::Result<()
     installation.run(&["providers", "put", "mine", "--base-url", &model.url()]).ok();
     let small = ["agents", "update", "main", "--dm-scope", "main", "--model", "mine:tiny-3b"];
     installation.run(&small).ok();
-    // The runner has announced its tools by the end of a turn.
-    installation.run(&["chat", "hello"]).ok();
+    installation.wait_for_tools();
     let found = audit(&installation).json();
     for (severity, text) in [("warning", "webhook default"), ("warning", "agent main")] {
         assert!(about(&found, severity, text), "{text}: {found}");

@@ -268,7 +268,7 @@ impl<'a> Scripts<'a> {
         };
         let mut output = self.shell(script, &format!("{preamble}\n{text}"));
         // A new webhook is known to the bridge within some seconds.
-        let until = Instant::now() + Duration::from_secs(20);
+        let until = Instant::now() + Duration::from_secs(60);
         while shell.programs == ["curl"] && !is_right(&output) && Instant::now() < until {
             thread::sleep(Duration::from_millis(200));
             output = self.shell(script, &format!("{preamble}\n{text}"));

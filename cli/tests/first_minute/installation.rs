@@ -33,6 +33,8 @@ impl Installation {
         let vars = vec![
             ("HOLDFAST_DATABASE__URL", database.url()),
             ("HOLDFAST_DATABASE__ADMIN_URL", database.admin_url()),
+            // The database may stand still with the machine. No test waits for this limit.
+            ("HOLDFAST_DATABASE__ACQUIRE_TIMEOUT", "20s".to_owned()),
             ("HOLDFAST_NATS__URL", backends.nats_url.clone()),
             // Models of tests are on this machine.
             ("HOLDFAST_EGRESS__ALLOW", r#"["127.0.0.1"]"#.to_owned()),
@@ -80,6 +82,14 @@ impl Installation {
 
     pub fn run(&self, line: &[&str]) -> CommandOutput {
         CommandOutput::new(self.command(line).output().unwrap(), line)
+    }
+
+    /// Waits until a runner has announced its tools, which it does after it is ready.
+    pub fn wait_for_tools(&self) {
+        eventually("the tools", || {
+            let told = self.run(&["tools", "explain", "web_fetch"]);
+            (told.code == Some(0)).then_some(())
+        });
     }
 
     pub fn json(&self, line: &[&str]) -> Value {

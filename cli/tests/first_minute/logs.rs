@@ -29,13 +29,15 @@ async fn logs_are_read_by_service_level_and_time_and_followed() -> anyhow::Resul
     assert_eq!(installation.run(&["logs", "--since", "2999-01-01T00:00:00Z"]).ok().out, "");
     installation.run(&["logs", "--service", "nobody"]).exits_with(3);
 
-    let mut follower = installation.command(&["logs", "--follow", "--lines", "0"]);
+    let mut follower = installation.command(&["logs", "--follow", "--lines", "1"]);
     let mut follower = follower.stdout(Stdio::piped()).spawn()?;
     let output = BufReader::new(follower.stdout.take().unwrap());
+    let mut lines = output.lines().map_while(Result::ok);
+    // What is written after the first line is shown.
+    assert!(lines.next().is_some());
     // A runner that ends and comes back writes about it.
-    std::thread::sleep(std::time::Duration::from_millis(500));
     crate::installation::signal("KILL", installation.pid("agent-runner-1").unwrap());
-    let line = output.lines().map_while(Result::ok).find(|line| line.starts_with("agent-runner-1"));
+    let line = lines.find(|line| line.starts_with("agent-runner-1"));
     follower.kill()?;
     follower.wait()?;
     assert!(line.is_some());

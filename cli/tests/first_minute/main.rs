@@ -271,6 +271,7 @@ async fn what_tools_explain_says_is_what_the_model_is_offered() -> anyhow::Resul
     let policy = r#"{"deny": ["edit", "nonsense"],
         "by_provider": {"fake": {"deny": ["web_*"]}},
         "visibility": [{"tools": ["group:sessions"], "roles": ["owner"]}]}"#;
+    installation.wait_for_tools();
     let put = installation.run(&["policy", "put", policy, "--base", "0"]).ok();
     assert!(put.err.contains("`nonsense` in `tools.deny` covers no tool"), "{}", put.err);
     let stale = installation.run(&["policy", "put", "{}", "--base", "0"]);
@@ -340,8 +341,7 @@ async fn the_shell_sets_values_of_memory_and_takes_an_agents_tools_away() -> any
     installation.run(&get).exits_with(3);
     installation.run(&["memory", "set", "home/city", "Oslo"]).exits_with(2);
 
-    // The runner has announced its tools by the end of a turn.
-    installation.run(&["chat", "hello"]).ok();
+    installation.wait_for_tools();
     let changed = installation.run(&["agents", "update", "main", "--tools", "web,nonsense"]).ok();
     assert!(changed.err.contains("`nonsense` in `tools` covers no tool"), "{}", changed.err);
     installation.run(&["agents", "update", "main", "--tools", "none"]).ok();

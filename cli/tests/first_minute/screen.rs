@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use holdfast_testkit::{FakeModel, Reply};
+use holdfast_testkit::{FakeModel, Reply, model::Gate};
 
 use crate::{installation::Installation, terminal::Terminal};
 
@@ -35,13 +35,16 @@ async fn a_terminal_shows_colors_progress_and_tables_that_fit() -> anyhow::Resul
     let piped = installation.run(&["agents", "list"]).ok();
     assert!(!piped.out.contains('\x1b'), "{:?}", piped.out);
 
-    model.answer(|_| Reply::text("late"));
-    model.latency(Duration::from_millis(3_500));
+    let gate = Gate::default();
+    model.queue([Reply::text("late").behind(&gate)]);
     let mut waiting = Terminal::start(&installation, &["chat", "hello"]);
-    waiting.wait_for("the model thinks 2 s");
+    let counts = |text: &str| text.contains("the model thinks ") && !text.contains("thinks 1 s");
+    waiting.wait("two seconds or more", counts);
+    gate.open();
     let shown = waiting.wait_for("late");
     assert!(!shown.contains("the model thinks"), "{shown}");
     assert_eq!(waiting.end(), Some(0));
+    model.latency(Duration::from_millis(3_500));
     let piped = installation.run(&["chat", "hello"]).ok();
     assert!(!piped.err.contains("thinks"), "{}", piped.err);
     Ok(())

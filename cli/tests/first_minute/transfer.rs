@@ -155,8 +155,9 @@ async fn what_nobody_asked_for_is_shown_with_a_prefix_in_a_chat() -> anyhow::Res
     // The conversation begins with the first message.
     typed.write_all(b"from here\n")?;
     wait_for("from here");
-    installation.run(&["chat", "from elsewhere"]).ok();
     let unasked = eventually("an answer that was not asked for", || {
+        // The chat follows the conversation some time after its first answer.
+        installation.run(&["chat", "from elsewhere"]).ok();
         let shown = shown.lock().unwrap().clone();
         shown.contains("from elsewhere").then_some(shown)
     });

@@ -100,7 +100,11 @@ async fn what_was_missed_while_the_gateway_was_away_is_shown() -> anyhow::Result
     eventually("the model's request", || (model.count() > 0).then_some(()));
     let gateway = installation.pid("gateway-1").unwrap();
     crate::installation::signal("KILL", gateway);
-    tui.wait_for("trying again");
+    // The remark goes when the gateway is back.
+    eventually("the loss of the gateway", || {
+        let is_back = installation.pid("gateway-1").is_some_and(|pid| pid != gateway);
+        (is_back || tui.text().contains("trying again")).then_some(())
+    });
     gate.open();
     tui.wait_for("the answer that was missed");
 

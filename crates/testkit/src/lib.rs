@@ -10,6 +10,7 @@
 //! | [`replicated`] | three NATS servers; two Redis servers with Sentinels |
 //! | [`openapi`] | the description of the HTTP API, to compare answers with |
 //! | [`pooler`] | PgBouncer in front of Postgres |
+//! | [`ports`] | ports for servers that a test starts later, or again |
 //! | [`proxy`] | a TCP proxy that cuts, refuses, stalls, and loses answers |
 //! | [`model`] | a scripted model behind the Chat Completions API |
 //! | [`oidc`] | an identity provider |
@@ -31,6 +32,7 @@ pub mod oidc;
 pub mod openapi;
 pub mod platforms;
 pub mod pooler;
+pub mod ports;
 pub mod postgres;
 pub mod process;
 pub mod proxy;
@@ -51,6 +53,7 @@ pub use model::{FakeModel, Reply, Request};
 pub use oidc::{FakeIssuer, SigningKey};
 pub use platforms::{FakeDiscord, FakeMail};
 pub use pooler::Pooler;
+pub use ports::free_address;
 pub use postgres::Database;
 pub use process::Process;
 pub use proxy::Proxy;

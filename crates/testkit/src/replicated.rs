@@ -1,14 +1,15 @@
 //! NATS and Redis as several servers each, of which a test may lose one.
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 use tokio::time::{Instant, sleep};
 
 use crate::backends::packages;
+use crate::ports::free_addresses;
 use crate::process::Process;
 use crate::{nats, scratch};
 
@@ -268,20 +269,4 @@ impl RedisGroup {
 
 fn sentinel_url(addr: SocketAddr) -> String {
     format!("redis://:sentinel@{addr}")
-}
-
-/// Addresses on loopback, below the ports that connections are made from: those could take the
-/// port of a server that is down.
-fn free_addresses(count: usize) -> anyhow::Result<Vec<SocketAddr>> {
-    let mut found: Vec<SocketAddr> = Vec::new();
-    for _ in 0..200 {
-        let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, rand::random_range(20_000..32_000)));
-        if !found.contains(&addr) && TcpListener::bind(addr).is_ok() {
-            found.push(addr);
-        }
-        if found.len() == count {
-            return Ok(found);
-        }
-    }
-    bail!("not enough ports are free between 20000 and 32000")
 }

@@ -1,12 +1,12 @@
 //! Start parameters of a mesh's processes: ports and settings.
 
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::bail;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use holdfast_testkit::ports::free_address_on;
 
 use super::{
     BRIDGE_KEY, Certificates, GATEWAY_KEY, Mesh, MeshConfig, NODE_KEY, PEPPER, Peer, RUNNER_KEY,
@@ -14,7 +14,7 @@ use super::{
 use crate::node::{Node, NodeSpec, Role};
 
 impl Mesh {
-    fn shared(&self, role: Role) -> anyhow::Result<Vec<(String, String)>> {
+    fn shared(&self, role: Role, plan: &MeshConfig) -> anyhow::Result<Vec<(String, String)>> {
         let set = |name: &str, value: String| (format!("HOLDFAST_{name}"), value);
         let database = self.proxies.database(role);
         let (nats, redis, memory) = self.proxies.ways(role)?;
@@ -26,6 +26,7 @@ impl Mesh {
         let mut env = vec![
             set("FAILPOINTS", String::new()),
             set("DATABASE__URL", database.through(&login)),
+            set("DATABASE__ACQUIRE_TIMEOUT", format!("{}s", plan.acquire_timeout.as_secs())),
             set("NATS__URL", nats.through(self.nats.url())),
             set("NATS__PREFIX", self.nats.prefix().to_owned()),
             set("REDIS__URL", redis.through(self.redis.url())),
@@ -74,10 +75,11 @@ impl Mesh {
         &self,
         number: usize,
         program: PathBuf,
+        plan: &MeshConfig,
     ) -> anyhow::Result<(Node, SocketAddr)> {
         let at = self.network.of_role(Role::Gateway);
-        let (http, grpc) = (port(at)?, port(at)?);
-        let mut env = self.shared(Role::Gateway)?;
+        let (http, grpc) = (free_address_on(at)?, free_address_on(at)?);
+        let mut env = self.shared(Role::Gateway, plan)?;
         env.push(("HOLDFAST_GATEWAY__HTTP".to_owned(), http.to_string()));
         env.push(("HOLDFAST_GATEWAY__GRPC".to_owned(), grpc.to_string()));
         env.push(("HOLDFAST_GATEWAY__SHUTDOWN_GRACE".to_owned(), "5s".to_owned()));
@@ -87,8 +89,8 @@ impl Mesh {
     }
 
     pub(super) fn runner(&self, number: usize, plan: &MeshConfig) -> anyhow::Result<Node> {
-        let http = port(self.network.of_role(Role::Runner))?;
-        let mut env = self.shared(Role::Runner)?;
+        let http = free_address_on(self.network.of_role(Role::Runner))?;
+        let mut env = self.shared(Role::Runner, plan)?;
         let sweep = (plan.lease / 3).min(Duration::from_secs(1)).as_millis();
         env.extend([
             ("HOLDFAST_RUNNER__LISTEN".to_owned(), http.to_string()),
@@ -108,9 +110,14 @@ impl Mesh {
         self.node(NodeSpec { name, role: Role::Runner, program, args: Vec::new(), env, http })
     }
 
-    pub(super) fn scheduler(&self, number: usize, program: PathBuf) -> anyhow::Result<Node> {
-        let http = port(self.network.of_role(Role::Scheduler))?;
-        let mut env = self.shared(Role::Scheduler)?;
+    pub(super) fn scheduler(
+        &self,
+        number: usize,
+        program: PathBuf,
+        plan: &MeshConfig,
+    ) -> anyhow::Result<Node> {
+        let http = free_address_on(self.network.of_role(Role::Scheduler))?;
+        let mut env = self.shared(Role::Scheduler, plan)?;
         env.push(("HOLDFAST_SCHEDULER__LISTEN".to_owned(), http.to_string()));
         env.push(("HOLDFAST_SCHEDULER__HANDOVER".to_owned(), "3s".to_owned()));
         let name = format!("scheduler-{number}");
@@ -118,9 +125,14 @@ impl Mesh {
         self.node(NodeSpec { name, role: Role::Scheduler, program, args, env, http })
     }
 
-    pub(super) fn memory(&self, number: usize, program: PathBuf) -> anyhow::Result<Node> {
-        let http = port(self.network.of_role(Role::Memory))?;
-        let mut env = self.shared(Role::Memory)?;
+    pub(super) fn memory(
+        &self,
+        number: usize,
+        program: PathBuf,
+        plan: &MeshConfig,
+    ) -> anyhow::Result<Node> {
+        let http = free_address_on(self.network.of_role(Role::Memory))?;
+        let mut env = self.shared(Role::Memory, plan)?;
         env.push(("HOLDFAST_MEMORY__LISTEN".to_owned(), http.to_string()));
         env.push(("HOLDFAST_MEMORY__EMBEDDING__ENGINE".to_owned(), "hashed".to_owned()));
         let name = format!("memory-{number}");
@@ -128,10 +140,15 @@ impl Mesh {
         self.node(NodeSpec { name, role: Role::Memory, program, args, env, http })
     }
 
-    pub(super) fn bridge(&self, number: usize, program: PathBuf) -> anyhow::Result<Node> {
-        let http = port(self.network.of_role(Role::Bridge))?;
+    pub(super) fn bridge(
+        &self,
+        number: usize,
+        program: PathBuf,
+        plan: &MeshConfig,
+    ) -> anyhow::Result<Node> {
+        let http = free_address_on(self.network.of_role(Role::Bridge))?;
         let gateway = self.proxies.gateway_of_bridge(number)?;
-        let mut env = self.shared(Role::Bridge)?;
+        let mut env = self.shared(Role::Bridge, plan)?;
         env.extend([
             ("HOLDFAST_BRIDGE__LISTEN".to_owned(), http.to_string()),
             ("HOLDFAST_BRIDGE__TELEGRAM__API_BASE".to_owned(), self.fakes.telegram.url()),
@@ -191,17 +208,4 @@ fn secrets(role: Role) -> anyhow::Result<Vec<(&'static str, String)>> {
 /// What the processes log; their output is shown where a test fails.
 pub(crate) fn log_level() -> String {
     std::env::var("HOLDFAST_CHAOS_LOG").unwrap_or_else(|_| "warn".to_owned())
-}
-
-/// A free port below the ones that connections are made from: those could take it while its
-/// process is down.
-pub(crate) fn port(at: IpAddr) -> anyhow::Result<SocketAddr> {
-    for _ in 0..200 {
-        let addr = SocketAddr::from((at, rand::random_range(20_000..32_000)));
-        // In a namespace of its own there is nobody else.
-        if !at.is_loopback() || TcpListener::bind(addr).is_ok() {
-            return Ok(addr);
-        }
-    }
-    bail!("no port is free between 20000 and 32000")
 }

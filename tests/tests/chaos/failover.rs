@@ -12,13 +12,14 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use holdfast_testkit::backends::Server;
 use holdfast_testkit::proxy::Direction;
-use holdfast_testkit::{Backends, OwnBackends, Proxy};
+use holdfast_testkit::{Backends, OwnBackends, Proxy, free_address};
 use holdfast_tests::checks::check;
 use holdfast_tests::load::{Conversation, Senders, TestChannel};
 use holdfast_tests::mesh::{Mesh, MeshConfig};
+use holdfast_tests::person::until;
 use holdfast_tests::script::MessageKind;
 use holdfast_tests::turnstile;
-use sqlx::{Connection as _, PgConnection};
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep};
 
@@ -37,7 +38,7 @@ async fn what_was_acknowledged_is_there_after_a_synchronous_standby_is_promoted(
     let _turn = turnstile::lock_exclusive().await?;
     let cluster = Cluster::start().await?;
     cluster.await_standby().await?;
-    let mesh = Mesh::start(&MeshConfig::small(RUNNER), &cluster.urls).await?;
+    let mesh = Mesh::start(&MeshConfig::with_failing_database(RUNNER), &cluster.urls).await?;
     let load = Senders::on(&mesh)?;
 
     let acknowledged = cluster.fail_over(&mesh, &load, Duration::ZERO).await?.len();
@@ -53,7 +54,7 @@ async fn an_asynchronous_standby_lacks_only_the_last_moments_and_what_is_sent_ag
 -> anyhow::Result<()> {
     let _turn = turnstile::lock_exclusive().await?;
     let cluster = Cluster::start().await?;
-    let mesh = Mesh::start(&MeshConfig::small(RUNNER), &cluster.urls).await?;
+    let mesh = Mesh::start(&MeshConfig::with_failing_database(RUNNER), &cluster.urls).await?;
     let load = Senders::on(&mesh)?;
 
     let acknowledged = cluster.fail_over(&mesh, &load, LAG).await?;
@@ -175,10 +176,20 @@ impl Cluster {
         self.wait("select count(*) from pg_stat_replication where sync_state = 'sync'").await
     }
 
-    async fn wait(&self, sql: &'static str) -> anyhow::Result<()> {
+    /// Waits until the standby has what is committed now.
+    async fn catch_up(&self) -> anyhow::Result<()> {
+        let mut admin = PgConnection::connect(&self.own.urls().admin_url).await?;
+        let newest = sqlx::query_scalar("select pg_current_wal_flush_lsn()::text");
+        let newest: String = newest.fetch_one(&mut admin).await?;
+        let sql = format!("select count(*) from pg_stat_replication where flush_lsn >= '{newest}'");
+        self.wait(&sql).await
+    }
+
+    /// Waits until the primary counts at least one row with this statement.
+    async fn wait(&self, sql: &str) -> anyhow::Result<()> {
         let mut admin = PgConnection::connect(&self.own.urls().admin_url).await?;
         let begun = Instant::now();
-        while sqlx::query_scalar::<_, i64>(sql).fetch_one(&mut admin).await? == 0 {
+        while sqlx::query_scalar::<_, i64>(AssertSqlSafe(sql)).fetch_one(&mut admin).await? == 0 {
             ensure!(begun.elapsed() < LIMIT, "the standby does not follow");
             sleep(Duration::from_millis(50)).await;
         }
@@ -209,10 +220,16 @@ impl Cluster {
         });
         let disaster = async {
             sleep(Duration::from_secs(2)).await;
+            until("people talk", async || Ok(load.said().len() > 10)).await?;
             let up_to_date = load.said().len();
             if !lag.is_zero() {
+                self.catch_up().await?;
                 self.replication.stall_towards(Direction::ToClient);
+                let before = load.said().len();
                 sleep(lag).await;
+                // One message of each person may have been committed before the stall.
+                let more = before + doors.len();
+                until("people talk on", async || Ok(load.said().len() > more)).await?;
             }
             self.own.kill(Server::Postgres).await?;
             let acknowledged = load.said();
@@ -227,9 +244,9 @@ impl Cluster {
             let ids = acknowledged.into_iter().enumerate();
             anyhow::Ok(ids.map(|(at, said)| (said.id, at >= up_to_date)).collect())
         };
-        let (talked, acknowledged) = tokio::join!(futures::future::try_join_all(talking), disaster);
-        talked?;
-        acknowledged
+        let talking = futures::future::try_join_all(talking);
+        let (_, acknowledged) = tokio::try_join!(talking, disaster)?;
+        Ok(acknowledged)
     }
 
     async fn promote(&self) -> anyhow::Result<()> {
@@ -276,17 +293,6 @@ fn start_standby(
     }
     standby.uid(owner.uid()).gid(owner.gid()).current_dir("/").kill_on_drop(true);
     standby.spawn().context("cannot start the standby")
-}
-
-/// An address on loopback, below the ports that connections are made from.
-fn free_address() -> anyhow::Result<SocketAddr> {
-    for port in 21_000..22_000 {
-        let addr = SocketAddr::from(([127, 0, 0, 1], port));
-        if std::net::TcpListener::bind(addr).is_ok() {
-            return Ok(addr);
-        }
-    }
-    anyhow::bail!("no port is free between 21000 and 22000")
 }
 
 async fn run(mut command: Command) -> anyhow::Result<()> {

@@ -14,11 +14,13 @@ use holdfast_types::{AgentId, AgentName, Body, QueueMode, RunnerId, SessionKey, 
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::RUNNER;
-use crate::report::Report;
+use crate::report::{Report, STALL};
 
-/// What is still a pass on a loaded machine, without optimisation; `make bench` measures.
+/// What is still a pass for half of the messages on a loaded machine, without optimisation;
+/// `make bench` measures.
 const MAX_WAIT: Duration = Duration::from_secs(3);
 const QUIET: Conversation = Conversation { tenant: 1, number: 0, door: TestChannel::Grpc };
+/// What is still a pass for nine of ten claims.
 const CLAIM: Duration = Duration::from_millis(500);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -71,7 +73,8 @@ async fn a_quiet_tenant_does_not_wait_behind_a_thousand_sessions() -> anyhow::Re
     report.show()?;
     ensure!(left > 0, "the noise was over before the quiet tenant spoke");
     ensure!(p95 * 2 <= noise, "it waited {p95} ms, and the noise {noise} ms");
-    ensure!(Duration::from_millis(p95.unsigned_abs()) <= MAX_WAIT, "it waited {p95} ms");
+    ensure!(Duration::from_millis(p50.unsigned_abs()) <= MAX_WAIT, "it waited {p50} ms");
+    ensure!(Duration::from_millis(p95.unsigned_abs()) <= MAX_WAIT + STALL, "it waited {p95} ms");
     Ok(())
 }
 
@@ -105,14 +108,17 @@ async fn claiming_stays_quick_with_ten_thousand_sessions_queued() -> anyhow::Res
         }
     }
     took.sort_unstable();
-    let (p50, p99) = (took[took.len() / 2], took[took.len() * 99 / 100]);
+    let (p50, p90) = (took[took.len() / 2], took[took.len() * 9 / 10]);
+    let p99 = took[took.len() * 99 / 100];
     let mut report = Report::of("claims");
     report.line("claim of 8 of 10,000 queued in 100 tenants, p50, µs", p50.as_micros());
     report.line("claim of 8 of 10,000 queued in 100 tenants, p99, µs", p99.as_micros());
     report.line("claimed", claimed);
     report.show()?;
     ensure!(claimed == 300 * 8, "only {claimed} were claimed");
-    ensure!(p99 <= CLAIM, "a claim took {p99:?}");
+    ensure!(p50 <= CLAIM / 5, "half of the claims took {p50:?} or more");
+    ensure!(p90 <= CLAIM, "a tenth of the claims took {p90:?} or more");
+    ensure!(p99 <= CLAIM + STALL, "a claim took {p99:?}");
     Ok(())
 }
 

@@ -76,9 +76,12 @@ async fn rest(mesh: &Mesh) -> anyhow::Result<()> {
     for _ in 0..300 {
         if mesh.number(BUSY).await? == 0 && mesh.fakes.telegram.pending(&mesh.tenants[0].bot) == 0 {
             let before = versions(mesh).await?;
-            // Longer than the interval of any background work.
-            sleep(Duration::from_secs(5)).await;
-            if versions(mesh).await? == before {
+            // Together longer than the interval of any background work. Two pauses, since the machine
+            // may stand still during one.
+            sleep(Duration::from_secs(3)).await;
+            let between = versions(mesh).await?;
+            sleep(Duration::from_secs(3)).await;
+            if between == before && versions(mesh).await? == before {
                 return Ok(());
             }
         }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use holdfast_testkit::ports::free_addresses;
 use holdfast_testkit::{Backends, Process};
 use holdfast_tests::load::{Conversation, Senders, TestChannel};
 use holdfast_tests::mesh::{Mesh, MeshConfig};
@@ -18,7 +19,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 
 use crate::faults::finish;
-use crate::report::Report;
+use crate::report::{Report, ensure_most_within, slowest};
 use crate::{Form, RUNNER, form};
 
 /// Events on their way to JetStream.
@@ -29,6 +30,9 @@ const UNPUBLISHED: &str = "
 const LOGGED: &str = "
     select count(*) from session.event_log where jsonb_path_exists(events, '$[*].session')";
 const SERVERS: usize = 3;
+
+/// How long an answer takes whose turn's wake-up and deltas were lost with a server.
+const ANSWERED_WITHIN: Duration = Duration::from_millis(3500);
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -58,14 +62,13 @@ async fn events_survive_though_one_of_three_nats_servers_is_killed_every_few_sec
 
     let is_over = AtomicBool::new(false);
     let talking = async {
-        let (mut slowest, mut answers) = (Duration::ZERO, 0);
+        let mut waits = Vec::new();
         while !is_over.load(Ordering::Relaxed) {
             let begun = Instant::now();
             load.ask(&talk, MessageKind::Status).await?;
-            slowest = slowest.max(begun.elapsed());
-            answers += 1;
+            waits.push(begun.elapsed());
         }
-        anyhow::Ok((slowest, answers))
+        anyhow::Ok(waits)
     };
     let killing = async {
         for round in 0..rounds {
@@ -77,25 +80,26 @@ async fn events_survive_though_one_of_three_nats_servers_is_killed_every_few_sec
         is_over.store(true, Ordering::Relaxed);
         anyhow::Ok(())
     };
-    let (talked, killed) = tokio::join!(talking, killing);
-    killed?;
-    let (slowest, answers) = talked?;
+    let (waits, ()) = tokio::try_join!(talking, killing)?;
 
     finish(&mesh, &load).await?;
     until("all events are stored", async || Ok(outbox().await? == 0)).await?;
     let (messages, replicas) = cluster.stored_events().await?;
     let mut report = Report::of("three NATS servers");
     report.line("servers killed", rounds);
-    report.line("answers", answers);
-    report.line("slowest answer, ms", slowest.as_millis());
+    report.line("answers", waits.len());
+    report.line("slowest answer, ms", slowest(&waits).as_millis());
     report.line("events stored", messages);
     report.show()?;
     ensure!(replicas == SERVERS, "the stream has {replicas} replicas");
     // Events of a session that were logged together are one message.
     let logged = mesh.number(LOGGED).await?.unsigned_abs();
     ensure!(logged > 0 && messages >= logged, "{messages} of {logged} messages are stored");
-    ensure!(slowest <= Duration::from_millis(3500), "an answer took {slowest:?}");
-    Ok(())
+    // The journal is read 1, 3 and 7 s after the last sign of life of a turn. An answer is late
+    // only if its turn ends after the second look.
+    let late = waits.iter().filter(|wait| **wait > ANSWERED_WITHIN).count();
+    ensure!(late * 3 <= rounds, "{late} of {} answers took over {ANSWERED_WITHIN:?}", waits.len());
+    ensure_most_within(&waits, ANSWERED_WITHIN)
 }
 
 /// Three servers that keep JetStream's streams together.
@@ -110,7 +114,7 @@ struct NatsCluster {
 impl NatsCluster {
     async fn start(program: &Path) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
-        let ports = || (0..SERVERS).map(|_| free_address()).collect::<anyhow::Result<Vec<_>>>();
+        let ports = || free_addresses(SERVERS);
         let (clients, routes, monitors) = (ports()?, ports()?, ports()?);
         let all: Vec<_> = routes.iter().map(|route| format!("nats://{route}")).collect();
         for number in 0..SERVERS {
@@ -191,15 +195,4 @@ pub(crate) fn nats_program() -> anyhow::Result<PathBuf> {
     let program = root.join(".holdfast/test/pkg/bin/nats-server");
     ensure!(program.exists(), "`{}` is missing", program.display());
     Ok(program)
-}
-
-/// An address on loopback, below the ports that connections are made from.
-pub(crate) fn free_address() -> anyhow::Result<SocketAddr> {
-    for _ in 0..200 {
-        let addr = SocketAddr::from(([127, 0, 0, 1], rand::random_range(20_000..32_000)));
-        if std::net::TcpListener::bind(addr).is_ok() {
-            return Ok(addr);
-        }
-    }
-    anyhow::bail!("no port is free between 20000 and 32000")
 }

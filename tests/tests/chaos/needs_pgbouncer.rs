@@ -39,7 +39,7 @@ async fn a_storm_loses_nothing_over_a_pooler_a_nats_cluster_and_redis_sentinel()
     let plan = MeshConfig {
         replicas: Some(replicas),
         pooler: Some(STORM_CONNECTIONS),
-        ..MeshConfig::small(RUNNER)
+        ..MeshConfig::with_failing_database(RUNNER)
     };
     Box::pin(blow("storm over replicas", &servers, plan)).await
 }
@@ -54,7 +54,7 @@ async fn behind_a_pooler_a_killed_runner_loses_nothing_and_tenants_stay_apart() 
         memories: 1,
         tenants: vec![QueueMode::Steer, QueueMode::Followup],
         pooler: Some(SERVER_CONNECTIONS),
-        ..MeshConfig::small(RUNNER)
+        ..MeshConfig::with_failing_database(RUNNER)
     };
     let mesh = Mesh::start(&plan, Backends::get().await?).await?;
     mesh.fakes.model.latency(Duration::from_millis(100));

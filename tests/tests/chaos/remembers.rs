@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::RUNNER;
 
 /// The machine may be busy: what is remembered is waited for.
-const LONG_RECALL_TIMEOUT: (&str, &str) = ("HOLDFAST_RUNNER__MEMORY__RECALL_TIMEOUT", "10s");
+const LONG_RECALL_TIMEOUT: (&str, &str) = ("HOLDFAST_RUNNER__MEMORY__RECALL_TIMEOUT", "30s");
 
 const SECOND_BOT_TOKEN: &str = "2000:token-of-the-second-bot";
 

@@ -2,8 +2,13 @@
 
 use std::fmt::{Display, Write as _};
 use std::io::Write as _;
+use std::time::Duration;
 
+use anyhow::ensure;
 use holdfast_tests::dice;
+
+/// How long the machine may stand still.
+pub const STALL: Duration = Duration::from_secs(20);
 
 /// Lines of a name and a number.
 #[derive(Debug)]
@@ -31,4 +36,22 @@ impl Report {
         }
         Ok(())
     }
+}
+
+/// Checks that at least half of the waits are within a limit, and that none exceeds it by more than
+/// the machine may stand still.
+pub fn ensure_most_within(waits: &[Duration], limit: Duration) -> anyhow::Result<()> {
+    let mut sorted = waits.to_vec();
+    sorted.sort_unstable();
+    ensure!(!sorted.is_empty(), "nobody has waited");
+    let median = sorted[(sorted.len() - 1) / 2];
+    ensure!(median <= limit, "half of them took {median:?} or more, {limit:?} are allowed");
+    let longest = slowest(waits);
+    ensure!(longest <= limit + STALL, "one took {longest:?}");
+    Ok(())
+}
+
+/// The longest of the waits.
+pub fn slowest(waits: &[Duration]) -> Duration {
+    waits.iter().max().copied().unwrap_or_default()
 }

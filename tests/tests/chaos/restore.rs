@@ -34,7 +34,7 @@ async fn what_was_acknowledged_is_there_after_a_restore_and_sends_in_flight_are_
     let _turn = turnstile::lock_exclusive().await?;
     let own = OwnBackends::start().await?;
     let backup = Backup::begin(&own).await?;
-    let mesh = Mesh::start(&MeshConfig::small(RUNNER), own.urls()).await?;
+    let mesh = Mesh::start(&MeshConfig::with_failing_database(RUNNER), own.urls()).await?;
     let load = Senders::on(&mesh)?;
     let is_over = AtomicBool::new(false);
 

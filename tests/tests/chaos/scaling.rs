@@ -68,15 +68,18 @@ async fn runners_are_added_and_removed_by_the_autoscalers_rule_and_no_turn_fails
     let day = async {
         sleep(Duration::from_secs(5)).await;
         talking.store(CROWD, Ordering::Relaxed);
-        sleep(high).await;
+        let for_long = async {
+            sleep(high).await;
+            anyhow::Ok(())
+        };
+        tokio::try_join!(autoscaler.wait_for(MAX_RUNNERS), for_long)?;
         talking.store(FEW, Ordering::Relaxed);
         autoscaler.wait_for(MIN_RUNNERS).await?;
         enough.cancel();
         anyhow::Ok(())
     };
-    let (talked, scaled, day) = tokio::join!(crowd, autoscaler.run(&enough), day);
-    let (waits, figures) = (talked?.concat(), scaled?);
-    day?;
+    let (waits, figures, ()) = tokio::try_join!(crowd, autoscaler.run(&enough), day)?;
+    let waits = waits.concat();
 
     let mut report = Report::of("scaling");
     report.line("answers", waits.len());
@@ -217,7 +220,7 @@ impl<'a> Autoscaler<'a> {
     async fn wait_for(&self, runners: usize) -> anyhow::Result<()> {
         let began = Instant::now();
         while self.running.load(Ordering::Relaxed) != runners {
-            ensure!(began.elapsed() < Duration::from_secs(120), "runners are not removed");
+            ensure!(began.elapsed() < Duration::from_secs(120), "there are not {runners} runners");
             sleep(Duration::from_millis(100)).await;
         }
         Ok(())

@@ -50,7 +50,8 @@ const BUSY_QUERY: &str = "
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_dies_no_message_is_lost_and_none_is_doubled() -> anyhow::Result<()> {
     let _turn = turnstile::lock_exclusive().await?;
-    Box::pin(blow("storm", &Servers::single().await?, MeshConfig::small(RUNNER))).await
+    Box::pin(blow("storm", &Servers::single().await?, MeshConfig::with_failing_database(RUNNER)))
+        .await
 }
 
 /// Lets a storm blow over this mesh, with the processes that a storm needs, and judges what is left.

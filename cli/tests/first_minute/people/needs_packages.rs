@@ -3,7 +3,6 @@
 
 use std::{
     io::{BufRead as _, BufReader},
-    net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::Duration,
@@ -90,7 +89,7 @@ async fn browse(address: &str) -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn people_of_a_real_provider_sign_in_and_its_keys_roll_over() -> anyhow::Result<()> {
-    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let port = holdfast_testkit::free_address()?.port();
     let url = format!("http://127.0.0.1:{port}");
     let mut provider = Provider::start(port, "first")?;
     let installation = installation_of(&url).await?;
