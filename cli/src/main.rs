@@ -86,7 +86,7 @@ async fn run(cli: Cli, screen: &Screen) -> Result<(), Error> {
             let work = Box::pin(down::run(&home, screen));
             screen.watch("waiting for the services to end", work).await
         }
-        Command::Service(service) => serve(service, screen).await,
+        Command::Service(service) => Box::pin(serve(service, screen)).await,
         Command::Migrate(args) => bootstrap::migrate(&args, screen).await,
         Command::Bootstrap(args) => {
             bootstrap::run(args, &StateDir::new(global.dir_or_here())?, screen).await

@@ -40,18 +40,23 @@ impl RecentPages {
     /// # Errors
     ///
     /// Those of `read`, which each caller then calls for itself: nobody waits for the attempts of others.
-    pub(super) async fn get(
+    pub(super) async fn get<F>(
         &self,
         after: i64,
-        read: impl AsyncFn() -> Result<EventPage, Error>,
-    ) -> Result<Arc<EventPage>, Error> {
+        read: impl Fn() -> F,
+    ) -> Result<Arc<EventPage>, Error>
+    where
+        F: Future<Output = Result<EventPage, Error>>,
+    {
         let recent = self.find(after);
         let mut failure = None;
-        let shared = recent.page.get_or_init(async || match read().await {
-            Ok(page) => Some(Arc::new(page)),
-            Err(error) => {
-                failure = Some(error);
-                None
+        let shared = recent.page.get_or_init(|| async {
+            match read().await {
+                Ok(page) => Some(Arc::new(page)),
+                Err(error) => {
+                    failure = Some(error);
+                    None
+                }
             }
         });
         let shared = shared.await.clone();
@@ -115,7 +120,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn those_who_ask_for_a_page_at_the_same_time_share_one_read() {
         let (pages, reads) = (RecentPages::default(), AtomicUsize::new(0));
-        let read = async || {
+        let read = || async {
             reads.fetch_add(1, Ordering::Relaxed);
             sleep(Duration::from_millis(10)).await;
             Ok(page(8))
@@ -126,7 +131,7 @@ mod tests {
 
         assert!(got.into_iter().all(|page| Arc::ptr_eq(&page.unwrap(), &later)));
         assert_eq!(reads.load(Ordering::Relaxed), 1);
-        assert_eq!(pages.get(8, async || Ok(page(9))).await.unwrap().events[0].position, 9);
+        assert_eq!(pages.get(8, || async { Ok(page(9)) }).await.unwrap().events[0].position, 9);
 
         sleep(MAX_AGE).await;
         pages.get(7, read).await.unwrap();
@@ -136,18 +141,18 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_page_without_events_is_read_again() {
         let pages = RecentPages::default();
-        let empty = async || Ok(EventPage { bounds: LogBounds::default(), events: Vec::new() });
+        let empty = || async { Ok(EventPage { bounds: LogBounds::default(), events: Vec::new() }) };
 
         assert!(pages.get(7, empty).await.unwrap().events.is_empty());
 
-        assert_eq!(pages.get(7, async || Ok(page(8))).await.unwrap().events[0].position, 8);
+        assert_eq!(pages.get(7, || async { Ok(page(8)) }).await.unwrap().events[0].position, 8);
     }
 
     #[tokio::test(start_paused = true)]
     async fn nobody_waits_for_the_failures_of_others_one_after_the_other() {
         let pages = RecentPages::default();
         let begun = Instant::now();
-        let read = async || {
+        let read = || async {
             sleep(Duration::from_secs(30)).await;
             Err(Error::Stopping)
         };
@@ -156,7 +161,7 @@ mod tests {
 
         assert!(got.iter().all(Result::is_err));
         assert_eq!(begun.elapsed(), Duration::from_secs(60));
-        assert!(pages.get(7, async || Ok(page(8))).await.is_ok());
+        assert!(pages.get(7, || async { Ok(page(8)) }).await.is_ok());
     }
 
     #[tokio::test]
@@ -164,7 +169,7 @@ mod tests {
         let pages = RecentPages::default();
 
         for after in 0..10 {
-            pages.get(after, async || Ok(page(after + 1))).await.unwrap();
+            pages.get(after, || async { Ok(page(after + 1)) }).await.unwrap();
         }
 
         assert_eq!(pages.lock().len(), MAX_PAGES);

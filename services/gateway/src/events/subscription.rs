@@ -134,8 +134,9 @@ impl LogReader {
     /// Reads the next page. Returns whether there was one.
     async fn read(&mut self) -> Result<bool, Error> {
         let log = self.source.sessions.event_log();
-        let read = async || Ok(log.page(self.tenant, self.after).await?);
-        let page = self.recent.get(self.after, read).await?;
+        let (tenant, after) = (self.tenant, self.after);
+        let read = || async move { Ok(log.page(tenant, after).await?) };
+        let page = self.recent.get(after, read).await?;
         if self.after < page.bounds.deleted || self.after > page.bounds.newest {
             // A subscriber that is slower than the retention, or a log that was restored.
             return Err(Error::CursorOutOfRange);
