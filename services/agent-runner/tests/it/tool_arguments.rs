@@ -233,6 +233,41 @@ async fn a_value_is_kept_by_its_key_until_another_one_null_or_its_time() -> anyh
 }
 
 #[tokio::test]
+async fn an_edit_replaces_a_text_that_is_there_exactly_and_once_unless_all_are_meant()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _runner = world.runner().await?;
+    let edit = |old: &str, new: &str| json!({ "path": "list.md", "old": old, "new": new });
+    let written = "buy tea\nbuy milk\nbuy tea\n";
+    let file = async || world.file("people/api=s/list.md").await;
+
+    let refused = results(
+        &world,
+        world.message("s", "write"),
+        [
+            ("write", json!({ "path": "list.md", "content": written })),
+            ("edit", edit("buy tea", "buy rice")),
+            ("edit", edit("buy  milk", "buy rice")),
+        ],
+    )
+    .await?;
+    let kept = file().await?;
+    let once = [("edit", edit("milk\nbuy tea", "milk\nbuy salt"))];
+    results(&world, world.message("s", "edit once"), once).await?;
+    let changed_once = file().await?;
+    let mut all = edit("buy", "sell");
+    all["all_occurrences"] = json!(true);
+    results(&world, world.message("s", "edit all"), [("edit", all)]).await?;
+
+    assert!(refused[1].contains("2 times, in lines 1, 3: take more"), "{refused:?}");
+    assert!(refused[2].contains("0 times, but for its spaces"), "{refused:?}");
+    assert_eq!(kept.as_deref(), Some(written));
+    assert_eq!(changed_once.as_deref(), Some("buy tea\nbuy milk\nbuy salt\n"));
+    assert_eq!(file().await?.as_deref(), Some("sell tea\nsell milk\nsell salt\n"));
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_search_of_memory_returns_ten_answers_of_a_score_that_suffices() -> anyhow::Result<()> {
     let world = World::start().await?;
     let memory = world.memory().await?;
