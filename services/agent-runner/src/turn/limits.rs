@@ -74,6 +74,11 @@ impl TurnState<'_> {
             .unwrap_or_else(|| FileSpace::of(self.kind, &self.key, audience))
     }
 
+    /// Tools that a subagent was given, by its bundle and its list; `None` is all.
+    pub(crate) fn given_tools(&self) -> Option<&Vec<String>> {
+        self.task.as_ref().and_then(|task| task.given.tools.as_ref())
+    }
+
     /// The copy of the requester's workspace that a subagent works on, if it has one.
     pub(crate) fn workspace_branch(&self) -> Option<AgentId> {
         self.task.as_ref().and_then(|task| task.given.branch)
@@ -87,7 +92,7 @@ pub(crate) fn tool_limits(turn: &TurnState<'_>, snapshot: &AgentSnapshot) -> Vec
     if let Some(excluded) = &snapshot.context.exclude_tools {
         lists.push(tools_without(turn, |name| excluded.iter().any(|one| one == name)));
     }
-    lists.extend(turn.task.as_ref().and_then(|task| task.given.tools.clone()));
+    lists.extend(turn.given_tools().cloned());
     lists.extend(turn.routed_tools().cloned());
     if let Some(toolbox) = turn.behavior.as_ref().and_then(|run| run.toolbox()) {
         // What a result remembers and asks the memory is no tool of the model's choice.

@@ -77,7 +77,7 @@ pub(crate) fn policy_subject(turn: &TurnState<'_>, snapshot: &AgentSnapshot) -> 
         chat: place.map(|place| place.chat.clone()),
         model: Some(snapshot.model_id.clone()),
         tools: snapshot.tools.clone(),
-        bundle: turn.task.as_ref().and_then(|task| task.given.tools.clone()),
+        bundle: turn.given_tools().cloned(),
         messages,
         now: local_time(Timestamp::now(), &snapshot.zone),
         ..Subject::new(turn.kind)

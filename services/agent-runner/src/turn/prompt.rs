@@ -55,7 +55,8 @@ impl OfferedTools {
         let (registry, allowed) = (turn.tools.registry(), calls::allowed_tools(turn, snapshot));
         // Tools that somebody named explicitly are all shown; otherwise the model sees a selection.
         let named = snapshot.tools.as_ref().or(snapshot.context.include_tools.as_ref());
-        let (mut tools, more) = match named.or(turn.routed_tools()) {
+        let named = named.or(turn.given_tools()).or(turn.routed_tools());
+        let (mut tools, more) = match named {
             Some(_) => (registry.specs(), Vec::new()),
             None => {
                 let used = recently_used_tools(turn.journal.entries());

@@ -205,6 +205,7 @@ async fn refresh_tools(turn: &mut TurnState<'_>, snapshot: &AgentSnapshot) -> Re
         }
         Step::Think
             if snapshot.tools.as_deref().is_some_and(mcp::names_server_tools)
+                || turn.given_tools().is_some_and(|tools| mcp::names_server_tools(tools))
                 || mcp::names_server_tools(&recently_used_tools(turn.journal.entries())) =>
         {
             ToolRefresh::Refresh

@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
+use holdfast_directory::NewMcpServer;
 use holdfast_pg::Pools;
 use holdfast_session::{SubagentFilter, SubagentOutcome};
 use holdfast_testkit::{Reply, model::Request};
 use holdfast_workspace::{Base, ChangeAuthor, Edit, Workspaces};
 
-use crate::world::World;
+use crate::{
+    mcp::{self, server::Server},
+    world::World,
+};
 
 const TASK: &str = "do your part";
 
@@ -69,6 +73,48 @@ async fn a_subagent_has_the_tools_of_its_bundle_and_no_others() -> anyhow::Resul
     assert_eq!(listed[0].given.bundle, "look");
     assert_eq!(listed[0].given.tools.clone().unwrap(), ["list_files", "read", "web_search"]);
     assert!(listed[0].max_steps.is_some() && listed[0].max_tokens.is_some());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_bundle_chooses_the_tools_of_servers_that_a_subagent_has() -> anyhow::Result<()> {
+    let (world, server) = (World::start().await?, Server::start().await?);
+    for name in ["x", "y"] {
+        let new = NewMcpServer { name: name.to_owned(), ..mcp::at(&server.url()) };
+        mcp::put(&world, new).await?;
+    }
+    world
+        .change_agent(|agent| {
+            for (name, tool) in [("one", "mcp_x_echo"), ("server", "group:mcp:y")] {
+                agent.settings.bundles.insert(name.to_owned(), vec![tool.to_owned()]);
+            }
+        })
+        .await?;
+    let _runner = world.runner_with(mcp::config(&world), |app| app).await?;
+
+    let all_of_y = ["mcp_y_buy", "mcp_y_echo", "mcp_y_hang", "mcp_y_report"];
+    for (bundle, tools, made) in [("one", &["mcp_x_echo"][..], 0), ("server", &all_of_y[..], 1)] {
+        let spawn = format!(r#"{{"task":"TASK","bundle":"{bundle}","wait":true}}"#);
+        world.model.answer(script(&spawn, |asked| match asked.tool_results().as_slice() {
+            [] => Reply::calls([
+                ("a", "mcp_x_echo", r#"{"text":"hello"}"#),
+                ("b", "mcp_y_echo", r#"{"text":"hello"}"#),
+            ]),
+            _ => Reply::text("tried"),
+        }));
+        let before = world.model.requests().len();
+        let told = world.ask(bundle, "go").await?;
+
+        assert!(told.contains("tried"), "{bundle}: {told}");
+        let requests = world.model.requests().split_off(before);
+        let of_child: Vec<_> =
+            requests.iter().filter(|asked| asked.last_user_text() == TASK).collect();
+        // The tools are there at the first request, although nobody has looked for them.
+        assert_eq!(of_child[0].tool_names(), tools, "{bundle}");
+        let results = of_child[1].tool_results();
+        assert!(results[made].1.contains("hello! (key s3cret)"), "{bundle}: {results:?}");
+        assert!(results[1 - made].1.contains("not one of yours"), "{bundle}: {results:?}");
+    }
     Ok(())
 }
 

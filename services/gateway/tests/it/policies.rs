@@ -322,7 +322,7 @@ async fn entries_of_agents_and_rules_that_name_no_tool_are_answered_as_warnings(
     let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
     let agent = pb::Agent {
         name: "helper".into(),
-        tools: names(&["bash", "web", "nonsense", "mcp_github_issues"]),
+        tools: names(&["bash", "web", "nonsense", "mcp_github_issues", "group:mcp:notes"]),
         ..Default::default()
     };
 

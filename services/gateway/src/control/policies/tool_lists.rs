@@ -5,8 +5,8 @@ use holdfast_agent::policy::{Catalog, CompiledPolicy, Defaults, Settings, Tool, 
 use super::super::State;
 use crate::Error;
 
-/// Beginning of the names of tools that come and go with their servers.
-const MCP_PREFIX: &str = "mcp_";
+/// Beginnings of entries for tools that come and go with their servers.
+const MCP_PREFIXES: [&str; 2] = ["mcp_", "group:mcp:"];
 
 /// Names the entries of a list that cover no tool; `at` names the list. Runners skip such entries.
 /// Nothing is known, and there are no warnings, before a runner has announced its tools.
@@ -16,7 +16,8 @@ pub async fn list_warnings(state: &State, at: &str, list: &[String]) -> Result<V
         return Ok(Vec::new());
     }
     let (catalog, _) = Catalog::new(known.iter().map(|tool| Tool::native(&tool.name)));
-    let listed = list.iter().filter(|entry| !entry.starts_with(MCP_PREFIX)).cloned();
+    let is_of_server = |entry: &str| MCP_PREFIXES.iter().any(|prefix| entry.starts_with(prefix));
+    let listed = list.iter().filter(|entry| !is_of_server(entry)).cloned();
     let settings = Settings { tools: Some(listed.collect()), ..Settings::default() };
     let own = Settings::default();
     let compiled = CompiledPolicy::new(catalog.into(), &Defaults::default(), &settings, &own);
