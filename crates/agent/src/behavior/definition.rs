@@ -332,6 +332,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::behavior::builtin::{BUILT_IN, DEFAULT_BEHAVIOR};
 
     /// The example of the specification (BHV-005), in other words.
     const ROUTER: &str = "
@@ -373,6 +374,17 @@ limits:
         assert_eq!(router.limits.deadline, Duration::from_secs(45));
         assert_eq!(router.included_files(), ["to_agent.md"]);
         assert_eq!(router.memory.total_limit, 12_000);
+    }
+
+    #[test]
+    fn the_built_in_router_has_the_limits_of_the_sample() {
+        let sample = Behavior::parse(ROUTER, DEFAULT_BEHAVIOR).unwrap();
+        let found = BUILT_IN.iter().find(|(name, _)| *name == DEFAULT_BEHAVIOR);
+
+        let router = found.map(|(name, source)| Behavior::parse(source, name).unwrap()).unwrap();
+
+        assert_eq!(router.memory, sample.memory);
+        assert_eq!(router.limits.deadline, sample.limits.deadline);
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod roles;
 mod rollback;
 mod routing;
 pub mod script;
+mod tokens;
 mod upkeep;
 
 use std::sync::{
