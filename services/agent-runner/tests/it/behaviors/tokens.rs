@@ -1,4 +1,4 @@
-//! Tokens of steps: limits of the router's memory.
+//! Tokens of steps: limits of the router's memory, and actions in a batch.
 
 use holdfast_agent::{
     compact::SUMMARISER,
@@ -9,7 +9,7 @@ use holdfast_llm::ModelCard;
 use holdfast_testkit::Reply;
 use serde_json::json;
 
-use super::script::{result, shown};
+use super::script::{input, result, shown};
 use crate::{patches::put, world::World};
 
 /// Tokens of a bucket of a memory section, without its tags.
@@ -58,5 +58,39 @@ async fn the_router_is_shown_memory_history_and_summary_up_to_their_limits() -> 
     // The newest message is whole, and the one before it is cut.
     let kept = memory.matches('\u{597d}').count();
     assert!((2_501..5_000).contains(&kept), "{kept} of 5000 characters");
+    Ok(())
+}
+
+#[tokio::test]
+async fn actions_in_a_batch_use_fewer_tokens_than_the_same_calls_one_by_one() -> anyhow::Result<()>
+{
+    let world = World::start().await?;
+    world.use_behaviors(|settings| settings.default = "do".to_owned()).await?;
+    let _runner = world.runner().await?;
+    let files = ["a", "b", "c"];
+    let write = |path: &str| json!({"path": path, "content": "x"});
+    let end = || result(&json!({"reply": "done", "next_behavior": "END"}));
+
+    let actions = files.map(|path| json!({"tool": "write", "input": write(path)}));
+    world.model.queue([result(&json!({"actions": actions})), end()]);
+    let batch = world.answer(&world.say("batch", "write three files").await?).await?;
+    let calls = files.map(|path| Reply::call(path, "write", write(path).to_string()));
+    world.model.queue(calls.into_iter().chain([end()]));
+    let single = world.answer(&world.say("single", "write three files").await?).await?;
+
+    assert_eq!((batch.text.as_str(), single.text.as_str()), ("done", "done"));
+    for path in files {
+        for session in ["batch", "single"] {
+            let written = world.file(&format!("people/api={session}/{path}")).await?;
+            assert_eq!(written.as_deref(), Some("x"), "{session}, {path}");
+        }
+    }
+    // The model has seen the results of both before it ended the work.
+    let requests = world.model.requests();
+    assert_eq!(requests.len(), 2 + 4);
+    let results = "<result tool=\"write\" state=\"ok\">";
+    assert_eq!(input(&requests[1]).matches(results).count(), 3, "{}", input(&requests[1]));
+    let used = [batch.usage, single.usage].map(|usage| usage.input + usage.output);
+    assert!(used[0] < used[1], "{used:?} tokens");
     Ok(())
 }
