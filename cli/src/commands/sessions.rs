@@ -9,7 +9,7 @@ use clap::Subcommand;
 use holdfast_proto::gateway::v1::{
     CancelRequest, DeleteSessionRequest, Done, GetCanvasRequest, GetHistoryRequest,
     GetSessionRequest, ListSessionsRequest, Outcome, PauseSessionRequest, ResumeSessionRequest,
-    RollBackStepRequest, SendRequest, Session, Surface, UpdateSessionRequest,
+    RollBackStepRequest, SendRequest, Session, SessionTags, Surface, UpdateSessionRequest,
     export_session_response::Part, run_event::Event,
 };
 use serde_json::{Value, json};
@@ -21,11 +21,21 @@ use crate::{
     view::{ENTRY_COLUMNS, entry, time, usage},
 };
 
-const COLUMNS: [&str; 8] =
-    ["id", "key", "agent", "state", "waiting", "approvals", "turns", "updated_at"];
+const COLUMNS: [&str; 9] =
+    ["id", "key", "agent", "tags", "state", "waiting", "approvals", "turns", "updated_at"];
 /// Columns of a single session.
-const DETAIL_COLUMNS: [&str; 9] =
-    ["id", "key", "agent", "state", "waiting", "approvals", "turns", "updated_at", "summary"];
+const DETAIL_COLUMNS: [&str; 10] = [
+    "id",
+    "key",
+    "agent",
+    "tags",
+    "state",
+    "waiting",
+    "approvals",
+    "turns",
+    "updated_at",
+    "summary",
+];
 const SURFACE_COLUMNS: [&str; 6] = ["name", "title", "kind", "shown", "version", "content"];
 /// Maximum number of sessions that the gateway returns per call.
 const MAX_PAGE_SIZE: u32 = 200;
@@ -43,20 +53,27 @@ pub enum Sessions {
         /// Show only sessions whose key, label or summary contains this
         #[arg(long, default_value = "", hide_default_value = true)]
         search: String,
+        /// Show only sessions with this tag
+        #[arg(long, default_value = "", hide_default_value = true)]
+        tag: String,
         /// Maximum number of sessions to list
         #[arg(long, default_value_t = 50)]
         limit: u32,
     },
-    /// Label a session or pin it
+    /// Label a session, tag it or pin it
     Update {
         /// Id or key of the session
         session: String,
         /// Label, at most 200 characters; empty removes it
-        #[arg(long, required_unless_present = "pinned")]
+        #[arg(long, required_unless_present_any = ["pinned", "tags"])]
         label: Option<String>,
         /// Whether it is pinned
         #[arg(long)]
         pinned: Option<bool>,
+        /// Tag, 1 to 64 characters; repeat it for several, which replace those that it has; empty
+        /// leaves those that its behaviours give it
+        #[arg(long = "tag", value_name = "TAG")]
+        tags: Option<Vec<String>>,
     },
     /// Show one session with its state
     Show {
@@ -145,15 +162,15 @@ pub enum Sessions {
 impl Sessions {
     pub async fn run(self, client: &Client, screen: &Screen) -> Result<(), Error> {
         match self {
-            Self::List { agent, kind, search, limit } => {
-                let filter = ListSessionsRequest { agent, kind, search, ..Default::default() };
+            Self::List { agent, kind, search, tag, limit } => {
+                let filter = ListSessionsRequest { agent, kind, search, tag, ..Default::default() };
                 let sessions = list(client, filter, limit).await?;
                 screen.list(&COLUMNS, sessions.iter().map(view).collect())
             }
-            Self::Update { session, label, pinned } => {
-                let request = client.request(UpdateSessionRequest { session, label, pinned });
-                let updated = client.answer(client.sessions().update_session(request).await)?;
-                screen.done("updated", &view(&updated.session.unwrap_or_default()))
+            Self::Update { session, label, pinned, tags } => {
+                let request = UpdateSessionRequest { session, label, pinned, tags: to_tags(tags) };
+                let updated = client.sessions().update_session(client.request(request)).await;
+                screen.done("updated", &view(&client.answer(updated)?.session.unwrap_or_default()))
             }
             Self::Show { session } => {
                 let request = client.request(GetSessionRequest { session });
@@ -225,6 +242,12 @@ impl Sessions {
     }
 }
 
+/// Tags as a request has them, without empty ones.
+fn to_tags(tags: Option<Vec<String>>) -> Option<SessionTags> {
+    let tags = tags?.into_iter().filter(|tag| !tag.trim().is_empty()).collect();
+    Some(SessionTags { tags })
+}
+
 fn surface(one: &Surface) -> Value {
     json!({
         "name": one.name,
@@ -288,6 +311,7 @@ fn view(session: &Session) -> Value {
         "agent": session.agent,
         "parent_id": session.parent_id,
         "label": session.label,
+        "tags": session.tags,
         "pinned": session.pinned,
         "workspace": session.workspace,
         "summary": session.summary,

@@ -36,7 +36,7 @@ use std::{
 };
 
 use holdfast_testkit::{FakeModel, Reply};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::installation::{CommandOutput, Installation, eventually, is_alive, signal};
 
@@ -59,6 +59,10 @@ async fn a_newcomer_gets_a_first_answer_and_a_look_around() -> anyhow::Result<()
     let sessions = installation.json(&["sessions", "list"]);
     assert_eq!(sessions[0]["key"], "agent:main:main");
     let id = sessions[0]["id"].as_str().unwrap();
+    installation.run(&["sessions", "update", id, "--tag", "tea", "--tag", "garden"]).ok();
+    let tagged = installation.json(&["sessions", "list", "--tag", "garden"]);
+    assert_eq!(tagged[0]["tags"], json!(["tea", "garden"]));
+    assert_eq!(installation.json(&["sessions", "list", "--tag", "teapot"]), json!([]));
     let history = installation.run(&["sessions", "history", id]).ok();
     assert!(history.out.contains("hello"), "{}", history.out);
     let runs = installation.json(&["runs", "list"]);

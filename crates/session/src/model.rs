@@ -416,6 +416,8 @@ pub struct SessionView {
     pub label: String,
     /// Label that people gave it.
     pub given_label: Option<String>,
+    /// Tags that people gave it, else those of its behaviours.
+    pub tags: Vec<String>,
     pub pinned: bool,
     /// Id of the workspace that the session is bound to.
     pub workspace: Option<String>,

@@ -20,6 +20,8 @@ pub struct SessionChanges {
     /// At most 200 characters; empty removes it.
     pub label: Option<String>,
     pub pinned: Option<bool>,
+    /// At most 32 of 64 characters each; an empty list removes them.
+    pub tags: Option<Vec<String>>,
 }
 
 /// Settings of sessions, and time zones of people, from [`Sessions::settings`].
@@ -51,7 +53,7 @@ impl Settings<'_> {
         Ok(found.map(|settings| settings.0).unwrap_or_default())
     }
 
-    /// Changes a session's label, or pins it. The order of the list stays.
+    /// Changes a session's label or tags, or pins it. The order of the list stays.
     ///
     /// # Errors
     ///
@@ -66,7 +68,9 @@ impl Settings<'_> {
             update session.sessions set
                 given_label = case when $3::text is null then given_label else nullif($3, '') end,
                 pinned_at = case when $4::bool is null then pinned_at
-                                 when $4 then coalesce(pinned_at, clock_timestamp()) end
+                                 when $4 then coalesce(pinned_at, clock_timestamp()) end,
+                given_tags = case when $5::text[] is null then given_tags
+                                  else nullif($5, '{}') end
             where tenant_id = $1 and session_id = $2 and kind <> ''";
 
         let mut tx = self.pools.tenant(tenant).await?;
@@ -75,6 +79,7 @@ impl Settings<'_> {
             .bind(session.as_uuid())
             .bind(changes.label)
             .bind(changes.pinned)
+            .bind(changes.tags)
             .execute(tx.conn())
             .await?;
         tx.commit().await?;

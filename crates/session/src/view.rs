@@ -28,6 +28,8 @@ pub struct SessionFilter {
     pub search: Option<String>,
     /// Only sessions with this label.
     pub label: Option<String>,
+    /// Only sessions with this tag.
+    pub tag: Option<String>,
     pub pinned: Option<bool>,
     /// Only sessions in one of these states; empty is all.
     pub states: Vec<ShownState>,
@@ -106,7 +108,7 @@ pub struct SessionCursor {
 macro_rules! session {
     ($which:literal) => {
         concat!(
-            "select s.session_id, s.key, s.kind, s.agent_id, s.parent_id, s.label, s.given_label, s.pinned_at is not null as pinned, s.summary,
+            "select s.session_id, s.key, s.kind, s.agent_id, s.parent_id, s.label, s.given_label, t.tags, s.pinned_at is not null as pinned, s.summary,
                     l.state, l.paused, l.workspace, s.branch_of, s.branch_seq,
                     l.next_in - 1 - l.done_in as waiting,
                     (select count(*) from session.approvals a
@@ -115,6 +117,10 @@ macro_rules! session {
                     s.turns, s.input_tokens, s.cached_tokens,
                     s.output_tokens, s.last_target, s.created_at, s.updated_at, s.used_hour
              from session.sessions s join session.session_lease l using (tenant_id, session_id)
+             cross join lateral (
+                 select coalesce(s.given_tags, array(
+                     select jsonb_array_elements_text(b.state->'tags') from session.behaviors b
+                     where b.tenant_id = s.tenant_id and b.session_id = s.session_id)) as tags) t
              where s.tenant_id = $1 and ",
             $which
         )
@@ -230,6 +236,7 @@ impl Views<'_> {
                                and s.updated_at <= clock_timestamp() - $12 * interval '1 second'
                               then 'SLEEP'
                           else l.state end = any($11))
+             and ($13::text is null or $13 = any(t.tags))
              order by s.used_hour desc nulls last, s.updated_at desc, s.session_id desc limit $9"
         );
         let mut tx = self.pools.tenant(tenant).await?;
@@ -246,6 +253,7 @@ impl Views<'_> {
             .bind(filter.after.and_then(|after| after.used_hour).map(|hour| hour.to_sqlx()))
             .bind(filter.states.iter().map(|state| state.as_str()).collect::<Vec<_>>())
             .bind(SLEEP_AFTER.as_secs_f64())
+            .bind(filter.tag)
             .fetch_all(tx.conn())
             .await?;
         tx.commit().await?;
@@ -442,6 +450,7 @@ struct SessionRow {
     parent_id: Option<Uuid>,
     label: String,
     given_label: Option<String>,
+    tags: Vec<String>,
     pinned: bool,
     workspace: Option<String>,
     branch_of: Option<Uuid>,
@@ -471,6 +480,7 @@ impl From<SessionRow> for SessionView {
             parent: row.parent_id.map(SessionId::from),
             label: row.label,
             given_label: row.given_label,
+            tags: row.tags,
             pinned: row.pinned,
             workspace: row.workspace,
             branch: row.branch_of.zip(row.branch_seq).map(|(of, seq)| (of.into(), seq)),

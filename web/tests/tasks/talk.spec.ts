@@ -339,6 +339,40 @@ task(
 );
 
 task(
+  'tag a conversation and see those with the tag',
+  {
+    role: 'member',
+    maxClicks: 7,
+    async prepare({ mesh, tenant }) {
+      const session = await mesh.session(tenant.key);
+      for (const name of ['garden', 'office']) {
+        const id = await say(session, name, `To ${name}`);
+        await session.client(Sessions).updateSession({ session: id, label: `To ${name}` });
+      }
+    },
+  },
+  async (args) => {
+    const { person, page, mesh, tenant } = args;
+    const list = page.getByRole('navigation', { name: 'Conversations' });
+    const menu = (name: string) => list.getByRole('button', { name: `Actions of ${name}` });
+    await openList(args);
+    await person.press(menu('To garden'));
+    await person.press(page.getByRole('menuitem', { name: 'Tags' }));
+    await person.write(page.getByRole('dialog').getByRole('textbox', { name: 'Tags' }), 'plants, tea');
+    await page.keyboard.press('Enter');
+    await person.press(list.getByRole('button', { name: 'tea', exact: true }));
+    await expect(menu('To office')).toHaveCount(0);
+    await expect(menu('To garden')).toHaveCount(1);
+    await person.press(page.getByRole('button', { name: 'Tag: tea' }));
+    await expect(menu('To office')).toHaveCount(1);
+
+    const session = await mesh.session(tenant.key);
+    const { sessions } = await session.client(Sessions).listSessions({ tag: 'plants' });
+    expect(sessions.map(({ label, tags }) => ({ label, tags }))).toEqual([{ label: 'To garden', tags: ['plants', 'tea'] }]);
+  },
+);
+
+task(
   'name a conversation, pin it, and delete another',
   {
     role: 'member',

@@ -16,6 +16,9 @@ use std::fmt;
 use holdfast_types::{BehaviorName, RunId, Usage, Wait, WaitDetails};
 use serde::{Deserialize, Serialize};
 
+/// Maximum length of a tag, in characters.
+const MAX_TAG_CHARS: usize = 64;
+
 /// Place of a session among its behaviours. Stored as JSON: fields are only ever added, with a
 /// default.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,6 +104,18 @@ impl BehaviorState {
             }
         }
         self
+    }
+
+    /// Replaces the tags: without control characters, cut at their maximum length, each once.
+    pub fn set_tags(&mut self, tags: &[String]) {
+        self.tags.clear();
+        for tag in tags {
+            let tag: String = tag.chars().filter(|c| !c.is_control()).take(MAX_TAG_CHARS).collect();
+            let tag = tag.trim();
+            if !tag.is_empty() && !self.tags.iter().any(|known| known == tag) {
+                self.tags.push(tag.to_owned());
+            }
+        }
     }
 
     fn switch_to(&mut self, behavior: BehaviorName) {

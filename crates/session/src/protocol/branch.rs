@@ -51,9 +51,10 @@ impl Sessions {
         const CREATE: &str = "
             with made as (
                 insert into session.sessions
-                    (tenant_id, session_id, key, kind, agent_id, label, given_label, settings, summary,
-                     outside_since, branch_of, branch_seq)
-                select tenant_id, $3, $4, $5, agent_id, label, coalesce($6, given_label), settings,
+                    (tenant_id, session_id, key, kind, agent_id, label, given_label, given_tags,
+                     settings, summary, outside_since, branch_of, branch_seq)
+                select tenant_id, $3, $4, $5, agent_id, label, coalesce($6, given_label), given_tags,
+                       settings,
                        coalesce((select e.body->>'text' from session.entries e
                                  where e.tenant_id = $1 and e.session_id = $2 and e.seq <= $7
                                    and e.kind = 'noted' and e.body->>'note' = 'summary'

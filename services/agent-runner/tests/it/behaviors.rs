@@ -19,7 +19,7 @@ use std::sync::{
 
 use holdfast_bus::DeltaBody;
 use holdfast_directory::{Actor, BehaviorSettings};
-use holdfast_session::{Acceptance, ApprovalFilter, NewMessage, TurnOutcome};
+use holdfast_session::{Acceptance, ApprovalFilter, NewMessage, SessionFilter, TurnOutcome};
 use holdfast_testkit::{Reply, model::Request};
 use holdfast_types::{
     ApprovalDecision, ApprovalState, Body, Entry, MessageFilter, SessionId, SessionState,
@@ -494,7 +494,7 @@ async fn a_step_remembers_looks_up_and_names_its_session() -> anyhow::Result<()>
         false => result(&json!({
             "set_memory": {"tea": "green"},
             "memory_queries": ["what tea does she drink"],
-            "session_delta": {"title": "About tea", "tags": ["tea"]},
+            "session_delta": {"title": "About tea", "tags": [" tea\n", "tea", "a".repeat(65)]},
         })),
         true => result(&json!({"reply": "noted", "next_behavior": "END"})),
     });
@@ -507,7 +507,13 @@ async fn a_step_remembers_looks_up_and_names_its_session() -> anyhow::Result<()>
     assert_eq!(world.texts(values).await?, [r#"tea "green""#]);
     let label = "select given_label from session.sessions where given_label is not null";
     assert_eq!(world.texts(label).await?, ["About tea"]);
-    assert_eq!(world.behavior_state(sent.session).await?["tags"], json!(["tea"]));
+    let tags = ["tea".to_owned(), "a".repeat(64)];
+    assert_eq!(world.behavior_state(sent.session).await?["tags"], json!(tags));
+    let filter =
+        SessionFilter { tag: Some("tea".to_owned()), limit: 10, ..SessionFilter::default() };
+    let listed = world.sessions.views().sessions(world.tenant, filter).await?;
+    assert_eq!(listed.iter().map(|one| one.id).collect::<Vec<_>>(), [sent.session]);
+    assert_eq!(listed[0].tags, tags);
     let told = input(&world.model.requests()[1]);
     assert!(told.contains("<result tool=\"memory_search\""), "{told}");
     Ok(())

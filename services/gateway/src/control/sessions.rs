@@ -38,6 +38,8 @@ const DEFAULT_ENTRIES: u32 = 20;
 const DEFAULT_TOOL_CALLS: u32 = 100;
 const MAX_ENTRIES: u32 = 1_000;
 const MAX_LABEL_CHARS: usize = 200;
+const MAX_TAGS: usize = 32;
+const MAX_TAG_CHARS: usize = 64;
 const SESSION_KIND_WORDS: &str =
     "main, dm, group, topic, subagent, cron, heartbeat, work, api or global";
 
@@ -71,9 +73,10 @@ impl Service for Handler {
 
         // One session more than requested tells whether there is another page.
         let (search, label) = (non_empty(request.search), non_empty(request.label));
-        let pinned = request.pinned;
+        let (tag, pinned) = (non_empty(request.tag), request.pinned);
         let limit = most + 1;
-        let filter = SessionFilter { agent, kind, search, label, pinned, states, limit, after };
+        let filter =
+            SessionFilter { agent, kind, search, label, tag, pinned, states, limit, after };
         let found = self.0.sessions.views().sessions(caller.tenant, filter).await;
         let names = self.0.agent_names(caller.tenant).await?;
 
@@ -106,11 +109,12 @@ impl Service for Handler {
         request: Request<UpdateSessionRequest>,
     ) -> Result<Response<UpdateSessionResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        let UpdateSessionRequest { session, label, pinned } = request;
+        let UpdateSessionRequest { session, label, pinned, tags } = request;
         let label = label.map(|label| checked_label(&label)).transpose()?;
+        let tags = tags.map(|given| checked_tags(&given.tags)).transpose()?;
 
         let id = self.find(caller.tenant, &session).await?;
-        let changes = SessionChanges { label, pinned };
+        let changes = SessionChanges { label, pinned, tags };
         self.0.sessions.settings().change(caller.tenant, id, changes).await.map_err(Error::from)?;
         let view = self.0.sessions.views().session(caller.tenant, id).await.map_err(Error::from)?;
         let names = self.0.agent_names(caller.tenant).await?;
@@ -411,9 +415,48 @@ fn checked_label(label: &str) -> Result<String, Error> {
     Ok(label.to_owned())
 }
 
+/// Trims tags, and refuses those that lists could not show. A repeated one counts once.
+fn checked_tags(given: &[String]) -> Result<Vec<String>, Error> {
+    if given.len() > MAX_TAGS {
+        let count = given.len();
+        return Err(invalid(format!(
+            "a session has at most {MAX_TAGS} tags, and these are {count}"
+        )));
+    }
+    let mut tags: Vec<String> = Vec::with_capacity(given.len());
+    for tag in given {
+        let tag = tag.trim();
+        let chars = tag.chars().count();
+        if !(1..=MAX_TAG_CHARS).contains(&chars) || tag.contains(char::is_control) {
+            return Err(invalid(format!(
+                "a tag has 1 to {MAX_TAG_CHARS} characters, none of them a control character, and \
+                 one of these has {chars}"
+            )));
+        }
+        if !tags.iter().any(|known| known == tag) {
+            tags.push(tag.to_owned());
+        }
+    }
+    Ok(tags)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tags_are_trimmed_and_counted_once() {
+        let checked = |tags: &[&str]| {
+            checked_tags(&tags.iter().map(|tag| (*tag).to_owned()).collect::<Vec<_>>())
+        };
+
+        assert_eq!(checked(&[" tea ", "garden", "tea"]).unwrap(), ["tea", "garden"]);
+        assert_eq!(checked(&[]).unwrap(), Vec::<String>::new());
+        for wrong in [" ", "a\nb", &"x".repeat(65)] {
+            assert!(checked(&[wrong]).is_err(), "{wrong}");
+        }
+        assert!(checked(&["x"; 33]).is_err());
+    }
 
     #[test]
     fn a_label_is_trimmed_and_has_a_length() {

@@ -51,6 +51,7 @@ mod skills;
 mod stopping;
 mod stored_responses;
 mod subagents;
+mod tags;
 mod tenants;
 mod websocket;
 mod work;

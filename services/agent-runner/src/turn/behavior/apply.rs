@@ -84,7 +84,7 @@ fn transition(
     let is_router = run.role() == BehaviorRole::Route;
     transition.state.forwards = is_router && transition.action == NextAction::Continue;
     if !result.session_delta.tags.is_empty() {
-        transition.state.tags.clone_from(&result.session_delta.tags);
+        transition.state.set_tags(&result.session_delta.tags);
     }
     if let Some(refused) = refused {
         transition.state.observation = refused;

@@ -63,7 +63,7 @@ pub(super) async fn hand_over(
         }
         if let Some(new) = &result.new_session {
             let label = Some(new.title.chars().take(MAX_TITLE_CHARS).collect());
-            let changes = SessionChanges { label, pinned: None };
+            let changes = SessionChanges { label, ..SessionChanges::default() };
             let settings = turn.worker.sessions.settings();
             settings.change(turn.lease.claim.tenant, accepted.session, changes).await?;
         }

@@ -243,6 +243,7 @@ mod tests {
             parent: None,
             label: String::new(),
             given_label: None,
+            tags: Vec::new(),
             pinned: false,
             workspace: None,
             branch: None,

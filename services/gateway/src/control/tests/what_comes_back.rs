@@ -229,7 +229,8 @@ async fn a_session_is_named_and_pinned_and_nothing_else_of_it_changes() {
     }
     let update = async |label: Option<&str>, pinned| {
         let label = label.map(str::to_owned);
-        let update = pb::UpdateSessionRequest { session: "ann".into(), label, pinned };
+        let session = "ann".into();
+        let update = pb::UpdateSessionRequest { session, label, pinned, ..Default::default() };
         handler.update_session(admin(tenant, update)).await
     };
     let list = async |filter: pb::ListSessionsRequest| {

@@ -97,11 +97,11 @@ fn sessions() -> Vec<Try> {
         }),
         ("Sessions/UpdateSession", Is::Found, |of| {
             let (session, pinned) = (of.session.clone(), Some(true));
-            bytes(pb::UpdateSessionRequest { session, label: None, pinned })
+            bytes(pb::UpdateSessionRequest { session, pinned, ..Default::default() })
         }),
         ("Sessions/UpdateSession", Is::Found, |of| {
             let (session, label) = (of.session_key.clone(), Some("named".to_owned()));
-            bytes(pb::UpdateSessionRequest { session, label, pinned: None })
+            bytes(pb::UpdateSessionRequest { session, label, ..Default::default() })
         }),
         ("Sessions/GetHistory", Is::Found, |of| {
             bytes(pb::GetHistoryRequest { session: of.session.clone(), ..Default::default() })

@@ -190,7 +190,7 @@ pub(super) async fn update(
     label: Option<String>,
     pinned: Option<bool>,
 ) -> Result<(), MethodError> {
-    let request = pb::UpdateSessionRequest { session, label, pinned };
+    let request = pb::UpdateSessionRequest { session, label, pinned, tags: None };
     let handler = Handler(call.state().clone());
     rpc!(call, "Sessions/UpdateSession", handler, update_session, request)?;
     Ok(())
