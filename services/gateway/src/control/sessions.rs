@@ -369,6 +369,11 @@ impl Handler {
     }
 }
 
+/// Whether a text is a page token of a list of sessions.
+pub(crate) fn is_page_token(token: &str) -> bool {
+    paging::parse_cursor(token).is_some()
+}
+
 /// Entries that one query of an export reads.
 const ENTRIES_PER_QUERY: i64 = 200;
 

@@ -10,7 +10,7 @@ use holdfast_proto::gateway::v1::{
     sessions_server::Sessions as _,
 };
 use serde_json::{Value, json};
-use tonic::Request;
+use tonic::{Request, Response};
 
 use super::{
     Service,
@@ -151,7 +151,7 @@ pub async fn health(service: &Service, caller: &Caller, grants: Grants) -> Value
     if !grants.has(OperatorScope::Read) {
         return health;
     }
-    let sessions = sessions(service, caller).await;
+    let sessions = sessions(service, caller).await.sessions;
     let recent = sessions.iter().map(|session| {
         let updated = millis(session.updated_at.as_ref());
         json!({ "key": keys::shown(&session.key), "updatedAt": updated, "age": began - updated })
@@ -182,13 +182,19 @@ pub async fn health(service: &Service, caller: &Caller, grants: Grants) -> Value
     health
 }
 
-/// Snapshot of LurkBot's protocol.
+/// Snapshot of LurkBot's protocol. `sessions.list` and `cron.list` go on from its cursors, which
+/// are null if nothing follows.
 pub async fn lurkbot(service: &Service, caller: &Caller, grants: Grants) -> Value {
     if !grants.has(OperatorScope::Read) {
-        return json!({ "sessions": [], "cronJobs": [], "channels": [] });
+        return json!({
+            "sessions": [], "sessionsCursor": null,
+            "cronJobs": [], "cronJobsCursor": null,
+            "channels": [],
+        });
     }
-    let sessions: Vec<Value> = sessions(service, caller)
-        .await
+    let listed = sessions(service, caller).await;
+    let sessions: Vec<Value> = listed
+        .sessions
         .iter()
         .map(|session| {
             json!({
@@ -201,8 +207,9 @@ pub async fn lurkbot(service: &Service, caller: &Caller, grants: Grants) -> Valu
         .collect();
     let request = pb::ListJobsRequest { limit: SNAPSHOT_ITEMS, ..Default::default() };
     let jobs = service.schedules.list_jobs(by(caller, request)).await;
-    let jobs = jobs.map(|jobs| jobs.into_inner().jobs).unwrap_or_default();
-    let jobs: Vec<Value> = jobs
+    let listed_jobs = jobs.map(Response::into_inner).unwrap_or_default();
+    let jobs: Vec<Value> = listed_jobs
+        .jobs
         .iter()
         .map(|job| json!({ "id": job.id, "name": job.name, "enabled": job.state == "active" }))
         .collect();
@@ -213,14 +220,23 @@ pub async fn lurkbot(service: &Service, caller: &Caller, grants: Grants) -> Valu
             json!({ "channel": account.channel, "name": account.name, "enabled": account.enabled })
         })
         .collect();
-    json!({ "sessions": sessions, "cronJobs": jobs, "channels": channels })
+    json!({
+        "sessions": sessions, "sessionsCursor": cursor(listed.next_page_token),
+        "cronJobs": jobs, "cronJobsCursor": cursor(listed_jobs.next),
+        "channels": channels,
+    })
 }
 
-async fn sessions(service: &Service, caller: &Caller) -> Vec<pb::Session> {
+/// Cursor of the next page, as clients get it; null at the end of a list.
+pub fn cursor(token: String) -> Value {
+    if token.is_empty() { Value::Null } else { token.into() }
+}
+
+async fn sessions(service: &Service, caller: &Caller) -> pb::ListSessionsResponse {
     let request = pb::ListSessionsRequest { limit: SNAPSHOT_ITEMS, ..Default::default() };
     let handler = sessions::Handler(service.state.clone());
     let listed = handler.list_sessions(by(caller, request)).await;
-    listed.map(|listed| listed.into_inner().sessions).unwrap_or_default()
+    listed.map(Response::into_inner).unwrap_or_default()
 }
 
 async fn channels(service: &Service, caller: &Caller) -> Vec<pb::Account> {

@@ -6,6 +6,7 @@ mod devices;
 mod event_log;
 mod memory;
 mod methods;
+mod snapshot;
 mod sweep;
 
 use std::{collections::BTreeSet, time::Duration};
@@ -526,7 +527,13 @@ async fn a_client_of_lurkbot_has_its_own_frames_codes_and_filters() {
         ok["features"]["events"],
         json!(["agent.*", "session.*", "cron.*", "config.*", "events.log"])
     );
-    assert_eq!(ok["snapshot"], json!({ "sessions": [], "cronJobs": [], "channels": [] }));
+    assert_eq!(
+        ok["snapshot"],
+        json!({
+            "sessions": [], "sessionsCursor": null, "cronJobs": [], "cronJobsCursor": null,
+            "channels": [],
+        })
+    );
     let methods = ok["features"]["methods"].as_array().unwrap();
     for name in ["agent", "agent.wait", "sessions.delete", "chat.inject", "events.subscribe"] {
         assert!(methods.contains(&json!(name)), "{name}");

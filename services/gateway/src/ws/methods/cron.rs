@@ -1,6 +1,7 @@
 //! `cron.*` and `wake`: jobs of the tenant's agents.
 
 use holdfast_proto::gateway::v1::{self as pb, schedules_server::Schedules as _};
+use holdfast_types::JobId;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -10,7 +11,7 @@ use super::{
         connection::now_ms,
         error::{ErrorKind, MethodError},
         events::{Audience, Event},
-        snapshot::millis,
+        snapshot::{self, millis},
     },
     ADMIN, Method, READ, Reply, WRITE, method,
     sessions::NoParams,
@@ -62,6 +63,8 @@ struct ListParams {
     include_disabled: Option<bool>,
     limit: Option<usize>,
     offset: Option<usize>,
+    /// Place to go on from: of a snapshot, or `nextCursor` of an earlier answer.
+    cursor: Option<String>,
     query: Option<String>,
     enabled: Option<String>,
     schedule_kind: Option<String>,
@@ -72,6 +75,9 @@ struct ListParams {
 }
 
 async fn list(call: Call, params: ListParams) -> Reply {
+    if let Some(after) = params.cursor.clone() {
+        return list_after(&call, after, &params).await;
+    }
     let jobs = all(&call, params.agent_id.clone().unwrap_or_default()).await?;
     let mut rows: Vec<Value> =
         jobs.iter().map(job_of).filter(|job| matches(job, &params)).collect();
@@ -102,6 +108,36 @@ async fn list(call: Call, params: ListParams) -> Reply {
         "limit": limit,
         "hasMore": next < total,
         "nextOffset": (next < total).then_some(next),
+    }))
+}
+
+/// Lists the jobs that were made after the one of a cursor, the oldest first. `limit` are read, and
+/// fewer are in the answer if some do not match the filters.
+async fn list_after(call: &Call, after: String, params: &ListParams) -> Reply {
+    let wrong = |why: &str| Err(MethodError::invalid(format!("invalid cron.list params: {why}")));
+    if params.offset.is_some() || params.sort_by.is_some() || params.sort_dir.is_some() {
+        return wrong(
+            "leave out offset, sortBy and sortDir with `cursor`: the order is of creation",
+        );
+    }
+    if after.parse::<JobId>().is_err() {
+        return wrong(
+            "cursor: must be `cronJobsCursor` of a snapshot or `nextCursor` of an answer",
+        );
+    }
+    let limit = params.limit.unwrap_or(MAX_PAGE).clamp(1, MAX_PAGE);
+    let agent = params.agent_id.clone().unwrap_or_default();
+    let page_limit = u32::try_from(limit).unwrap_or(PAGE);
+    let request = pb::ListJobsRequest { agent, limit: page_limit, after, ..Default::default() };
+    let handler = call.service.schedules.clone();
+    let page = rpc!(call, "Schedules/ListJobs", handler, list_jobs, request)?;
+    let jobs: Vec<Value> =
+        page.jobs.iter().map(job_of).filter(|job| matches(job, params)).collect();
+    Ok(json!({
+        "jobs": jobs,
+        "limit": limit,
+        "hasMore": !page.next.is_empty(),
+        "nextCursor": snapshot::cursor(page.next),
     }))
 }
 

@@ -17,13 +17,13 @@ use super::{
         error::MethodError,
         events::{Audience, Event},
         keys,
-        snapshot::millis,
+        snapshot::{self, millis},
     },
     ADMIN, Method, READ, Reply, WRITE, chat, history, method,
     models::ModelSetup,
 };
 use crate::{
-    control::sessions::Handler,
+    control::sessions::{Handler, is_page_token},
     ingest::{Destination, InboundMessage},
 };
 
@@ -115,6 +115,9 @@ const MAX_SESSIONS: usize = 1_000;
 /// Sessions of one page of the gRPC method.
 const PAGE: u32 = 200;
 
+/// Sessions that one page after a cursor reads at most.
+const MAX_PAGE: usize = 200;
+
 /// Sessions of one preview.
 const MAX_PREVIEWS: usize = 64;
 
@@ -126,6 +129,8 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(20);
 struct ListParams {
     limit: Option<usize>,
     offset: Option<usize>,
+    /// Place to go on from: of a snapshot, or `nextCursor` of an earlier answer.
+    cursor: Option<String>,
     label: Option<String>,
     spawned_by: Option<String>,
     #[serde(default)]
@@ -194,6 +199,10 @@ async fn list(call: Call, params: ListParams) -> Reply {
         pinned: params.pinned,
         ..Default::default()
     };
+    if let Some(cursor) = params.cursor.clone() {
+        let request = pb::ListSessionsRequest { page_token: cursor, ..filter };
+        return list_after(&call, request, &params).await;
+    }
     let mut sessions = match params.matches_nothing() {
         true => Vec::new(),
         false => found(&call, filter).await?,
@@ -215,6 +224,44 @@ async fn list(call: Call, params: ListParams) -> Reply {
         "offset": offset,
         "nextOffset": (next < total).then_some(next),
         "hasMore": next < total,
+        "defaults": models.defaults(),
+        "sessions": rows,
+    }))
+}
+
+/// Lists the sessions after a cursor. `limit` are read, and fewer are in the answer if some do not
+/// match the filters.
+async fn list_after(call: &Call, request: pb::ListSessionsRequest, params: &ListParams) -> Reply {
+    let wrong =
+        |why: &str| Err(MethodError::invalid(format!("invalid sessions.list params: {why}")));
+    if params.offset.is_some() {
+        return wrong("offset: leave it out with `cursor`");
+    }
+    if !is_page_token(&request.page_token) {
+        return wrong(
+            "cursor: must be `sessionsCursor` of a snapshot or `nextCursor` of an answer",
+        );
+    }
+    let limit = params.limit.unwrap_or(DEFAULT_SESSIONS).clamp(1, MAX_PAGE);
+    let request =
+        pb::ListSessionsRequest { limit: u32::try_from(limit).unwrap_or(PAGE), ..request };
+    let page = match params.matches_nothing() {
+        true => pb::ListSessionsResponse::default(),
+        false => {
+            let handler = Handler(call.state().clone());
+            rpc!(call, "Sessions/ListSessions", handler, list_sessions, request)?
+        }
+    };
+    let models = agent_models(call).await?;
+    let matching = page.sessions.iter().filter(|session| params.matches(session));
+    let rows: Vec<Value> = matching.map(|session| row_of(session, &models)).collect();
+    Ok(json!({
+        "ts": now_ms(),
+        "path": "",
+        "count": rows.len(),
+        "limitApplied": limit,
+        "hasMore": !page.next_page_token.is_empty(),
+        "nextCursor": snapshot::cursor(page.next_page_token),
         "defaults": models.defaults(),
         "sessions": rows,
     }))
