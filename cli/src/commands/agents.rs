@@ -159,6 +159,10 @@ pub struct Changes {
     /// Fallback models, tried in order if its own fails, separated by commas; or `none`
     #[arg(long, value_delimiter = ',')]
     fallbacks: Option<Vec<String>>,
+    /// How much its model thinks before it answers, unless `/think` sets another level; no effect
+    /// for models that cannot be told
+    #[arg(long, value_parser = ["off", "low", "medium", "high"])]
+    thinking: Option<String>,
     /// Strategy that decides how much its prompt contains
     #[arg(long, value_parser = ["full", "lite", "custom", "none"])]
     context: Option<String>,
@@ -316,6 +320,7 @@ impl Changes {
             (&mut agent.model, self.model),
             (&mut agent.kind, self.kind),
             (&mut agent.reactions, self.reactions),
+            (&mut agent.thinking, self.thinking),
             (&mut agent.queue_mode, self.queue_mode),
             (&mut agent.dm_scope, self.dm_scope),
             (&mut agent.group_scope, self.group_scope),
@@ -466,6 +471,7 @@ fn view(agent: &Agent) -> Value {
         "no_tools": agent.no_tools,
         "spawns": agent.spawns,
         "fallbacks": agent.fallbacks,
+        "thinking": agent.thinking,
         "context": context(agent),
         "bundles": bundles(agent),
         "approval_timeout_s": agent.approval_timeout_s,

@@ -13,7 +13,8 @@ const SECRET: &str = "a secret of the webhook that is long enough";
 async fn a_tenant_is_exported_without_its_secrets() -> anyhow::Result<()> {
     let model = FakeModel::start().await?;
     let installation = Installation::with_model(&model).await?;
-    installation.run(&["agents", "update", "main", "--description", "helps"]).ok();
+    let changes = ["--description", "helps", "--thinking", "high"];
+    installation.run(&[&["agents", "update", "main"][..], &changes].concat()).ok();
     installation.run(&["channels", "add", "webhook", "--secret", SECRET]).ok();
     let key = fs::read_to_string(installation.dir.join("dev.key"))?;
 
@@ -27,6 +28,7 @@ async fn a_tenant_is_exported_without_its_secrets() -> anyhow::Result<()> {
     assert_eq!(of("Tenant")["spec"]["weight"], 1);
     assert!(of("Tenant")["spec"].get("rate").is_none(), "the default is no limit of its own");
     assert_eq!(of("Agent")["spec"]["description"], "helps");
+    assert_eq!(of("Agent")["spec"]["thinking"], "high");
     assert_eq!(of("ModelProvider")["spec"]["defaultModel"], "fake:one");
     assert_eq!(of("Channel")["spec"]["secrets"]["secret"]["key"], "secret");
     assert!(exported.starts_with("# Needs: kubectl create secret generic "), "{exported}");
@@ -56,6 +58,7 @@ spec:
   instructions: Ask before you give a solution.
   model: "fake:one"
   default: true
+  thinking: low
   behaviors: {default: plan}
   behaviorDocuments:
     plan: |
@@ -131,7 +134,7 @@ spec:
 
     let agents = installation.json(&["agents", "list"]);
     let coach = agents.as_array().unwrap().iter().find(|agent| agent["name"] == "coach").unwrap();
-    assert_eq!(coach["is_default"], true);
+    assert_eq!((&coach["is_default"], &coach["thinking"]), (&true.into(), &"low".into()));
     let routed = installation.json(&[
         "routing",
         "explain",

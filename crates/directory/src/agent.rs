@@ -9,7 +9,7 @@ use holdfast_schedule::heartbeat::HeartbeatConfig;
 use holdfast_types::{
     AgentId, AgentKind, AgentName, BehaviorName, ChannelOptions, ContextOptions, DmScope,
     GroupScope, HitPointSettings, ModelId, QueueMode, Reactions, RecommendSkills,
-    SelfImproveSettings, SessionKey, known_or_default,
+    SelfImproveSettings, SessionKey, Thinking, known_or_default,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -68,6 +68,10 @@ pub struct AgentSettings {
     /// Models that are tried in order if the agent's model fails.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fallbacks: Vec<String>,
+    /// Thinking level of turns for which no message and no conversation sets one. No effect for
+    /// models that cannot be told.
+    #[serde(deserialize_with = "known_or_default")]
+    pub thinking: Thinking,
     pub context: ContextOptions,
     /// How often it reacts to messages, on channels with reactions.
     #[serde(deserialize_with = "known_or_default")]
@@ -152,6 +156,7 @@ impl Default for AgentSettings {
             tools: None,
             spawns: Vec::new(),
             fallbacks: Vec::new(),
+            thinking: Thinking::default(),
             context: ContextOptions::default(),
             reactions: Reactions::default(),
             bundles: BTreeMap::new(),
@@ -438,7 +443,7 @@ mod tests {
         let settings = read(
             r#"{"kind": "swarm", "queue_mode": "braid", "dm_scope": "per-mood",
                 "group_scope": "per-table", "reactions": "loud", "tools": ["files"],
-                "context": {"strategy": "dense"}}"#,
+                "thinking": "galactic", "context": {"strategy": "dense"}}"#,
         )
         .unwrap();
 
@@ -446,6 +451,7 @@ mod tests {
         assert_eq!(settings.dm_scope, DmScope::PerAccountChannelPeer);
         assert_eq!(settings.group_scope, GroupScope::GroupUser);
         assert_eq!(settings.tools, Some(vec!["files".to_owned()]));
+        assert_eq!(settings.thinking, Thinking::Off);
         // A list of tools that cannot be read is not "all".
         assert!(read(r#"{"tools": {"allow": ["files"]}}"#).is_err());
     }

@@ -14,7 +14,7 @@ pub struct SessionSettings {
     /// As `provider:id`; `None` is the agent's model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// `None` is the default level.
+    /// `None` is the agent's level.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "known_or_default")]
     pub thinking: Option<Thinking>,
     /// `None` is [`Verbose::Off`].

@@ -20,14 +20,14 @@ use holdfast_directory::{
 };
 use holdfast_egress::Guard;
 use holdfast_llm::{
-    Alternatives, Catalogue, Model, ModelCard, Models, Provider,
+    Alternatives, Catalogue, Model, ModelCard, Models, Provider, ThinkingForm,
     credentials::{Credential, Profile},
 };
 use holdfast_lock::Locks;
 use holdfast_types::{
     AccountId, AgentId, AgentKind, AgentName, ContextOptions, DmScope, Fault as _,
     HitPointSettings, Kind, ModelId, PromptStrategy, Reactions, SelfImproveSettings, SessionKind,
-    Target, TenantId, TreePath,
+    Target, TenantId, Thinking, TreePath,
 };
 use holdfast_workspace::{Revision, SkillHead, TurnFiles, Workspaces};
 use jiff::{civil::Date, tz::TimeZone};
@@ -84,6 +84,8 @@ pub(crate) struct AgentSnapshot {
     pub(crate) connections: Vec<Connection>,
     pub(crate) skills: Arc<AgentSkills>,
     pub(crate) context: ContextOptions,
+    /// Thinking level that the agent is set to, also if its model cannot be told.
+    pub(crate) thinking: Thinking,
     /// How often it reacts to messages, on channels with reactions.
     pub(crate) reactions: Reactions,
     /// Prompt of its heartbeats; `None` means the default.
@@ -128,6 +130,15 @@ impl AgentSnapshot {
             (PromptStrategy::Full | PromptStrategy::Custom, AgentKind::Embedded) => {
                 PromptMode::of(kind)
             }
+        }
+    }
+
+    /// Thinking level where no message and no conversation sets one: the agent's, if its model can
+    /// be told.
+    pub(crate) fn default_thinking(&self) -> Thinking {
+        match self.card.thinking.by == ThinkingForm::No {
+            true => Thinking::Off,
+            false => self.thinking,
         }
     }
 
@@ -384,6 +395,7 @@ impl Agents {
             connections,
             skills,
             context: agent.settings.context,
+            thinking: agent.settings.thinking,
             reactions: agent.settings.reactions,
             heartbeat_prompt: agent.settings.heartbeat.prompt,
             dm_scope: agent.settings.dm_scope,

@@ -112,7 +112,7 @@ pub(crate) async fn execute_command(
         Command::Link(code) => link::run_link_command(turn, code.as_deref()).await?,
         Command::Unlink => link::run_unlink_command(turn).await?,
         Command::SetDirectives(dials) => reply_settings::set_dials(turn, dials).await?,
-        Command::ShowDirective(dial) => reply_settings::show_dial(turn, dial),
+        Command::ShowDirective(dial) => reply_settings::show_dials(turn, &[dial]).await?,
         // With a model, `compact_command.rs` executes it.
         Command::Compact(_) => NO_MODEL.to_owned(),
         Command::Chain(wanted) => run_chain_command(turn, wanted).await?,
@@ -127,15 +127,14 @@ async fn status(turn: &TurnState<'_>) -> Result<String, Error> {
     let view = turn.worker.sessions.views().session(claim.tenant, claim.session).await?;
     let model = model_name(turn).await?;
     let channel = turn.reply_target().map_or_else(|| "none".to_owned(), |target| target.channel);
+    let dials = [Directive::Think, Directive::Verbose, Directive::Reasoning, Directive::Elevated];
     Ok(format!(
         "Model: {model}\nChannel: {channel}\nTurns: {}\nTokens: {} read, {} written\n\
          {}\nWaiting: {}\nSession: {}",
         view.turns,
         view.usage.input,
         view.usage.output,
-        [Directive::Think, Directive::Verbose, Directive::Reasoning, Directive::Elevated]
-            .map(|dial| reply_settings::show_dial(turn, dial))
-            .join("\n"),
+        reply_settings::show_dials(turn, &dials).await?,
         view.waiting.saturating_sub(1),
         view.key,
     ))

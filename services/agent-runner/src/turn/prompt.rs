@@ -83,7 +83,7 @@ pub(crate) fn model_request(
     let place = turn.conversation_target();
     let actions = place.as_ref().map_or(&[][..], |place| snapshot.tenant.actions_at(place));
     let (now, zone) = time_zone::local_time(turn, snapshot);
-    let thinking = turn.thinking_level();
+    let thinking = turn.thinking_level(snapshot);
     let marks = snapshot.card.thinking.by == ThinkingForm::Marks && thinking != Thinking::Off;
     let skills = invocation::prompt_skills(snapshot, (&offered.tools, &offered.more));
     let owners = turn.policy.owners().collect::<Vec<_>>().join(", ");
@@ -128,7 +128,7 @@ pub(crate) fn model_request(
     let moment = TurnContext {
         channel,
         reactions: if can_react { snapshot.reactions } else { Reactions::Off },
-        runtime: snapshot.includes_runtime().then(|| runtime(turn, &model)),
+        runtime: snapshot.includes_runtime().then(|| runtime(turn, thinking, &model)),
         task: turn.task.as_ref().map(|task| SubagentTask {
             task: Some(&task.task),
             label: Some(&task.label),
@@ -171,7 +171,7 @@ fn request_with_options(
             .and_then(|options| options.cache_key.clone())
             .or_else(|| Some(snapshot.agent.to_string())),
         card: Some(Arc::clone(&snapshot.card)),
-        thinking: turn.thinking_level(),
+        thinking: turn.thinking_level(snapshot),
         max_output: options.and_then(|options| options.max_output),
         options: options.cloned().map(Box::new),
         shows_thinking: turn.effective_reasoning() != Reasoning::Off || turn.sends_thinking(),
@@ -192,14 +192,14 @@ fn file_access(
     })
 }
 
-fn runtime<'a>(turn: &TurnState<'_>, model: &'a str) -> Runtime<'a> {
+fn runtime<'a>(turn: &TurnState<'_>, thinking: Thinking, model: &'a str) -> Runtime<'a> {
     Runtime {
         host: "runner",
         os: env::consts::OS,
         arch: env::consts::ARCH,
         version: env!("CARGO_PKG_VERSION"),
         model,
-        thinking: turn.thinking_level().as_str(),
+        thinking: thinking.as_str(),
         elevated: turn.dials().elevated.map(|_| turn.effective_elevated().as_str()),
     }
 }

@@ -1,5 +1,5 @@
 //! Reply settings of a turn: directives in its messages, else the conversation's settings (spec
-//! UIC-004, decision 0022).
+//! UIC-004, decision 0022), else the agent's thinking level (spec AGT-002).
 //!
 //! | setting | who may change it |
 //! |---|---|
@@ -13,6 +13,7 @@ use holdfast_types::{
 };
 
 use crate::{
+    agents::snapshots::{AgentLookup, AgentSnapshot},
     error::Error,
     turn::{commands, participants, state::TurnState},
 };
@@ -50,9 +51,11 @@ impl TurnState<'_> {
         said.fold(self.settings.directives(), |before, said| said.or(before))
     }
 
-    pub(crate) fn thinking_level(&self) -> Thinking {
+    /// Thinking level with the model of this snapshot.
+    pub(crate) fn thinking_level(&self, snapshot: &AgentSnapshot) -> Thinking {
         let asked = self.answer_options().and_then(|options| options.effort);
-        asked.map(Effort::thinking).or(self.dials().thinking).unwrap_or_default()
+        let set = asked.map(Effort::thinking).or(self.dials().thinking);
+        set.unwrap_or_else(|| snapshot.default_thinking())
     }
 
     /// Whether tool calls are shown; off for people who may not see them.
@@ -114,21 +117,42 @@ pub(crate) async fn set_dials(
         dials.reasoning.map(|_| Directive::Reasoning),
         dials.elevated.map(|_| Directive::Elevated),
     ];
-    let lines: Vec<String> = said.into_iter().flatten().map(|dial| show_dial(turn, dial)).collect();
+    let said: Vec<Directive> = said.into_iter().flatten().collect();
+    show_dials(turn, &said).await
+}
+
+/// Settings of the conversation as text, each on a line.
+pub(crate) async fn show_dials(turn: &TurnState<'_>, dials: &[Directive]) -> Result<String, Error> {
+    let mut lines = Vec::new();
+    for dial in dials {
+        lines.push(show_dial(turn, *dial).await?);
+    }
     Ok(lines.join("\n"))
 }
 
-/// One setting of the conversation as text.
-pub(crate) fn show_dial(turn: &TurnState<'_>, dial: Directive) -> String {
+async fn show_dial(turn: &TurnState<'_>, dial: Directive) -> Result<String, Error> {
     let dials = turn.settings.directives();
-    match dial {
-        Directive::Think => {
-            format!("Thinking: {}", dials.thinking.unwrap_or_default().as_str())
-        }
+    Ok(match dial {
+        Directive::Think => match dials.thinking {
+            Some(level) => format!("Thinking: {}", level.as_str()),
+            None => match default_thinking(turn).await? {
+                Thinking::Off => "Thinking: off".to_owned(),
+                level => format!("Thinking: {} (the assistant's)", level.as_str()),
+            },
+        },
         Directive::Verbose => format!("Verbose: {}", dials.verbose.unwrap_or_default()),
         Directive::Reasoning => format!("Reasoning: {}", dials.reasoning.unwrap_or_default()),
         Directive::Elevated => format!("Elevated: {}", dials.elevated.unwrap_or_default()),
-    }
+    })
+}
+
+/// Thinking level of the conversation's agent with the conversation's model.
+async fn default_thinking(turn: &TurnState<'_>) -> Result<Thinking, Error> {
+    let (tenant, model) = (turn.lease.claim.tenant, turn.settings.model.clone());
+    Ok(match turn.worker.agents.find(tenant, turn.agent, model).await? {
+        AgentLookup::Ready(snapshot) => snapshot.default_thinking(),
+        AgentLookup::NoAgent | AgentLookup::NoModel(_) => Thinking::Off,
+    })
 }
 
 const fn is_shared(kind: SessionKind) -> bool {

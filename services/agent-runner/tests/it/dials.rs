@@ -5,7 +5,7 @@ use holdfast_llm::{ModelCard, ThinkingControl, ThinkingForm};
 use holdfast_sandbox::BackendChoice;
 use holdfast_session::{Acceptance, ApprovalFilter, NewMessage};
 use holdfast_testkit::{Reply, model::Gate};
-use holdfast_types::{ApprovalState, Author, Body, DmScope, Entry, SessionKey};
+use holdfast_types::{ApprovalState, Author, Body, DmScope, Entry, SessionKey, Thinking};
 use serde_json::json;
 
 use crate::world::{World, place};
@@ -65,6 +65,40 @@ async fn a_directive_holds_for_its_message_and_one_by_itself_for_the_conversatio
     assert!(!requests[3].body.to_string().contains("/think"), "{}", requests[3].body);
     assert_eq!((set.as_str(), shown.as_str()), ("Thinking: low", "Thinking: low"));
     assert!(status.contains("\nThinking: low\nVerbose: off\nReasoning: off\n"), "{status}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_agents_thinking_level_holds_where_no_other_is_set_and_its_model_can_think()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let by_effort = ThinkingControl { by: ThinkingForm::Effort, ..ThinkingControl::default() };
+    for (model, thinking) in [("fake:one", by_effort), ("fake:plain", ThinkingControl::default())] {
+        let card = ModelCard { context: 100_000, thinking, ..ModelCard::default() };
+        let model = model.parse()?;
+        world.directory.models().put(world.tenant, Actor::Operator, &model, &card).await?;
+    }
+    world.change_agent(|agent| agent.settings.thinking = Thinking::Medium).await?;
+    let _runner = world.runner().await?;
+
+    world.ask("a", "hello").await?;
+    let shown = world.ask("a", "/think").await?;
+    let status = world.ask("a", "/status").await?;
+    world.ask("a", "/think high what is 2+2?").await?;
+    world.ask("a", "/think off").await?;
+    world.ask("a", "hello again").await?;
+    world.ask("b", "/model fake:plain").await?;
+    let plain = world.ask("b", "/think").await?;
+    world.ask("b", "hello").await?;
+
+    let requests = world.model.requests();
+    let levels: Vec<String> = requests.iter().map(|r| level(&r.body.to_string())).collect();
+    assert_eq!(levels, ["medium", "high", "off", "off"]);
+    assert_eq!(
+        (shown.as_str(), plain.as_str()),
+        ("Thinking: medium (the assistant's)", "Thinking: off")
+    );
+    assert!(status.contains("\nThinking: medium (the assistant's)\nVerbose: off\n"), "{status}");
     Ok(())
 }
 

@@ -207,6 +207,7 @@ fn agent_of(agent: Agent) -> pb::Agent {
         tools: settings.tools.unwrap_or_default(),
         spawns: settings.spawns,
         fallbacks: settings.fallbacks,
+        thinking: word_of(&settings.thinking),
         context: Some(context_of(settings.context)),
         bundles: settings
             .bundles
@@ -263,6 +264,7 @@ fn new_agent(agent: pb::Agent) -> Result<NewAgent, Error> {
         },
         spawns: agent.spawns,
         fallbacks: agent.fallbacks,
+        thinking: parse_word_or_default("thinking", &agent.thinking, "off, low, medium or high")?,
         context: context(agent.context.unwrap_or_default())?,
         bundles: bundles(agent.bundles)?,
         approval_timeout_s: Some(agent.approval_timeout_s).filter(|given| *given > 0),
@@ -396,7 +398,7 @@ fn name(text: &str) -> Result<AgentName, Error> {
 
 #[cfg(test)]
 mod tests {
-    use holdfast_types::{AgentKind, DmScope, QueueMode, Reactions};
+    use holdfast_types::{AgentKind, DmScope, QueueMode, Reactions, Thinking};
 
     use super::*;
 
@@ -419,10 +421,12 @@ mod tests {
             tools: vec!["web_search".into()],
             kind: "simple".into(),
             reactions: "off".into(),
+            thinking: "high".into(),
             ..Default::default()
         };
         let new = new_agent(agent.clone()).unwrap();
-        let wrong = new_agent(pb::Agent { group_scope: "all".into(), ..agent });
+        let wrong = new_agent(pb::Agent { group_scope: "all".into(), ..agent.clone() });
+        let much = new_agent(pb::Agent { thinking: "much".into(), ..agent });
 
         assert_eq!(new.settings.queue_mode, QueueMode::Collect);
         assert_eq!(new.settings.dm_scope, DmScope::PerPeer);
@@ -430,9 +434,12 @@ mod tests {
             (new.settings.kind, new.settings.reactions),
             (AgentKind::Simple, Reactions::Off)
         );
+        assert_eq!(new.settings.thinking, Thinking::High);
         assert_eq!(new.settings.tools, Some(vec!["web_search".to_owned()]));
         let told = wrong.unwrap_err().to_string();
         assert_eq!(told, "`group_scope` is `all`: write group or group-user");
+        let told = much.unwrap_err().to_string();
+        assert_eq!(told, "`thinking` is `much`: write off, low, medium or high");
     }
 
     #[test]

@@ -57,6 +57,9 @@ pub struct AgentSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 5))]
     pub fallbacks: Vec<String>,
+    /// How much its model thinks before it answers, if it can be told; off if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<Thinking>,
     /// Makes it the tenant's default agent. Absent or false leaves the default as it is.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub default: bool,
@@ -138,6 +141,7 @@ macro_rules! words {
     };
 }
 
+words!(Thinking { Off = "off", Low = "low", Medium = "medium", High = "high" });
 words!(QueueMode {
     Steer = "steer",
     Followup = "followup",
@@ -283,6 +287,7 @@ impl AgentSpec {
             spawns: self.spawns.clone(),
             approval_timeout_s: self.approval_timeout_seconds.unwrap_or_default(),
             fallbacks: self.fallbacks.clone(),
+            thinking: word(self.thinking.map(Thinking::as_str)),
             context: self.context.clone().map(Context::into_message),
             bundles: self.bundles.iter().map(bundle).collect(),
             heartbeat: self.heartbeat.clone().map(Heartbeat::into_message),
@@ -319,6 +324,7 @@ impl AgentSpec {
             instructions: agent.instructions,
             model: non_empty(agent.model),
             fallbacks: agent.fallbacks,
+            thinking: Thinking::parse(&agent.thinking),
             default: agent.is_default,
             queue_mode: QueueMode::parse(&agent.queue_mode),
             dm_scope: DmScope::parse(&agent.dm_scope),

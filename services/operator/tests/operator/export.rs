@@ -83,7 +83,7 @@ async fn an_exported_tenant_applied_elsewhere_is_the_same() {
         "instructions": "Be kind.\n\n  - \"quoted\": yes\n# no comment\n", "noTools": true, "spawns": ["*"],
         "behaviors": {"default": "plan", "maxHops": 5}, "hitPoints": {"max": 500, "perToolMilli": 0},
         "behaviorDocuments": {"do": "process_rule: |\n  # Work.\n\n  {{cwd/to_agent.md}}\n", "look": "name: look\nprocess_rule: Look.\nfiles: read_only\n"},
-        "bundles": {"look": ["read"]}, "context": {"strategy": "lite"}, "timeZone": "Europe/Berlin",
+        "bundles": {"look": ["read"]}, "context": {"strategy": "lite"}, "timeZone": "Europe/Berlin", "thinking": "low",
         "heartbeat": {"every": "10m", "activeHours": {"start": "08:00", "end": "20:00"}}}));
     first.apply(
         "Channel",
@@ -99,9 +99,14 @@ async fn an_exported_tenant_applied_elsewhere_is_the_same() {
     let exported = state(&first, "acme_1").await.to_manifests().unwrap();
     operator.stop().await;
     assert!(!exported.contains("sk-1") && !exported.contains("1:aaa"), "{exported}");
-    for field in
-        ["maxHops: 5", "maxSteps: 64", "perToolMilli: 0", "max: 500", "{{cwd/to_agent.md}}"]
-    {
+    for field in [
+        "maxHops: 5",
+        "maxSteps: 64",
+        "perToolMilli: 0",
+        "max: 500",
+        "thinking: low",
+        "{{cwd/to_agent.md}}",
+    ] {
         assert!(exported.contains(field), "{field}: {exported}");
     }
 

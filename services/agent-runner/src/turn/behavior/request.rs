@@ -102,7 +102,7 @@ fn new_request(
     Request {
         cache_key: Some(format!("{}:{}", asking.agent, behavior.name)),
         card: Some(Arc::clone(&asking.card)),
-        thinking: turn.thinking_level(),
+        thinking: turn.thinking_level(asking),
         temperature: behavior.models.temperature,
         max_output: Some(behavior.limits.max_completion_tokens)
             .filter(|most| *most < asking.card.max_output),

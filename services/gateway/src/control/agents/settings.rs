@@ -79,11 +79,16 @@ macro_rules! number {
 const QUEUE_MODES: [&str; 5] = ["steer", "followup", "collect", "interrupt", "steer_backlog"];
 const DM_SCOPES: [&str; 4] = ["main", "per-peer", "per-channel-peer", "per-account-channel-peer"];
 
-const AGENT_SETTINGS: [AgentSetting; 13] = [
+const AGENT_SETTINGS: [AgentSetting; 14] = [
     text!(description, "Purpose of the agent, for other agents"),
     text!(instructions, "Instructions for its behaviour"),
     text!(model, "Model, as `provider:id` or an alias; empty is the tenant's default"),
     texts!(fallbacks, "Models that are tried in order if its own fails"),
+    text!(
+        thinking,
+        "How much its model thinks before it answers, unless `/think` sets another level",
+        words(&["off", "low", "medium", "high"])
+    ),
     text!(queue_mode, "What becomes of messages while a turn runs", words(&QUEUE_MODES)),
     number!(debounce_ms, "Time that the queue mode `collect` waits for more, in milliseconds"),
     text!(dm_scope, "Scope of a session of direct messages", words(&DM_SCOPES)),

@@ -15,7 +15,7 @@ export type Field = {
 };
 
 /** Settings that most people look for, in the order of the form. */
-const MAIN = ['description', 'instructions', 'model', 'fallbacks', 'queue_mode', 'debounce_ms', 'time_zone'];
+const MAIN = ['description', 'instructions', 'model', 'fallbacks', 'thinking', 'queue_mode', 'debounce_ms', 'time_zone'];
 
 export const isMain = ({ name }: Field) => MAIN.includes(name);
 
