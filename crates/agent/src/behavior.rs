@@ -43,7 +43,7 @@ pub use answer::{hands_over, next_behavior, read_result};
 pub use builtin::{BUILT_IN, DEFAULT_BEHAVIOR};
 pub use compose::{BehaviorSkill, Composed, IncludedFile, RoleTexts, compose};
 pub use definition::{Behavior, FileAccessMode, ModelPolicy, StepLimits};
-pub use document::{DocumentError, MAX_SOURCE_BYTES};
+pub use document::{DocumentError, MAX_SOURCE_BYTES, spelling_warnings};
 pub use input::{BehaviorInput, StepPosition};
 pub use memory::{Bucket, BucketKind};
 pub use protocol::{Protocol, result_schema};

@@ -333,6 +333,7 @@ mod tests {
 
     use super::*;
     use crate::behavior::builtin::{BUILT_IN, DEFAULT_BEHAVIOR};
+    use crate::behavior::spelling_warnings;
 
     /// The example of the specification (BHV-005), in other words.
     const ROUTER: &str = "
@@ -385,6 +386,18 @@ limits:
 
         assert_eq!(router.memory, sample.memory);
         assert_eq!(router.limits.deadline, sample.limits.deadline);
+    }
+
+    #[test]
+    fn a_misspelt_field_is_warned_about_with_the_name_to_write() {
+        let warnings = spelling_warnings(ROUTER);
+        let both = spelling_warnings(r#"{"faild_back": "plan", "memory": {"total_limt": 1}}"#);
+        let right = spelling_warnings("fallback: plan\nmemory: {total_limit: 1}");
+
+        assert_eq!(warnings, ["`memory.total_limt` is misspelt: write `total_limit`"]);
+        assert_eq!(both.len(), 2, "{both:?}");
+        assert!(both[1].contains("write `fallback`"), "{both:?}");
+        assert_eq!((right.len(), spelling_warnings("[").len()), (0, 0));
     }
 
     #[test]

@@ -21,6 +21,12 @@ pub const MAX_SOURCE_BYTES: usize = 256 << 10;
 /// Maximum length of a value in an error, in characters.
 const MAX_SHOWN_CHARS: usize = 80;
 
+/// Fields that the reference misspells: JSON pointer, path, and the name to write instead.
+const MISSPELT_FIELDS: [(&str, &str, &str); 2] = [
+    ("/memory/total_limt", "memory.total_limt", "total_limit"),
+    ("/faild_back", "faild_back", "fallback"),
+];
+
 /// Error of a document: the field, and what to write instead.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}{problem}", if field.is_empty() { String::new() } else { format!("`{field}`: ") })]
@@ -118,6 +124,14 @@ impl Document {
         }
         Ok(document)
     }
+}
+
+/// Warnings about misspelt fields that a document has and that are accepted nevertheless.
+#[must_use]
+pub fn spelling_warnings(source: &str) -> Vec<String> {
+    let document = parse_yaml(source).unwrap_or_default();
+    let misspelt = MISSPELT_FIELDS.iter().filter(|(at, ..)| document.pointer(at).is_some());
+    misspelt.map(|(_, path, right)| format!("`{path}` is misspelt: write `{right}`")).collect()
 }
 
 fn deserialize(value: &Value) -> Result<Document, DocumentError> {

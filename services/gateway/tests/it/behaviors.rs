@@ -113,6 +113,34 @@ async fn a_document_is_checked_with_its_field_and_is_warned_about() {
 }
 
 #[tokio::test]
+async fn a_misspelt_limit_is_taken_and_warned_about() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let mut client = behaviors(&world).await;
+    let document = |limit: &str| {
+        format!("process_rule: x\ninput: '{{{{new_msg}}}}'\nmemory: {{{limit}: 100}}")
+    };
+    let misspelt = document("total_limt");
+    let validate = pb::ValidateBehaviorRequest {
+        source: misspelt.clone(),
+        default_name: "look".into(),
+        ..Default::default()
+    };
+
+    let checked = client.validate_behavior(world.anna.request(validate)).await?.into_inner();
+    let stored = client.put_behavior(world.anna.request(put("main", &misspelt))).await?;
+    let right = document("total_limit");
+    let right = client.put_behavior(world.anna.request(put("main", &right))).await?;
+
+    let warning = "`memory.total_limt` is misspelt: write `total_limit`";
+    assert_eq!(checked.warnings, [warning]);
+    let stored = stored.into_inner();
+    assert_eq!(stored.warnings, [warning]);
+    assert_eq!(stored.behavior.unwrap_or_default().error, "", "the limit is taken");
+    assert!(right.into_inner().warnings.is_empty());
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_step_is_rendered_and_an_answer_read_without_a_model() {
     let world = World::start().await.unwrap();
     let mut client = behaviors(&world).await;

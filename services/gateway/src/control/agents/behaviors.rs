@@ -5,7 +5,9 @@ mod trial;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use holdfast_agent::behavior::{BUILT_IN, Behavior, BehaviorSet, ToolFilter, parse_result};
+use holdfast_agent::behavior::{
+    BUILT_IN, Behavior, BehaviorSet, ToolFilter, parse_result, spelling_warnings,
+};
 use holdfast_directory::{Agent, BehaviorLayer, StoredBehavior};
 use holdfast_proto::gateway::v1::{
     self as pb, DeleteBehaviorRequest, DeleteBehaviorResponse, GetBehaviorRequest,
@@ -147,9 +149,9 @@ impl Behaviors {
         &self,
         tenant: TenantId,
         agent: Option<&Agent>,
-        behavior: &Behavior,
+        (behavior, source): (&Behavior, &str),
     ) -> Result<Vec<String>, Error> {
-        let mut warnings = Vec::new();
+        let mut warnings = spelling_warnings(source);
         if let ToolFilter::List(tools) = &behavior.toolbox.tools {
             warnings.extend(list_warnings(&self.0, "toolbox.tools", tools).await?);
         }
@@ -218,7 +220,8 @@ impl Service for Behaviors {
         audit::set_target(&request.name);
         let agent = self.agent(caller.tenant, &request.agent).await?;
         let behavior = parse_named(&request.source, &request.name, &request.default_name)?;
-        let warnings = self.warnings(caller.tenant, agent.as_ref(), &behavior).await?;
+        let checked = (&behavior, request.source.as_str());
+        let warnings = self.warnings(caller.tenant, agent.as_ref(), checked).await?;
 
         let place = (agent.map(|agent| agent.id), behavior.name.as_str());
         let (by, based_on) = (actor(&caller), request.base_version);
@@ -270,7 +273,8 @@ impl Service for Behaviors {
         let agent = self.agent(caller.tenant, &request.agent).await?;
         let behavior = parse_named(&request.source, &request.name, &request.default_name)?;
 
-        let warnings = self.warnings(caller.tenant, agent.as_ref(), &behavior).await?;
+        let checked = (&behavior, request.source.as_str());
+        let warnings = self.warnings(caller.tenant, agent.as_ref(), checked).await?;
 
         let behavior = pb::Behavior { source: request.source, ..described(&behavior) };
         Ok(Response::new(ValidateBehaviorResponse { behavior: Some(behavior), warnings }))
