@@ -72,13 +72,20 @@ pub struct ScheduleLimits {
 }
 
 impl NewJob {
-    /// Parses a job written by a caller.
+    /// Parses a job written by a caller. Without a schedule, a timer fires every 3 minutes and any
+    /// other job runs every hour.
     ///
     /// # Errors
     ///
     /// [`Error::Unreadable`] says which field is unknown, missing or of the wrong type.
     pub fn from_json(json: Value) -> Result<Self, Error> {
-        read(json)
+        let has_schedule = json.get("schedule").is_some();
+        let what: Self = read(json)?;
+        let is_usual_timer = matches!(what.payload, Payload::Timer(_)) && !has_schedule;
+        Ok(match is_usual_timer {
+            true => Self { schedule: Schedule::usual_of_timer(), ..what },
+            false => what,
+        })
     }
 
     /// Validates all fields.

@@ -26,6 +26,9 @@ const MAX_TIMESTAMP_MS: i64 = 32_503_679_999_999;
 /// Default interval of a job, in milliseconds (spec CRN-003).
 pub const DEFAULT_EVERY_MS: i64 = 3_600_000;
 
+/// Default interval of a timer, in milliseconds (spec HBT-021).
+const DEFAULT_TIMER_MS: i64 = 180_000;
+
 /// Serialized form of a schedule.
 ///
 /// Fields of another kind are refused; times are milliseconds since 1970.
@@ -94,10 +97,20 @@ impl Schedule {
     /// Returns the default schedule: every hour.
     #[must_use]
     pub fn usual() -> Self {
+        Self::interval(DEFAULT_EVERY_MS)
+    }
+
+    /// Returns the default schedule of a timer: every 3 minutes.
+    #[must_use]
+    pub fn usual_of_timer() -> Self {
+        Self::interval(DEFAULT_TIMER_MS)
+    }
+
+    fn interval(every_ms: i64) -> Self {
         Self {
-            written: ScheduleJson::Every { every_ms: DEFAULT_EVERY_MS, anchor_ms: None },
+            written: ScheduleJson::Every { every_ms, anchor_ms: None },
             when: CompiledSchedule::Every {
-                every: SignedDuration::from_millis(DEFAULT_EVERY_MS),
+                every: SignedDuration::from_millis(every_ms),
                 anchor: None,
             },
         }

@@ -86,7 +86,8 @@ pub struct CronInput {
     /// every_ms} | {kind: "cron", expr, tz}; payload is {kind: "systemEvent", message}, told to your
     /// main conversation, or, with session_target "isolated", {kind: "agentTurn", message, deliver,
     /// channel, to}, or {kind: "timer", event, session}: a silent event `timer.<event>` in this
-    /// conversation or `session`, which runs no turn unless the session waits for it.
+    /// conversation or `session`, every 3 minutes without a schedule, which runs no turn unless the
+    /// session waits for it.
     #[serde(default)]
     job: Option<Value>,
     /// Which job.

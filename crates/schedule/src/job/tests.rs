@@ -65,6 +65,18 @@ fn a_job_of_which_little_is_said_is_the_seeds_usual_one() {
 }
 
 #[test]
+fn a_timer_of_which_no_interval_is_said_fires_every_three_minutes() {
+    let timer = json!({"kind": "timer", "event": "tea"});
+    let hourly = json!({"kind": "every", "every_ms": 3_600_000});
+
+    let usual = NewJob::from_json(json!({"name": "a", "payload": timer})).unwrap();
+    let said = NewJob::from_json(json!({"name": "a", "payload": timer, "schedule": hourly}));
+
+    assert_eq!(usual.schedule, Schedule::every(180_000, None).unwrap());
+    assert_eq!(said.unwrap().schedule, Schedule::usual());
+}
+
+#[test]
 fn what_a_job_does_not_have_is_refused_and_named() {
     for (json, why) in [
         (

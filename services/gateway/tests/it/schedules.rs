@@ -113,6 +113,27 @@ async fn a_timer_is_added_for_a_session_of_its_agent_and_listed_with_the_jobs() 
 }
 
 #[tokio::test]
+async fn a_timer_without_an_interval_fires_every_three_minutes() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let job = |payload: Value| {
+        let job = json!({"name": "tea", "payload": payload}).to_string();
+        AddJobRequest { job, ..AddJobRequest::default() }
+    };
+
+    let timer = add(&world, job(json!({"kind": "timer", "event": "tea"}))).await?;
+    let event = add(&world, job(json!({"kind": "systemEvent", "message": "tea"}))).await?;
+
+    let every = |job: &pb::Job| -> anyhow::Result<Value> {
+        Ok(serde_json::from_str::<Value>(&job.what)?["schedule"]["every_ms"].clone())
+    };
+    assert_eq!((every(&timer)?, every(&event)?), (json!(180_000), json!(3_600_000)));
+    let next = timer.next_run_at.unwrap_or_default().seconds;
+    let from = timer.created_at.unwrap_or_default().seconds;
+    assert!((1..=181).contains(&(next - from)), "it first fires after {} s", next - from);
+    Ok(())
+}
+
+#[tokio::test]
 async fn what_is_wrong_with_a_job_is_told_in_the_words_of_the_specification() -> anyhow::Result<()>
 {
     let world = World::start().await?;

@@ -35,7 +35,8 @@ pub struct JobOptions {
     /// Event for the agent's main conversation, instead of a task: text, `@file`, or `-` for stdin
     #[arg(long, conflicts_with = "message")]
     event: Option<String>,
-    /// Send a silent event `timer.NAME`, which wakes a session only if it waits for that event
+    /// Send a silent event `timer.NAME`, which wakes a session only if it waits for that event;
+    /// every 3 minutes unless an option says when
     #[arg(long, value_name = "NAME", conflicts_with_all = ["message", "event", "now"])]
     timer: Option<String>,
     /// Session that gets the timer's event, by its key [default: the agent's main conversation]
@@ -111,7 +112,8 @@ impl JobOptions {
                     .to_owned(),
             ));
         }
-        if job.get("schedule").is_none() {
+        // A timer has an interval of its own.
+        if job.get("schedule").is_none() && self.timer.is_none() {
             return Err(Error::Usage("say when: `--at`, `--every` or `--cron`".to_owned()));
         }
         job["enabled"] = Value::Bool(true);
@@ -246,6 +248,8 @@ mod tests {
         let payload = json!({"kind": "timer", "event": "tea", "session": "agent:main:api:a"});
         assert_eq!(job["payload"], payload);
         assert_eq!(job["session_target"], "main");
+        let usual = what(&["--timer", "tea"]).new_job("a".to_owned()).unwrap();
+        assert_eq!(usual.get("schedule"), None, "the gateway knows the interval");
     }
 
     #[test]
