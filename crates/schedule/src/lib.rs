@@ -31,7 +31,9 @@ pub use error::Error;
 pub use interval::{DEFAULT_INTERVAL, interval_or_default, parse_interval};
 pub use job::{Job, JobPatch, JobState, NewJob, Overlap, RunStatus, ScheduleLimits, check_id};
 pub use missed_slots::{Due, Lateness, Missed, due};
-pub use payload::{AgentTurn, Isolation, Payload, PostMode, SessionTarget, Timer, WakeMode};
+pub use payload::{
+    AgentTurn, FixedMessage, Isolation, Payload, PostMode, SessionTarget, Timer, WakeMode,
+};
 pub use schedule::{DEFAULT_EVERY_MS, Schedule};
 pub use spread::{jitter, phase};
 pub use zone::Zone;

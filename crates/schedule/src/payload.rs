@@ -45,6 +45,8 @@ pub enum Payload {
     },
     /// Runs an agent's turn in an isolated session.
     AgentTurn(AgentTurn),
+    /// Says a text in a session as the agent's answer, without a model (spec CRN-020).
+    Message(FixedMessage),
     /// Sends a silent event to a session. No turn runs unless the session waits for that event.
     Timer(Timer),
 }
@@ -77,6 +79,28 @@ pub struct AgentTurn {
     pub best_effort_deliver: bool,
 }
 
+/// Text that is said as it is (spec CRN-020).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FixedMessage {
+    #[serde(alias = "text")]
+    pub message: String,
+    /// Key of a session of the job's agent; `None` means its main session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+}
+
+impl FixedMessage {
+    /// Returns the session in which the text is said.
+    ///
+    /// # Errors
+    ///
+    /// The key is malformed, or of another agent's session.
+    pub fn session_of(&self, agent: &AgentName) -> Result<SessionKey, Error> {
+        session_of(self.session.as_deref(), agent)
+    }
+}
+
 /// Silent event of a timer (spec HBT-021).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -102,10 +126,7 @@ impl Timer {
     ///
     /// The key is malformed, or of another agent's session.
     pub fn session_of(&self, agent: &AgentName) -> Result<SessionKey, Error> {
-        let Some(session) = &self.session else { return Ok(SessionKey::main(agent)) };
-        let key = session.parse::<SessionKey>().ok().filter(|key| key.agent() == Some(agent));
-        let must = "the key of a session of the job's agent, as `agent:main:main`";
-        key.ok_or_else(|| bounds("payload.session", "another", must))
+        session_of(self.session.as_deref(), agent)
     }
 
     fn check(&self) -> Result<(), Error> {
@@ -116,6 +137,13 @@ impl Timer {
         }
         Ok(())
     }
+}
+
+fn session_of(session: Option<&str>, agent: &AgentName) -> Result<SessionKey, Error> {
+    let Some(session) = session else { return Ok(SessionKey::main(agent)) };
+    let key = session.parse::<SessionKey>().ok().filter(|key| key.agent() == Some(agent));
+    let must = "the key of a session of the job's agent, as `agent:main:main`";
+    key.ok_or_else(|| bounds("payload.session", "another", must))
 }
 
 fn an_hour() -> u32 {
@@ -148,6 +176,28 @@ impl AgentTurn {
 }
 
 impl Payload {
+    /// Returns the session that a message or a timer names; `None` for other payloads.
+    pub fn session_mut(&mut self) -> Option<&mut Option<String>> {
+        match self {
+            Self::Message(message) => Some(&mut message.session),
+            Self::Timer(timer) => Some(&mut timer.session),
+            Self::SystemEvent { .. } | Self::AgentTurn(_) => None,
+        }
+    }
+
+    /// Checks the session that a message or a timer names.
+    ///
+    /// # Errors
+    ///
+    /// The key is malformed, or of another agent's session.
+    pub fn check_session(&self, agent: &AgentName) -> Result<(), Error> {
+        match self {
+            Self::Message(message) => message.session_of(agent).map(drop),
+            Self::Timer(timer) => timer.session_of(agent).map(drop),
+            Self::SystemEvent { .. } | Self::AgentTurn(_) => Ok(()),
+        }
+    }
+
     /// Validates the payload and its session target.
     ///
     /// # Errors
@@ -157,10 +207,11 @@ impl Payload {
     pub fn check(&self, target: SessionTarget) -> Result<(), Error> {
         match (target, self) {
             (SessionTarget::Main, Self::AgentTurn(_)) => return Err(Error::MainTakesEvents),
-            (SessionTarget::Isolated, Self::SystemEvent { .. } | Self::Timer(_)) => {
-                return Err(Error::IsolatedTakesTurns);
-            }
-            (SessionTarget::Main, Self::SystemEvent { .. } | Self::Timer(_))
+            (
+                SessionTarget::Isolated,
+                Self::SystemEvent { .. } | Self::Message(_) | Self::Timer(_),
+            ) => return Err(Error::IsolatedTakesTurns),
+            (SessionTarget::Main, Self::SystemEvent { .. } | Self::Message(_) | Self::Timer(_))
             | (SessionTarget::Isolated, Self::AgentTurn(_)) => {}
         }
         let message = |message: &str| {
@@ -169,6 +220,7 @@ impl Payload {
         };
         let turn = match self {
             Self::SystemEvent { message: event } => return message(event),
+            Self::Message(fixed) => return message(&fixed.message),
             Self::Timer(timer) => return timer.check(),
             Self::AgentTurn(turn) => turn,
         };

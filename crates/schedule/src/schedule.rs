@@ -102,7 +102,7 @@ impl Schedule {
 
     /// Returns the default schedule of a timer: every 3 minutes.
     #[must_use]
-    pub fn usual_of_timer() -> Self {
+    pub(crate) fn usual_of_timer() -> Self {
         Self::interval(DEFAULT_TIMER_MS)
     }
 

@@ -85,7 +85,8 @@ pub struct CronInput {
     /// `add`: {name, schedule, payload, …}; schedule is {kind: "at", at_ms} | {kind: "every",
     /// every_ms} | {kind: "cron", expr, tz}; payload is {kind: "systemEvent", message}, told to your
     /// main conversation, or, with session_target "isolated", {kind: "agentTurn", message, deliver,
-    /// channel, to}, or {kind: "timer", event, session}: a silent event `timer.<event>` in this
+    /// channel, to}, or {kind: "message", message, session}: said as it is in this conversation or
+    /// `session`, or {kind: "timer", event, session}: a silent event `timer.<event>` in this
     /// conversation or `session`, every 3 minutes without a schedule, which runs no turn unless the
     /// session waits for it.
     #[serde(default)]

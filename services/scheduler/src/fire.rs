@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | cron, every, at with `agentTurn` | [`turn`] | a message in a session of its own |
 //! | cron, every, at with `systemEvent` | [`event`] | a system event of the main session, or a turn there |
+//! | cron, every, at with `message` | [`message`] | a message in a session, said as it is |
 //! | reminder | [`reminder`] | a message in the session in which it was requested |
 //! | heartbeat | [`heartbeat`] | a question in the heartbeat's session, or a skipped firing with its reason |
 //! | timer (any schedule with `timer`) | [`timer`] | an event in a session, which wakes the session if it waits for that event |
@@ -15,6 +16,7 @@
 mod answer_target;
 mod event;
 mod heartbeat;
+mod message;
 mod reminder;
 mod timer;
 mod turn;
@@ -85,6 +87,7 @@ pub async fn prepare(ctx: &Ctx, firing: &Firing, job: &Job) -> FiringOutcome {
                 Ok(Payload::SystemEvent { message }) => {
                     event::prepare(ctx, firing, job, message).await
                 }
+                Ok(Payload::Message(what)) => message::prepare(ctx, firing, job, what).await,
                 Ok(Payload::Timer(timer)) => timer::prepare(ctx, job, &timer).await,
                 Err(_) => UNREADABLE,
             }

@@ -15,6 +15,8 @@ fn a_payload_is_written_as_the_seed_writes_it() {
     assert_eq!(serde_json::to_string(&event).unwrap(), r#"{"kind":"systemEvent","message":"tea"}"#);
     let told = read(r#"{"kind":"agentTurn","message":"look"}"#).unwrap();
     assert_eq!(told, Payload::AgentTurn(AgentTurn::new("look")));
+    let fixed = r#"{"kind":"message","message":"tea","session":"agent:main:api:a"}"#;
+    assert_eq!(serde_json::to_string(&read(fixed).unwrap()).unwrap(), fixed);
 }
 
 #[test]
@@ -33,8 +35,11 @@ fn what_a_payload_does_not_have_is_refused() {
 fn the_main_session_takes_events_and_an_isolated_one_turns() {
     let event = Payload::SystemEvent { message: "a".to_owned() };
     let turn = Payload::AgentTurn(AgentTurn::new("a"));
+    let fixed = Payload::Message(FixedMessage { message: "a".to_owned(), session: None });
 
     assert_eq!(event.check(SessionTarget::Main), Ok(()));
+    assert_eq!(fixed.check(SessionTarget::Main), Ok(()));
+    assert_eq!(fixed.check(SessionTarget::Isolated), Err(Error::IsolatedTakesTurns));
     assert_eq!(turn.check(SessionTarget::Isolated), Ok(()));
     assert_eq!(
         turn.check(SessionTarget::Main).unwrap_err().to_string(),

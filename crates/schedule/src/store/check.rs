@@ -40,7 +40,8 @@ impl Fields<'_> {
         self.check_target()
     }
 
-    /// Checks that a main-session job sends an event and an isolated job runs a turn (CRN-006).
+    /// Checks that a main-session job sends an event or a fixed message, and that an isolated job
+    /// runs a turn (CRN-006).
     fn check_target(&self) -> Result<(), Error> {
         match self.kind {
             JobKind::Cron | JobKind::Every | JobKind::At => {}
@@ -48,7 +49,7 @@ impl Fields<'_> {
         }
         let payload = self.payload.get("kind").and_then(Value::as_str);
         match (self.session_target, payload) {
-            (Some("main"), payload) if payload != Some("systemEvent") => {
+            (Some("main"), payload) if !matches!(payload, Some("systemEvent" | "message")) => {
                 Err(Error::Payload("main session must use systemEvent payload"))
             }
             (Some("isolated"), payload) if payload != Some("agentTurn") => {
@@ -151,6 +152,7 @@ mod tests {
         let (event, turn) = (json!({"kind": "systemEvent"}), json!({"kind": "agentTurn"}));
 
         assert_eq!(check(Some("main"), &event), Ok(()));
+        assert_eq!(check(Some("main"), &json!({"kind": "message"})), Ok(()));
         assert_eq!(check(Some("isolated"), &turn), Ok(()));
         assert_eq!(check(None, &turn), Ok(()));
         assert_eq!(

@@ -187,9 +187,9 @@ impl NewJob {
 fn kind_of(what: &job::NewJob) -> JobKind {
     match &what.payload {
         crate::Payload::Timer(_) => JobKind::Timer,
-        crate::Payload::SystemEvent { .. } | crate::Payload::AgentTurn(_) => {
-            JobKind::of(&what.schedule)
-        }
+        crate::Payload::SystemEvent { .. }
+        | crate::Payload::AgentTurn(_)
+        | crate::Payload::Message(_) => JobKind::of(&what.schedule),
     }
 }
 

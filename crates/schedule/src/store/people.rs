@@ -5,8 +5,8 @@ use holdfast_types::TenantId;
 use crate::store::{Error, Jobs};
 
 impl Jobs {
-    /// Gives reminders and timers of these conversations their new keys, and jobs of these owners
-    /// another owner. Can be repeated.
+    /// Gives jobs that name these conversations their new keys, and jobs of these owners another
+    /// owner. Can be repeated.
     pub async fn follow_people(
         &self,
         tenant: TenantId,
@@ -18,7 +18,7 @@ impl Jobs {
             set payload = jsonb_set(j.payload, '{session}', to_jsonb(n.latter)),
                 version = j.version + 1
             from unnest($2::text[], $3::text[]) as n (former, latter)
-            where j.tenant_id = $1 and j.kind in ('reminder', 'timer')
+            where j.tenant_id = $1 and j.kind <> 'heartbeat'
               and j.payload->>'session' = n.former";
         const OWNERS: &str = "
             update schedule.jobs j set owner = n.latter, version = j.version + 1

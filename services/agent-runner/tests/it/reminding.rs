@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use holdfast_directory::Actor;
 use holdfast_schedule::ScheduleLimits;
-use holdfast_schedule::store::{JobState, NewJob, Outcome, Reminder};
+use holdfast_schedule::store::{JobKind, JobState, NewJob, Outcome, Reminder};
 use holdfast_testkit::{Reply, model::Request};
-use holdfast_types::{AgentId, JobId};
+use holdfast_types::{AgentId, Entry, JobId};
 use jiff::{SignedDuration, Timestamp};
 use scheduler::{App, Config, Scheduler};
 use serde_json::{Value, json};
@@ -146,6 +146,42 @@ async fn a_single_reminder_is_pushed_once_and_asks_no_model() -> anyhow::Result<
     let job = world.all_jobs().await?.remove(0).id;
     assert_eq!(world.until_done(job).await?, Outcome::Ok);
     assert_eq!((world.sent_texts().await?.len(), world.model.count()), (2, asked));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_text_that_is_said_again_and_again_asks_no_model_and_is_a_job_in_the_conversation()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let mut config = world.config();
+    config.schedules.apart = Duration::from_secs(1);
+    let _runner = world.runner_with(config, |app| app).await?;
+    let _scheduler = world.a_scheduler().await?;
+    let add = json!({"action": "add", "message": "Drink water.", "every_seconds": 2});
+    world.model.queue([Reply::call("a", "cron", add.to_string()), Reply::text("I will")]);
+    let wish = holdfast_session::NewMessage {
+        target: Some(crate::world::place("7")),
+        ..world.owners("tell me to drink, every two seconds")
+    };
+    let wish = world.send(wish).await?;
+    world.text(&wish).await?;
+    let asked = world.model.count();
+
+    let sent = world.until_sent(3).await?;
+
+    assert_eq!(sent[..3], ["I will", "Drink water.", "Drink water."]);
+    assert_eq!(world.model.count(), asked, "no model is asked");
+    let chats = world.texts("select distinct target->>'chat' from session.deliveries").await?;
+    assert_eq!(chats, ["7"]);
+    let job = world.all_jobs().await?.remove(0);
+    assert_eq!((job.kind, job.owner.as_deref()), (JobKind::Every, None));
+    assert_eq!(job.spec()?.missed, holdfast_schedule::Missed::Skip);
+    let reminders = world.jobs()?.reminders(world.tenant, "owner").await?;
+    assert!(reminders.is_empty(), "it counts as no reminder");
+    let told = world.journal(wish.session).await?;
+    let is_said =
+        |entry: &Entry| matches!(entry, Entry::Thought { text, .. } if text == "Drink water.");
+    assert!(told.iter().any(is_said), "the agent knows what it said: {told:?}");
     Ok(())
 }
 

@@ -365,6 +365,12 @@ async fn jobs_are_made_changed_and_run_by_the_agents_tool_in_the_owners_conversa
     let timer = cron(json!({"action": "add", "job": timer})).await?;
     let here = world.owners("").key;
     assert_eq!(timer["payload"]["session"], here.as_str(), "{timer}");
+    let said = cron(json!({"action": "add", "message": "sit", "every_seconds": 600})).await?;
+    let payload = json!({"kind": "message", "message": "sit", "session": here.as_str()});
+    assert_eq!(said["payload"], payload, "{said}");
+    let patch = json!({"payload": {"kind": "message", "message": "m", "session": "agent:x:main"}});
+    let other = cron(json!({"action": "update", "id": said["id"], "patch": patch})).await?;
+    assert!(other.as_str().is_some_and(|told| told.contains("payload.session is another")));
 
     world.model.answer(through("cron", json!({"action": "list"})));
     let theirs = world.text(&world.send(world.direct("42", "list jobs")).await?).await?;

@@ -19,7 +19,7 @@ use holdfast_proto::gateway::v1::{
 use holdfast_schedule::store::{
     Changes, Job, JobFilter, JobKind, Jobs, NewJob, Rules, RunMode, RunRequestOutcome,
 };
-use holdfast_schedule::{JobPatch, NewJob as JobFields, Payload, check_id};
+use holdfast_schedule::{JobPatch, NewJob as JobFields, check_id};
 use holdfast_session::NewSystemEvent;
 use holdfast_types::{JobId, SessionKey, TenantId};
 use jiff::Timestamp;
@@ -125,9 +125,7 @@ impl Service for Schedules {
         let what = JobFields::from_json(parse_json("job", &job)?).map_err(invalid_schedule)?;
         let named = non_empty(agent).or_else(|| what.agent_id.clone());
         let agent = self.agent(caller.tenant, named.as_deref().unwrap_or_default()).await?;
-        if let Payload::Timer(timer) = &what.payload {
-            timer.session_of(&agent.name).map_err(invalid_schedule)?;
-        }
+        what.payload.check_session(&agent.name).map_err(invalid_schedule)?;
         let (id, now) = (id_for_request(caller.tenant, "AddJob", &request_id), Timestamp::now());
         let external_id = match non_empty(own_id) {
             Some(own) => {
@@ -156,6 +154,11 @@ impl Service for Schedules {
         let patch =
             JobPatch::from_json(parse_json("patch", &request.patch)?).map_err(invalid_schedule)?;
         let job = self.changeable_job(caller.tenant, &request.job).await?;
+        if let Some(payload) = &patch.payload {
+            let agent = self.state.directory.agents().by_id(caller.tenant, job.agent).await;
+            let agent = agent.map_err(Error::from)?;
+            payload.check_session(&agent.name).map_err(invalid_schedule)?;
+        }
         let seen = Some(request.version).filter(|version| *version != 0);
 
         let changes = Changes::of(&job, patch, Timestamp::now(), self.rules.allowed());

@@ -134,6 +134,38 @@ async fn a_timer_without_an_interval_fires_every_three_minutes() -> anyhow::Resu
 }
 
 #[tokio::test]
+async fn a_text_to_be_said_is_a_job_in_a_session_of_its_agent() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let mut client = client(&world).await?;
+    let daily = json!({"kind": "cron", "expr": "0 9 * * *", "tz": "Europe/Oslo"});
+    let message =
+        |session: &str| json!({"kind": "message", "message": "Good morning.", "session": session});
+    let job = |payload: Value| {
+        let job = json!({"name": "morning", "schedule": daily, "payload": payload}).to_string();
+        AddJobRequest { job, ..AddJobRequest::default() }
+    };
+
+    let made = add(&world, job(message("agent:main:api:anna"))).await?;
+    let foreign = add(&world, job(message("agent:other:main"))).await.unwrap_err();
+    let patch = json!({"payload": message("agent:other:main")}).to_string();
+    let update = UpdateJobRequest { job: made.id.clone(), patch, version: 0 };
+    let moved = client.update_job(world.anna.request(update)).await.unwrap_err();
+    let listed = client.list_jobs(world.anna.request(ListJobsRequest::default())).await?;
+    let listed = listed.into_inner().jobs;
+
+    assert_eq!((listed.len(), listed[0].kind.as_str()), (1, "cron"));
+    let what: Value = serde_json::from_str(&listed[0].what)?;
+    assert_eq!((&what["schedule"], &what["session_target"]), (&daily, &json!("main")));
+    assert_eq!(what["payload"], message("agent:main:api:anna"));
+    assert!(listed[0].next_run_at.is_some());
+    for refused in [foreign, moved] {
+        assert_eq!(refused.code(), Code::InvalidArgument);
+        assert!(refused.message().starts_with("payload.session is another"), "{refused}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn what_is_wrong_with_a_job_is_told_in_the_words_of_the_specification() -> anyhow::Result<()>
 {
     let world = World::start().await?;

@@ -12,6 +12,9 @@ mod sweep;
 use std::{collections::BTreeSet, time::Duration};
 
 use gateway::Config;
+use holdfast_proto::gateway::v1::{
+    AddJobRequest, GetJobRequest, schedules_client::SchedulesClient,
+};
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
@@ -736,6 +739,31 @@ async fn each_family_of_methods_does_its_work() {
     ] {
         done(client, method, json!({})).await;
     }
+}
+
+#[tokio::test]
+async fn a_text_that_a_job_says_is_shown_as_an_event_and_stays_what_it_is_when_it_is_changed() {
+    let world = World::start().await.unwrap();
+    let mut client = Client::openclaw(world.http, &world.anna.key).await.unwrap();
+    let mut schedules = SchedulesClient::new(world.channel().await.unwrap());
+    let session = "agent:main:api:anna";
+    let payload = json!({ "kind": "message", "message": "Good morning.", "session": session });
+    let job = json!({ "name": "morning", "payload": payload }).to_string();
+    let add = AddJobRequest { job, ..Default::default() };
+    let added = schedules.add_job(world.anna.request(add)).await.unwrap().into_inner();
+    let job = added.job.unwrap().id;
+
+    let shown = done(&mut client, "cron.get", json!({ "id": job })).await;
+    let event = json!({ "kind": "systemEvent", "text": "Good day." });
+    let patch = json!({ "id": job, "patch": { "payload": event } });
+    done(&mut client, "cron.update", patch).await;
+    let changed = schedules.get_job(world.anna.request(GetJobRequest { job })).await.unwrap();
+
+    assert_eq!(shown["payload"], json!({ "kind": "systemEvent", "text": "Good morning." }));
+    let what = changed.into_inner().job.unwrap().what;
+    let what: Value = serde_json::from_str(&what).unwrap();
+    let payload = json!({ "kind": "message", "message": "Good day.", "session": session });
+    assert_eq!(what["payload"], payload);
 }
 
 #[tokio::test]

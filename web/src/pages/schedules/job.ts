@@ -9,7 +9,7 @@ type Schedule =
   | { kind: 'every'; every_ms: number; anchor_ms?: number }
   | { kind: 'at'; at_ms: number };
 
-type Payload = { kind: string; message?: string; deliver?: boolean };
+type Payload = { kind: string; message?: string; deliver?: boolean; event?: string; session?: string };
 
 export type JobBody = {
   name?: string;
@@ -30,9 +30,12 @@ export type JobForm = {
   minutes: string;
   at: string;
   message: string;
-  target: 'isolated' | 'main';
+  target: 'isolated' | 'main' | 'fixed';
   deliver: boolean;
 };
+
+/** Kind of the payload, by what the form calls the target. */
+const PAYLOADS = { isolated: 'agentTurn', main: 'systemEvent', fixed: 'message' } as const;
 
 export const STATES = { active: 'ok', paused: 'quiet', done: 'quiet', broken: 'bad' } as const;
 export const RESULTS = { ok: 'ok', error: 'bad', skipped: 'quiet' } as const;
@@ -103,7 +106,7 @@ export function formOf(job: Job): JobForm {
     agent: job.agent,
     kind: schedule?.kind ?? 'cron',
     message: payload?.message ?? '',
-    target: target === 'main' ? 'main' : 'isolated',
+    target: payload?.kind === 'message' ? 'fixed' : target === 'main' ? 'main' : 'isolated',
     deliver: payload?.deliver ?? true,
   };
 }
@@ -116,10 +119,11 @@ export function jsonOf(form: JobForm, before: JobBody = {}): string {
       : form.kind === 'every'
         ? { kind: 'every', every_ms: Math.round(Number(form.minutes) * 60_000) }
         : { kind: 'at', at_ms: new Date(form.at).getTime() };
-  const kept = before.payload ?? {};
-  const payload =
-    form.target === 'isolated'
-      ? { ...kept, kind: 'agentTurn', message: form.message, deliver: form.deliver }
-      : { kind: 'systemEvent', message: form.message };
-  return JSON.stringify({ name: form.name.trim(), description: form.description, schedule, payload, session_target: form.target });
+  const kind = PAYLOADS[form.target];
+  // Fields of another kind of payload would be refused.
+  const kept = before.payload?.kind === kind ? before.payload : {};
+  const isIsolated = form.target === 'isolated';
+  const payload = { ...kept, kind, message: form.message, ...(isIsolated ? { deliver: form.deliver } : {}) };
+  const target = isIsolated ? 'isolated' : 'main';
+  return JSON.stringify({ name: form.name.trim(), description: form.description, schedule, payload, session_target: target });
 }

@@ -35,12 +35,17 @@ pub struct JobOptions {
     /// Event for the agent's main conversation, instead of a task: text, `@file`, or `-` for stdin
     #[arg(long, conflicts_with = "message")]
     event: Option<String>,
+    /// Text that the agent says as it is, without a model: text, `@file`, or `-` for stdin
+    #[arg(long, value_name = "TEXT", group = "in_session")]
+    #[arg(conflicts_with_all = ["message", "event", "now"])]
+    say: Option<String>,
     /// Send a silent event `timer.NAME`, which wakes a session only if it waits for that event;
     /// every 3 minutes unless an option says when
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["message", "event", "now"])]
+    #[arg(long, value_name = "NAME", group = "in_session")]
+    #[arg(conflicts_with_all = ["message", "event", "now"])]
     timer: Option<String>,
-    /// Session that gets the timer's event, by its key [default: the agent's main conversation]
-    #[arg(long, requires = "timer")]
+    /// Session of `--say` or `--timer`, by its key [default: the agent's main conversation]
+    #[arg(long, requires = "in_session")]
     session: Option<String>,
     /// Handle the event by a turn at once, instead of with the next turn
     #[arg(long)]
@@ -108,7 +113,8 @@ impl JobOptions {
         if job.get("payload").is_none() {
             return Err(Error::Usage(
                 "say what is to be done: `--message` for the agent, `--event` for its main \
-                 conversation, or `--timer` for a session that waits"
+                 conversation, `--say` for a text without a model, or `--timer` for a session \
+                 that waits"
                     .to_owned(),
             ));
         }
@@ -142,8 +148,7 @@ impl JobOptions {
             );
             put("session_target", Some("main".into()));
         }
-        if let Some(timer) = &self.timer {
-            let mut payload = json!({"kind": "timer", "event": timer});
+        if let Some(mut payload) = self.payload_in_session()? {
             if let Some(session) = &self.session {
                 payload["session"] = session.as_str().into();
             }
@@ -159,6 +164,17 @@ impl JobOptions {
             return Err(Error::Usage("say what is to be otherwise".to_owned()));
         }
         Ok(Value::Object(patch))
+    }
+
+    /// Payload for a session of choice.
+    fn payload_in_session(&self) -> Result<Option<Value>, Error> {
+        Ok(match (&self.say, &self.timer) {
+            (Some(text), _) => {
+                Some(json!({"kind": "message", "message": option_values::text(text)?}))
+            }
+            (None, Some(event)) => Some(json!({"kind": "timer", "event": event})),
+            (None, None) => None,
+        })
     }
 
     fn turn(&self, message: String) -> Value {
@@ -250,6 +266,20 @@ mod tests {
         assert_eq!(job["session_target"], "main");
         let usual = what(&["--timer", "tea"]).new_job("a".to_owned()).unwrap();
         assert_eq!(usual.get("schedule"), None, "the gateway knows the interval");
+    }
+
+    #[test]
+    fn a_text_is_said_in_the_main_conversation_or_the_named_one() {
+        let line = ["--every", "24h", "--say", "tea", "--session", "agent:main:api:a"];
+
+        let named = what(&line).new_job("a".to_owned()).unwrap();
+        let main = what(&line[..4]).new_job("a".to_owned()).unwrap();
+        let nowhere = Line::try_parse_from(["x", "-m", "tea", "--session", "agent:main:api:a"]);
+
+        let payload = json!({"kind": "message", "message": "tea", "session": "agent:main:api:a"});
+        assert_eq!((&named["payload"], &named["session_target"]), (&payload, &json!("main")));
+        assert_eq!(main["payload"], json!({"kind": "message", "message": "tea"}));
+        assert!(nowhere.is_err(), "a task has a conversation of its own");
     }
 
     #[test]

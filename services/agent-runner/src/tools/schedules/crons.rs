@@ -7,7 +7,7 @@ use holdfast_schedule::store::{
     Changes, Job, JobFilter, JobKind, NewJob, Reminder, RunMode, RunRequestOutcome,
 };
 use holdfast_schedule::{
-    AgentTurn, JobPatch, NewJob as JobFields, Payload, Schedule, SessionTarget, Zone,
+    AgentTurn, FixedMessage, JobPatch, NewJob as JobFields, Payload, Schedule, SessionTarget, Zone,
     reminder::Locale,
 };
 use holdfast_session::{NewMessage, NewSystemEvent};
@@ -134,13 +134,13 @@ impl ScheduleTools {
         if what.agent_id.is_some() {
             return Ok(Err("leave `agent_id` out: the job is yours".to_owned()));
         }
-        if let Payload::Timer(timer) = &mut what.payload {
-            if timer.session.is_none() {
-                timer.session = Some(self.job_session(call)?.0.to_string());
-            }
-            if let Err(error) = timer.session_of(&call.agent_name) {
-                return Ok(Err(error.to_string()));
-            }
+        if let Some(session) = what.payload.session_mut()
+            && session.is_none()
+        {
+            *session = Some(self.job_session(call)?.0.to_string());
+        }
+        if let Err(error) = what.payload.check_session(&call.agent_name) {
+            return Ok(Err(error.to_string()));
         }
         let (id, now) = (job_id(&call.key), Timestamp::now());
         let allowed = self.rules.allowed();
@@ -165,8 +165,8 @@ impl ScheduleTools {
         }
     }
 
-    /// Creates a job from a short text: a reminder in this conversation, or a turn of its own whose
-    /// answer is sent here.
+    /// Creates a job from a short text: a reminder in this conversation, a text that is said here
+    /// again and again, or a turn of its own whose answer is sent here.
     async fn add_short_job(&self, call: &Call, saying: ShortJob) -> Answer {
         let (session, target) = self.job_session(call)?;
         let id = job_id(&call.key);
@@ -192,15 +192,24 @@ impl ScheduleTools {
                 NewJob::reminder(id, call.agent, self.reminder_owner(call)?, schedule, &reminder);
             return self.create_job(call, NewJob { delete_after_run: false, ..new }).await;
         }
-        let (channel, to) = match target {
-            Some(target) => (target.channel, Some(target.chat)),
-            None => ("last".to_owned(), None),
+        let (place, payload) = match (saying.deliver, &saying.command) {
+            (true, None) => {
+                let (message, session) = (saying.message.clone(), Some(session.to_string()));
+                (SessionTarget::Main, Payload::Message(FixedMessage { message, session }))
+            }
+            (true | false, Some(_)) | (false, None) => {
+                let (channel, to) = match target {
+                    Some(target) => (target.channel, Some(target.chat)),
+                    None => ("last".to_owned(), None),
+                };
+                let turn = AgentTurn { channel, to, ..AgentTurn::new(turn_prompt(&saying)) };
+                (SessionTarget::Isolated, Payload::AgentTurn(turn))
+            }
         };
-        let turn = AgentTurn { channel, to, ..AgentTurn::new(turn_prompt(&saying)) };
         let name = saying.command.as_deref().unwrap_or(&saying.message);
         let job = json!({
             "name": name.trim().chars().take(30).collect::<String>(), "schedule": schedule,
-            "session_target": SessionTarget::Isolated, "payload": Payload::AgentTurn(turn),
+            "session_target": place, "payload": payload,
         });
         match JobFields::from_json(job) {
             Ok(what) => self.add_job(call, what).await,
@@ -213,6 +222,11 @@ impl ScheduleTools {
             Ok(patch) => patch,
             Err(error) => return Ok(Err(error.to_string())),
         };
+        if let Some(Err(error)) =
+            patch.payload.as_ref().map(|payload| payload.check_session(&call.agent_name))
+        {
+            return Ok(Err(error.to_string()));
+        }
         let job = match self.find_own(call, id).await? {
             Ok(job) => job,
             Err(told) => return Ok(Err(told)),
@@ -332,13 +346,12 @@ fn to_schedule(
 /// Prompt of the agent turn for a short text.
 fn turn_prompt(saying: &ShortJob) -> String {
     let message = saying.message.trim();
-    match (&saying.command, saying.deliver) {
-        (Some(command), _) => format!(
+    match &saying.command {
+        Some(command) => format!(
             "Run this command with `exec` and answer with what it says, or why it failed:\n\
              {command}\n{message}"
         ),
-        (None, true) => format!("Answer with exactly this, and nothing else:\n{message}"),
-        (None, false) => message.to_owned(),
+        None => message.to_owned(),
     }
 }
 

@@ -510,7 +510,7 @@ async fn update(call: Call, params: UpdateParams) -> Reply {
             merged.extend(changed);
         }
         let delivery = given.delivery.unwrap_or_else(|| known["delivery"].clone());
-        put("payload", Some(payload(&merged, Some(&delivery))?));
+        put("payload", Some(of_same_kind(&before, payload(&merged, Some(&delivery))?)));
         let target = session_target(given.session_target.as_deref(), &merged)?;
         put("session_target", Some(target.into()));
     } else if let Some(target) = given.session_target {
@@ -523,6 +523,19 @@ async fn update(call: Call, params: UpdateParams) -> Reply {
     let job = job_of(&updated.job.unwrap_or_default());
     tell(&call, &job["id"], "updated");
     Ok(job)
+}
+
+/// A new payload of a job. The protocol knows no fixed messages and shows them as system events, so
+/// an event for such a job is its new text.
+fn of_same_kind(job: &pb::Job, mut payload: Value) -> Value {
+    let what: Value = serde_json::from_str(&job.what).unwrap_or_default();
+    let before = &what["payload"];
+    if before["kind"] == "message" && payload["kind"] == "systemEvent" {
+        let message = payload["message"].take();
+        payload = before.clone();
+        payload["message"] = message;
+    }
+    payload
 }
 
 async fn remove(call: Call, params: JobParams) -> Reply {

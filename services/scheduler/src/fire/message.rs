@@ -1,0 +1,47 @@
+//! Fixed messages (spec CRN-020): texts that are said as they are, without a model, in a session, so
+//! that they are part of its history.
+
+use std::time::Duration;
+
+use holdfast_schedule::FixedMessage;
+use holdfast_schedule::store::{Firing, Job};
+use holdfast_types::{Body, JobFiring, QueueMode, SessionSettings};
+
+use super::{
+    EndCondition, FiringMessage, FiringOutcome, NO_AGENT, TRANSIENT_RETRY_DELAY, UNREADABLE,
+};
+use crate::context::Ctx;
+
+/// Name of the event.
+const EVENT_NAME: &str = "cron";
+
+/// Maximum duration of the turn, its delivery included.
+const MAX_TURN_DURATION: Duration = Duration::from_secs(3_600);
+
+pub async fn prepare(
+    ctx: &Ctx,
+    firing: &Firing,
+    job: &Job,
+    message: FixedMessage,
+) -> FiringOutcome {
+    let Ok(agents) = ctx.agents.of(job.tenant).await else {
+        return FiringOutcome::RetryAfter(TRANSIENT_RETRY_DELAY);
+    };
+    let Some(agent) = agents.get(&job.agent) else { return NO_AGENT };
+    let Ok(key) = message.session_of(&agent.name) else { return UNREADABLE };
+    let fired = JobFiring { as_is: true, ..JobFiring::new(job.id, firing.at.as_millisecond()) };
+    FiringOutcome::Message(Box::new(FiringMessage {
+        key,
+        agent: job.agent,
+        settings: SessionSettings::default(),
+        body: Body {
+            event: Some(EVENT_NAME.to_owned()),
+            fired: Some(Box::new(fired)),
+            ..Body::text(message.message)
+        },
+        // The runner answers where the session was last active.
+        target: None,
+        mode: QueueMode::Followup,
+        end_condition: EndCondition::Arrived(MAX_TURN_DURATION),
+    }))
+}
