@@ -567,7 +567,7 @@ MUTANTS = {
         [
             (
                 RUNNER + "turn/limits.rs",
-                "lists.extend(turn.task.as_ref().and_then(|task| task.given.tools.clone()));",
+                "lists.extend(turn.given_tools().cloned());",
                 "lists.extend(turn.task.as_ref().and_then(|task| task.given.tools.clone()).filter(Vec::is_empty));",
             ),
         ],
