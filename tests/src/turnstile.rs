@@ -1,6 +1,6 @@
-//! One heavy test at a time, across processes.
+//! Tests that measure times or fill disks have the machine for themselves, across processes.
 //!
-//! Each test is a process of its own. Two storms on one small machine would measure each other.
+//! Each test is a process of its own, and most may run beside others.
 
 use std::fs::File;
 

@@ -175,12 +175,12 @@ test('a dialog whose text was not changed closes at once', async ({ page, signIn
   await expect(page.getByRole('dialog')).toHaveCount(0);
 });
 
-type Form = { name: string; path: string; button: string; field: string };
+type Form = { name: string; path: string; button: string; field: RegExp };
 
 const FORMS: Form[] = [
-  { name: 'a memory', path: '/memory', button: 'Save a memory', field: 'Text' },
-  { name: 'a job', path: '/schedules', button: 'New job', field: 'What the agent is asked' },
-  { name: 'an MCP server', path: '/skills/mcp', button: 'New MCP server', field: 'Name' },
+  { name: 'a memory', path: '/memory', button: 'Save a memory', field: /^Text/ },
+  { name: 'a job', path: '/schedules', button: 'New job', field: /^What the agent is asked/ },
+  { name: 'an MCP server', path: '/skills/mcp', button: 'New MCP server', field: /^Name/ },
 ];
 
 for (const { name, path, button, field } of FORMS) {
@@ -189,11 +189,11 @@ for (const { name, path, button, field } of FORMS) {
     await page.getByRole('button', { name: button }).first().click();
     const form = page.getByRole('dialog', { name: button });
     const question = page.getByRole('dialog', { name: 'Close without saving?' });
-    await form.getByLabel(field, { exact: true }).fill('not saved');
+    await form.getByLabel(field).fill('not saved');
 
     await page.keyboard.press('Escape');
     await question.getByRole('button', { name: 'Go on editing' }).click();
-    await expect(form.getByLabel(field, { exact: true })).toHaveValue('not saved');
+    await expect(form.getByLabel(field)).toHaveValue('not saved');
 
     await page.keyboard.press('Escape');
     await question.getByRole('button', { name: 'Close without saving' }).click();
@@ -210,8 +210,8 @@ test('a form that is saved asks nothing', async ({ page, signIn }) => {
   await signIn(page, { path: '/schedules' });
   await page.getByRole('button', { name: 'New job' }).first().click();
   const form = page.getByRole('dialog', { name: 'New job' });
-  await form.getByLabel('Name', { exact: true }).fill('saved at once');
-  await form.getByLabel('What the agent is asked', { exact: true }).fill('Tell the time.');
+  await form.getByLabel(/^Name/).fill('saved at once');
+  await form.getByLabel(/^What the agent is asked/).fill('Tell the time.');
 
   await form.getByRole('button', { name: 'Save' }).click();
 

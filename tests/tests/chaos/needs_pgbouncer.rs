@@ -34,7 +34,7 @@ const STORM_CONNECTIONS: u32 = 30;
 #[ignore = "two minutes more, beside the other storm: `make chaos`"]
 async fn a_storm_loses_nothing_over_a_pooler_a_nats_cluster_and_redis_sentinel()
 -> anyhow::Result<()> {
-    let _turn = turnstile::lock_exclusive().await?;
+    let _turn = turnstile::lock_shared().await?;
     let (servers, replicas) = Servers::replicated().await?;
     let plan = MeshConfig {
         replicas: Some(replicas),

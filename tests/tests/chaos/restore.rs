@@ -31,7 +31,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_acknowledged_is_there_after_a_restore_and_sends_in_flight_are_unknown()
 -> anyhow::Result<()> {
-    let _turn = turnstile::lock_exclusive().await?;
+    let _turn = turnstile::lock_shared().await?;
     let own = OwnBackends::start().await?;
     let backup = Backup::begin(&own).await?;
     let mesh = Mesh::start(&MeshConfig::with_failing_database(RUNNER), own.urls()).await?;
