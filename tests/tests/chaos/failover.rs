@@ -35,7 +35,7 @@ const LAG: Duration = Duration::from_secs(1);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_acknowledged_is_there_after_a_synchronous_standby_is_promoted()
 -> anyhow::Result<()> {
-    let _turn = turnstile::lock_shared().await?;
+    let _turn = turnstile::lock_exclusive().await?;
     let cluster = Cluster::start().await?;
     cluster.await_standby().await?;
     let mesh = Mesh::start(&MeshConfig::with_failing_database(RUNNER), &cluster.urls).await?;
@@ -52,7 +52,7 @@ async fn what_was_acknowledged_is_there_after_a_synchronous_standby_is_promoted(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_asynchronous_standby_lacks_only_the_last_moments_and_what_is_sent_again_is_accepted()
 -> anyhow::Result<()> {
-    let _turn = turnstile::lock_shared().await?;
+    let _turn = turnstile::lock_exclusive().await?;
     let cluster = Cluster::start().await?;
     let mesh = Mesh::start(&MeshConfig::with_failing_database(RUNNER), &cluster.urls).await?;
     let load = Senders::on(&mesh)?;

@@ -38,7 +38,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn events_survive_though_one_of_three_nats_servers_is_killed_every_few_seconds()
 -> anyhow::Result<()> {
-    let _turn = turnstile::lock_shared().await?;
+    let _turn = turnstile::lock_exclusive().await?;
     let (every, rounds) = match form() {
         Form::Short => (Duration::from_secs(3), 3),
         Form::Long => (Duration::from_secs(10), 18),

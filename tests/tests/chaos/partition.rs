@@ -37,7 +37,7 @@ enum Loss {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_black_hole_on_any_edge_loses_no_message_and_passes_by_itself() -> anyhow::Result<()> {
-    let _turn = turnstile::lock_shared().await?;
+    let _turn = turnstile::lock_exclusive().await?;
     let plan =
         MeshConfig { schedulers: 1, memories: 1, ..MeshConfig::with_failing_database(RUNNER) };
     let mesh = Mesh::start(&plan, Backends::get().await?).await?;
@@ -115,7 +115,7 @@ async fn black_hole(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn black_holes_at_nats_redis_and_memory_hold_up_no_answer() -> anyhow::Result<()> {
-    let _turn = turnstile::lock_shared().await?;
+    let _turn = turnstile::lock_exclusive().await?;
     let plan = MeshConfig { memories: 1, ..MeshConfig::with_failing_database(RUNNER) };
     let mesh = Mesh::start(&plan, Backends::get().await?).await?;
     let load = Senders::on(&mesh)?;
@@ -153,7 +153,7 @@ mod needs_network_namespaces {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn packets_lost_between_any_two_lose_no_message_and_the_mesh_goes_on_by_itself()
     -> anyhow::Result<()> {
-        let _turn = turnstile::lock_shared().await?;
+        let _turn = turnstile::lock_exclusive().await?;
         let plan = MeshConfig {
             schedulers: 1,
             memories: 1,

@@ -44,7 +44,7 @@ const FEW: usize = 2;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn runners_are_added_and_removed_by_the_autoscalers_rule_and_no_turn_fails()
 -> anyhow::Result<()> {
-    let _turn = turnstile::lock_shared().await?;
+    let _turn = turnstile::lock_exclusive().await?;
     let plan = MeshConfig {
         runners: MAX_RUNNERS,
         bridges: 1,

@@ -49,7 +49,7 @@ const BUSY_QUERY: &str = "
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_dies_no_message_is_lost_and_none_is_doubled() -> anyhow::Result<()> {
-    let _turn = turnstile::lock_shared().await?;
+    let _turn = turnstile::lock_exclusive().await?;
     Box::pin(blow("storm", &Servers::single().await?, MeshConfig::with_failing_database(RUNNER)))
         .await
 }
