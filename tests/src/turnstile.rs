@@ -1,4 +1,5 @@
-//! Tests that measure times, fill disks or load the machine have it for themselves, across processes.
+//! Tests that measure times, fill disks or load the machine have it for themselves, across
+//! processes.
 //!
 //! Each test is a process of its own, and most may run beside others.
 

@@ -47,7 +47,7 @@ pub use document::{DocumentError, MAX_SOURCE_BYTES, spelling_warnings};
 pub use input::{BehaviorInput, StepPosition};
 pub use memory::{Bucket, BucketKind};
 pub use protocol::{Protocol, result_schema};
-pub use result::{ResultError, parse_result};
+pub use result::{MAX_TAGS, ResultError, parse_result};
 pub use set::BehaviorSet;
 pub use steps::{
     CallOutcome, FinishedEntries, RESULT_TOOL, StepEntries, is_result_call, last_reply,

@@ -47,9 +47,9 @@ pub struct Observed {
     pub state: Value,
 }
 
-/// Outcome of a write.
+/// The object after a write, and what the gateway warned about.
 #[derive(Debug)]
-pub struct Written {
+pub struct WriteOutcome {
     /// The object as the gateway answered. It is not read again: a later change by somebody else
     /// would count as applied and never be corrected.
     pub observed: Observed,
@@ -70,7 +70,7 @@ pub trait Reconciled: HasStore {
         context: &Context,
         observed: Option<&Observed>,
         secrets: &[SecretValue],
-    ) -> impl Future<Output = Result<Written, Failure>> + Send;
+    ) -> impl Future<Output = Result<WriteOutcome, Failure>> + Send;
 
     /// Does what is needed beside the object, each time the object is as desired.
     fn after(&self, _: &Context) -> impl Future<Output = Result<(), Failure>> + Send {
@@ -172,7 +172,7 @@ async fn apply<K: Reconciled>(resource: &K, context: &Context) -> Result<(), Fai
         }
         before => {
             set_finalizer(resource, context, true).await?;
-            let Written { observed, warnings } =
+            let WriteOutcome { observed, warnings } =
                 resource.write(context, before.as_ref(), &secrets).await?;
             let change = change(&known, before.as_ref(), &observed, generation);
             Applied { observed, secret_version, change, warnings }

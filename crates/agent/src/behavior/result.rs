@@ -33,7 +33,8 @@ const MAX_ACTIONS: usize = 32;
 const MAX_TODO_OPERATIONS: usize = 64;
 const MAX_MEMORIES: usize = 64;
 const MAX_MEMORY_QUERIES: usize = 8;
-const MAX_TAGS: usize = 32;
+/// Tags of a session.
+pub const MAX_TAGS: usize = 32;
 const MAX_ROUTE_TAGS: usize = 5;
 
 /// Fields by which an object is recognised as a result.

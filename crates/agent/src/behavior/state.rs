@@ -16,8 +16,8 @@ use std::fmt;
 use holdfast_types::{BehaviorName, RunId, Usage, Wait, WaitDetails};
 use serde::{Deserialize, Serialize};
 
-/// Maximum length of a tag, in characters.
-const MAX_TAG_CHARS: usize = 64;
+/// Maximum length of a session's tag, in characters.
+pub const MAX_TAG_CHARS: usize = 64;
 
 /// Place of a session among its behaviours. Stored as JSON: fields are only ever added, with a
 /// default.

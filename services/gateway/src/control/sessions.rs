@@ -11,6 +11,7 @@ pub mod runs;
 mod search;
 
 use futures::{Stream, StreamExt as _, TryStreamExt as _, stream, stream::BoxStream};
+use holdfast_agent::behavior::{MAX_TAGS, state::MAX_TAG_CHARS};
 use holdfast_bus::{Control, ControlKind};
 use holdfast_proto::gateway::v1::{
     self as pb, BranchSessionRequest, BranchSessionResponse, DeleteSessionRequest,
@@ -38,8 +39,6 @@ const DEFAULT_ENTRIES: u32 = 20;
 const DEFAULT_TOOL_CALLS: u32 = 100;
 const MAX_ENTRIES: u32 = 1_000;
 const MAX_LABEL_CHARS: usize = 200;
-const MAX_TAGS: usize = 32;
-const MAX_TAG_CHARS: usize = 64;
 const SESSION_KIND_WORDS: &str =
     "main, dm, group, topic, subagent, cron, heartbeat, work, api or global";
 

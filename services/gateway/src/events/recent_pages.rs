@@ -1,7 +1,7 @@
 //! Pages of a tenant's log that this process read last.
 //!
-//! Subscriptions to one tenant's events mostly wait at the end of the log, and are woken together: one of
-//! them reads the next page, and the others share it.
+//! Most subscriptions to one tenant's events wait at the end of the log, and are woken together: one
+//! of them reads the next page, and the others share it.
 
 use std::{
     collections::VecDeque,
@@ -34,12 +34,13 @@ struct RecentPage {
 }
 
 impl RecentPages {
-    /// Returns the page behind a position: one that was just read, or that is being read, or what `read`
-    /// returns.
+    /// Returns the page behind a position: one that was just read, or that is being read, or what
+    /// `read` returns.
     ///
     /// # Errors
     ///
-    /// Those of `read`, which each caller then calls for itself: nobody waits for the attempts of others.
+    /// Those of `read`, which each caller then calls for itself: nobody waits for the attempts of
+    /// others.
     pub(super) async fn get<F>(
         &self,
         after: i64,

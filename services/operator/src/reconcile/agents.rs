@@ -5,7 +5,7 @@ use holdfast_proto::gateway::v1::{
     UpdateAgentRequest, ValidateBehaviorRequest,
 };
 
-use super::{Observed, Reconciled, Written};
+use super::{Observed, Reconciled, WriteOutcome};
 use crate::{
     context::{Context, HasStore, SecretValue, Watched},
     error::Failure,
@@ -37,7 +37,7 @@ impl Reconciled for Agent {
         context: &Context,
         observed: Option<&Observed>,
         _: &[SecretValue],
-    ) -> Result<Written, Failure> {
+    ) -> Result<WriteOutcome, Failure> {
         let key = context.tenant_key(&self.spec.tenant).await?;
         let mut agents = context.gateway.agents();
         let name = self.gateway_name();
@@ -70,7 +70,7 @@ impl Reconciled for Agent {
             warnings.extend(self.write_documents(context, wanted).await?);
         }
         let documents = self.spec.behavior_documents.clone();
-        Ok(Written { observed: self.observed(agent.unwrap_or_default(), documents), warnings })
+        Ok(WriteOutcome { observed: self.observed(agent.unwrap_or_default(), documents), warnings })
     }
 
     async fn remove(&self, context: &Context) -> Result<(), Failure> {

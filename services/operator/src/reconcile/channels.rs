@@ -5,7 +5,7 @@ use holdfast_proto::gateway::v1::{
     UpdateAccountRequest,
 };
 
-use super::{Observed, Reconciled, Written};
+use super::{Observed, Reconciled, WriteOutcome};
 use crate::{
     context::{Context, HasStore, SecretValue, Watched},
     error::Failure,
@@ -29,7 +29,7 @@ impl Reconciled for Channel {
         context: &Context,
         observed: Option<&Observed>,
         secrets: &[SecretValue],
-    ) -> Result<Written, Failure> {
+    ) -> Result<WriteOutcome, Failure> {
         let values = secrets.iter().map(|secret| secret.value.clone());
         let secrets = self.spec.secrets_json(values);
         let secrets =
@@ -50,7 +50,7 @@ impl Reconciled for Channel {
             }
         };
         let observed = self.observed(account.unwrap_or_default());
-        Ok(Written { observed, warnings: Vec::new() })
+        Ok(WriteOutcome { observed, warnings: Vec::new() })
     }
 
     async fn remove(&self, context: &Context) -> Result<(), Failure> {

@@ -4,7 +4,7 @@ use holdfast_proto::gateway::v1::{
     self as pb, DeleteProviderRequest, ListProvidersRequest, PutProviderRequest,
 };
 
-use super::{Observed, Reconciled, Written};
+use super::{Observed, Reconciled, WriteOutcome};
 use crate::{
     context::{Context, HasStore, SecretValue, Watched},
     error::Failure,
@@ -28,7 +28,7 @@ impl Reconciled for ModelProvider {
         context: &Context,
         observed: Option<&Observed>,
         secrets: &[SecretValue],
-    ) -> Result<Written, Failure> {
+    ) -> Result<WriteOutcome, Failure> {
         let key = context.tenant_key(&self.spec.tenant).await?;
         let mut providers = context.gateway.providers();
         let name = self.gateway_name();
@@ -48,7 +48,7 @@ impl Reconciled for ModelProvider {
             agent.spec.tenant == self.spec.tenant && !is_ready
         });
         let observed = self.observed(provider.unwrap_or_default());
-        Ok(Written { observed, warnings: Vec::new() })
+        Ok(WriteOutcome { observed, warnings: Vec::new() })
     }
 
     async fn remove(&self, context: &Context) -> Result<(), Failure> {

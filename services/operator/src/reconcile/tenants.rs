@@ -7,7 +7,7 @@ use holdfast_proto::gateway::v1::{
 use holdfast_types::Kind;
 use kube::ResourceExt as _;
 
-use super::{Observed, Reconciled, Written};
+use super::{Observed, Reconciled, WriteOutcome};
 use crate::{
     context::{Context, HasStore, SecretValue, Watched},
     error::{Credential, Failure},
@@ -40,7 +40,7 @@ impl Reconciled for Tenant {
         context: &Context,
         observed: Option<&Observed>,
         _: &[SecretValue],
-    ) -> Result<Written, Failure> {
+    ) -> Result<WriteOutcome, Failure> {
         let (gateway, mut tenants) = (&context.gateway, context.gateway.tenants());
         let id = match observed {
             Some(observed) => observed.id.clone(),
@@ -64,7 +64,7 @@ impl Reconciled for Tenant {
         };
         let changed = tenants.update_tenant(gateway.platform_request(request)).await;
         let tenant = platform_answer(changed)?.tenant.unwrap_or_default();
-        Ok(Written { observed: observed_of(tenant), warnings: Vec::new() })
+        Ok(WriteOutcome { observed: observed_of(tenant), warnings: Vec::new() })
     }
 
     /// Makes sure that there is a valid key, and lets the tenant's other resources use it.

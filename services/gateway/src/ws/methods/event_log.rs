@@ -35,8 +35,8 @@ pub const METHODS: &[Method] = &[
 /// Subscriptions of one connection.
 const MAX_PER_CONNECTION: usize = 8;
 
-/// Subscriptions of a tenant's connections to this process. Those that are not at the end of the log read
-/// it by themselves.
+/// Subscriptions of a tenant's connections to this process. Those that are not at the end of the log
+/// read it by themselves.
 pub const MAX_LOG_SUBSCRIPTIONS_PER_TENANT: u64 = 200;
 
 const MAX_NAME_BYTES: usize = 64;

@@ -115,9 +115,6 @@ const MAX_SESSIONS: usize = 1_000;
 /// Sessions of one page of the gRPC method.
 const PAGE: u32 = 200;
 
-/// Sessions that one page after a cursor reads at most.
-const MAX_PAGE: usize = 200;
-
 /// Sessions of one preview.
 const MAX_PREVIEWS: usize = 64;
 
@@ -242,9 +239,9 @@ async fn list_after(call: &Call, request: pb::ListSessionsRequest, params: &List
             "cursor: must be `sessionsCursor` of a snapshot or `nextCursor` of an answer",
         );
     }
-    let limit = params.limit.unwrap_or(DEFAULT_SESSIONS).clamp(1, MAX_PAGE);
-    let request =
-        pb::ListSessionsRequest { limit: u32::try_from(limit).unwrap_or(PAGE), ..request };
+    let limit =
+        u32::try_from(params.limit.unwrap_or(DEFAULT_SESSIONS)).unwrap_or(PAGE).clamp(1, PAGE);
+    let request = pb::ListSessionsRequest { limit, ..request };
     let page = match params.matches_nothing() {
         true => pb::ListSessionsResponse::default(),
         false => {
