@@ -20,12 +20,14 @@ pub enum Keys {
     Create {
         /// Purpose of the key, in words
         name: String,
-        /// Scopes of the key; `approve` decides about tool calls, `platform` is for operators
+        /// Scopes of the key: `guest` (to publish in a page) only begins conversations, `approve` decides
+        /// about tool calls, `admin` runs the tenant's installation, `owner` owns its agents,
+        /// `platform` runs the mesh
         #[arg(
             long = "scope",
             value_delimiter = ',',
             default_values = ["chat", "read"],
-            value_parser = ["chat", "read", "events", "approve", "admin", "platform"]
+            value_parser = ["guest", "chat", "read", "events", "approve", "admin", "owner", "platform"]
         )]
         scopes: Vec<String>,
         /// Lifetime in days; 0 for no expiry

@@ -11,9 +11,9 @@
 //! The paths of the table's last column are *view paths*; those of the first are *tree paths*. For
 //! the owner they are equal.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
-use holdfast_types::{InvalidPath, SessionKind, TreePath};
+use holdfast_types::{InvalidPath, NameSpace, SessionKind, TreePath};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -63,7 +63,7 @@ impl FileSpace {
         }
         match person(kind, key, audience) {
             Some(person) => Self::of_person(&person),
-            None => Self::named(format!("~{}", escaped(conversation(kind, key)))),
+            None => Self::named(format!("~{}", escaped(&conversation(kind, key)))),
         }
     }
 
@@ -118,16 +118,17 @@ impl fmt::Display for FileSpace {
 }
 
 /// Name of a conversation that is nobody's, within its agent.
-fn conversation(kind: SessionKind, key: &str) -> &str {
+fn conversation(kind: SessionKind, key: &str) -> Cow<'_, str> {
     let mut parts = key.splitn(3, ':');
     let name = match (parts.next(), parts.next(), parts.next()) {
         (Some("agent"), Some(_), Some(name)) => name,
         _ => key,
     };
     // As for people, a name's branches belong together.
-    match (kind, name.split_once('/')) {
-        (SessionKind::Api, Some((whole, _))) if whole != "api:" => whole,
-        _ => name,
+    let split = (kind == SessionKind::Api).then(|| NameSpace::split(name.strip_prefix("api:")?));
+    match split.flatten().and_then(|(space, own)| Some((space, own.split_once('/')?.0))) {
+        Some((space, whole)) if !whole.is_empty() => format!("api:{}", space.qualify(whole)).into(),
+        _ => name.into(),
     }
 }
 

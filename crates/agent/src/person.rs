@@ -6,18 +6,25 @@
 //! | direct messages of another person | `telegram:42`, as in the session's key; `webhook:shop:42`, separate for each account, where the platform has no ids of its own |
 //! | direct messages of an account that is linked (decision 0087) | the first account's, `telegram:42`, on every channel |
 //! | a program's session | `api:anna`; `anna/trip` and `anna/work` are both Anna's |
+//! | the same, by a key with names of its own | `api:=key_…/anna` |
+//! | a session of a person who signed in | `person:per_…`, or `owner` if they own the agent |
 //! | a group, a topic | `group:telegram:-100`: separate from all others |
 //! | a main session in which others write too, a subagent's, a job's | none |
 //!
 //! Memories and the time zone of a person apply to all their conversations with an agent. The
 //! person follows from the session's key and its audience, never from a text.
 
-use holdfast_types::{SessionKind, has_platform_wide_ids, linked_person};
+use holdfast_types::{
+    NameSpace, PersonId, SINGLE_REQUEST_PREFIX, SessionKind, has_platform_wide_ids, linked_person,
+};
 
 use crate::bootstrap::Audience;
 
 /// The agent's owner, on every channel.
 pub const OWNER: &str = "owner";
+
+/// Prefix of the names of people who are records of the tenant.
+const RECORD_PREFIX: &str = "person:";
 
 /// Returns the person of a conversation; `None` if there is no particular one.
 #[must_use]
@@ -36,12 +43,16 @@ pub fn person(kind: SessionKind, key: &str, audience: Audience) -> Option<String
         (SessionKind::Dm, ["agent", _, "dm", of, account, peer]) => {
             Some(linked_person(peer).map_or_else(|| of_account(of, account, peer), str::to_owned))
         }
-        (SessionKind::Api, ["agent", _, "api", name]) => {
-            let person = name.split_once('/').map_or(*name, |(person, _)| person);
-            // A program that names no user gets a temporary name, which is no person.
-            let is_somebody = !person.is_empty() && !person.starts_with("once-");
-            is_somebody.then(|| format!("api:{person}"))
-        }
+        (SessionKind::Api, ["agent", _, "api", name]) => match NameSpace::split(name)? {
+            (NameSpace::Person(_), _) if is_owner => Some(OWNER.to_owned()),
+            (NameSpace::Person(person), _) => Some(of_id(person)),
+            (space @ (NameSpace::Shared | NameSpace::Key(_)), name) => {
+                let user = name.split_once('/').map_or(name, |(user, _)| user);
+                // A program that names no user gets a temporary name, which is no person.
+                let is_somebody = !user.is_empty() && !user.starts_with(SINGLE_REQUEST_PREFIX);
+                is_somebody.then(|| format!("api:{}", space.qualify(user)))
+            }
+        },
         (
             SessionKind::Group | SessionKind::Topic,
             ["agent", _, "group" | "topic", of, group, ..],
@@ -50,6 +61,18 @@ pub fn person(kind: SessionKind, key: &str, audience: Audience) -> Option<String
     }
     // The memory service accepts no longer names, and a cut name would be ambiguous.
     .filter(|user| user.len() <= 256)
+}
+
+/// Name of a person who is a record of the tenant.
+#[must_use]
+pub fn of_id(person: PersonId) -> String {
+    format!("{RECORD_PREFIX}{person}")
+}
+
+/// Id of a person who is a record of the tenant, from the name that [`of_id`] gives.
+#[must_use]
+pub fn id_of(person: &str) -> Option<PersonId> {
+    person.strip_prefix(RECORD_PREFIX)?.parse().ok()
 }
 
 /// Returns the person behind a peer id of a channel account.
@@ -104,6 +127,8 @@ mod tests {
             (SessionKind::Api, others, "agent:main:api:anna", Some("api:anna")),
             (SessionKind::Api, others, "agent:main:api:anna/trip", Some("api:anna")),
             (SessionKind::Api, others, "agent:main:api:/trip", None),
+            (SessionKind::Api, others, "agent:main:api:=anna", None),
+            (SessionKind::Api, others, "agent:main:api:=anna/trip", None),
             (SessionKind::Api, others, "agent:main:api:once-019a", None),
             (SessionKind::Group, others, "agent:main:group:telegram:-1", Some("group:telegram:-1")),
             (

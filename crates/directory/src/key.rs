@@ -10,12 +10,13 @@ use jiff::Timestamp;
 
 use crate::Error;
 
-/// Scopes of a key: conversations, reading, events alone, decisions about tool calls, changes, operation of the
-/// installation.
-pub const SCOPES: [&str; 6] = ["chat", "read", "events", APPROVE, "admin", "platform"];
+/// Scopes of a key: new conversations alone, conversations, reading, events alone, decisions about
+/// tool calls, changes, ownership, operation of the installation.
+pub const SCOPES: [&str; 8] =
+    ["guest", "chat", "read", "events", APPROVE, "admin", "owner", "platform"];
 
 /// Scopes of a tenant's first key.
-pub(crate) const FIRST_KEY_SCOPES: [&str; 4] = ["chat", "read", APPROVE, "admin"];
+pub(crate) const FIRST_KEY_SCOPES: [&str; 5] = ["chat", "read", APPROVE, "admin", "owner"];
 
 /// Scope of a key that decides about tool calls.
 const APPROVE: &str = "approve";

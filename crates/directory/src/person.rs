@@ -24,7 +24,7 @@ impl Person {
     /// Whether the person may decide about tool calls now.
     #[must_use]
     pub fn may_approve(&self) -> bool {
-        self.disabled_at.is_none() && self.role >= TenantRole::Operator
+        self.disabled_at.is_none() && self.role >= TenantRole::Approver
     }
 }
 

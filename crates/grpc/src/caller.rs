@@ -80,7 +80,7 @@ pub enum Scope {
     Read,
     /// Decide whether a tool call that waits for an approval is made.
     Approve,
-    /// Change agents, keys, channels and the tenant's other settings.
+    /// Run the tenant's installation: change agents, channels, schedules and files.
     Admin,
     /// Create and change tenants, as an operator.
     Platform,
@@ -90,10 +90,15 @@ pub enum Scope {
     Node,
     /// Read the tenant's events, without what was said.
     Events,
+    /// Own the tenant's agents: change keys, people, policies, providers and budgets, and reach
+    /// every conversation.
+    Owner,
+    /// Begin conversations of its own and nothing else: for a key that is published.
+    Guest,
 }
 
 impl Scope {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Chat,
         Self::Read,
         Self::Approve,
@@ -102,6 +107,8 @@ impl Scope {
         Self::Service,
         Self::Node,
         Self::Events,
+        Self::Owner,
+        Self::Guest,
     ];
 
     /// Textual form, as stored with a key.
@@ -116,17 +123,22 @@ impl Scope {
             Self::Service => "service",
             Self::Node => "node",
             Self::Events => "events",
+            Self::Owner => "owner",
+            Self::Guest => "guest",
         }
     }
 
-    const fn bit(self) -> u8 {
+    const fn bit(self) -> u16 {
         1 << self as u8
     }
 }
 
 /// Error for a word that names no scope.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no scope: there are `chat`, `read`, `events`, `approve`, `admin`, `platform`")]
+#[error(
+    "`{0}` is no scope: there are `guest`, `chat`, `read`, `events`, `approve`, `admin`, `owner`, \
+     `platform`"
+)]
 pub struct InvalidScope(String);
 
 impl FromStr for Scope {
@@ -139,7 +151,7 @@ impl FromStr for Scope {
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct Scopes(u8);
+pub struct Scopes(u16);
 
 impl Scopes {
     pub const EMPTY: Self = Self(0);

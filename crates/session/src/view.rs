@@ -7,8 +7,8 @@ pub(crate) mod search;
 
 use holdfast_pg::{Pools, TenantTx};
 use holdfast_types::{
-    AgentId, Entry, Handover, MessageId, RunId, SessionId, SessionKey, SessionKind, SessionState,
-    Target, TenantId, Usage,
+    AgentId, Entry, Handover, MessageId, PersonId, RunId, SessionId, SessionKey, SessionKind,
+    SessionState, Target, TenantId, Usage,
 };
 use jiff::{SignedDuration, Timestamp};
 use jiff_sqlx::ToSqlx as _;
@@ -33,6 +33,8 @@ pub struct SessionFilter {
     pub pinned: Option<bool>,
     /// Only sessions in one of these states; empty is all.
     pub states: Vec<ShownState>,
+    /// Only conversations that belong to this person.
+    pub person: Option<PersonId>,
     pub limit: i64,
     /// Only sessions after this place in the order, for paging.
     pub after: Option<SessionCursor>,
@@ -237,6 +239,7 @@ impl Views<'_> {
                               then 'SLEEP'
                           else l.state end = any($11))
              and ($13::text is null or $13 = any(t.tags))
+             and ($14::uuid is null or s.person_id = $14)
              order by s.used_hour desc nulls last, s.updated_at desc, s.session_id desc limit $9"
         );
         let mut tx = self.pools.tenant(tenant).await?;
@@ -254,6 +257,7 @@ impl Views<'_> {
             .bind(filter.states.iter().map(|state| state.as_str()).collect::<Vec<_>>())
             .bind(SLEEP_AFTER.as_secs_f64())
             .bind(filter.tag)
+            .bind(filter.person.map(PersonId::as_uuid))
             .fetch_all(tx.conn())
             .await?;
         tx.commit().await?;

@@ -18,6 +18,7 @@
 //! in nothing else. A `:` or `%` inside a part is written `%3A` or `%25`.
 
 mod linked;
+mod space;
 
 use std::{fmt, str::FromStr};
 
@@ -26,6 +27,7 @@ use serde::{Deserialize, Serialize};
 pub use linked::{
     MAX_LINKED_PERSON_BYTES, has_platform_wide_ids, is_reserved_peer, linked_peer, linked_person,
 };
+pub use space::{NameSpace, SINGLE_REQUEST_PREFIX, is_reserved_name};
 
 use crate::AgentName;
 
@@ -257,6 +259,13 @@ impl SessionKey {
     pub fn api_name(&self) -> Option<String> {
         let is_api = self.kind == SessionKind::Api;
         self.text.splitn(4, ':').nth(3).filter(|_| is_api).map(unescape)
+    }
+
+    /// Name space of a conversation that a program or a person has named; `None` for other kinds,
+    /// and for a name that belongs to no known space.
+    #[must_use]
+    pub fn name_space(&self) -> Option<NameSpace> {
+        NameSpace::split(&self.api_name()?).map(|(space, _)| space)
     }
 
     fn simple(agent: &AgentName, kind: SessionKind) -> Self {

@@ -6,7 +6,7 @@ use holdfast_grpc::{InvalidContext, MemoryCallError, Scopes};
 use holdfast_types::{Fault, InvalidId, InvalidSessionKey, Kind, TenantRole};
 use tonic::{Code, Status};
 
-use crate::{bodies::BodyRefusal, oidc::TokenError};
+use crate::{bodies::BodyRefusal, oidc::TokenError, rights::ConversationRight};
 
 /// Failure of a call to the gateway. The messages are shown to the caller.
 #[derive(Debug, thiserror::Error)]
@@ -26,6 +26,14 @@ pub enum Error {
     /// The person's role is too small.
     #[error("this needs the role `{needs}`, and yours is `{has}`: ask an owner of the tenant")]
     Role { needs: String, has: TenantRole },
+    /// The caller has no right to the conversation.
+    #[error("this conversation is not yours: {}", rights_hint(*right))]
+    OthersConversation { right: ConversationRight },
+    /// What the caller names belongs to another person.
+    #[error(
+        "`{0}` is not you: leave it out for yourself, or ask an owner of the tenant to do it for others"
+    )]
+    OtherPerson(String),
     /// No role includes it.
     #[error("this needs an API key with the scope `{needs}`: no role of a tenant includes it")]
     NoRole { needs: String },
@@ -95,6 +103,11 @@ pub enum Error {
     /// A sender's id has the form of a linked account.
     #[error("the sender's id begins with `=`, which is kept for linked accounts")]
     ReservedSender,
+    /// A name of a conversation has the form of one in a name space.
+    #[error(
+        "`{0}` begins with `=`, which marks whose a conversation is: choose a name that begins otherwise"
+    )]
+    ReservedName(String),
     /// A field has a value that is not one of the known ones.
     #[error("`{field}` is `{given}`: write {wanted}")]
     UnknownValue { field: &'static str, given: String, wanted: &'static str },
@@ -113,8 +126,8 @@ pub enum Error {
     Subagent,
     /// An MCP client is usually a model.
     #[error(
-        "a person decides about approvals, on a channel, with `holdfast approvals` or over gRPC: \
-         not through MCP"
+        "a person decides about approvals and sets `/elevated`, on a channel, with `holdfast` or over \
+         gRPC: not through MCP"
     )]
     DecisionOverMcp,
     #[error(
@@ -206,6 +219,24 @@ impl Error {
     }
 }
 
+/// What gives a right to conversations of others, for an error.
+const fn rights_hint(right: ConversationRight) -> &'static str {
+    match right {
+        ConversationRight::Read => {
+            "to read those of others a key needs the scope `read`, and a person the role `viewer`, \
+             `operator` or `owner`"
+        }
+        ConversationRight::Write => {
+            "name one of your own, or leave `session` out. An owner writes in those of agents and of \
+             programs' users; nobody in another person's"
+        }
+        ConversationRight::Control => {
+            "to stop or delete those of others a key needs the scope `admin`, and a person the role \
+             `operator` or `owner`"
+        }
+    }
+}
+
 impl Fault for Error {
     fn kind(&self) -> Kind {
         match self {
@@ -216,6 +247,8 @@ impl Fault for Error {
             Self::Scope { .. }
             | Self::Role { .. }
             | Self::NoRole { .. }
+            | Self::OthersConversation { .. }
+            | Self::OtherPerson(_)
             | Self::NotNode
             | Self::ScopeOfDevice(_)
             | Self::NoRule
@@ -240,6 +273,7 @@ impl Fault for Error {
             | Self::NulCharacter(_)
             | Self::MissingField(_)
             | Self::ReservedSender
+            | Self::ReservedName(_)
             | Self::UnknownValue { .. }
             | Self::Id(_)
             | Self::Key(_)
@@ -264,6 +298,7 @@ impl Fault for Error {
             Self::MalformedKey => "KEY_MALFORMED",
             Self::Scope { .. } | Self::NoRole { .. } => "SCOPE_MISSING",
             Self::Role { .. } => "ROLE_TOO_SMALL",
+            Self::OthersConversation { .. } | Self::OtherPerson(_) => "NOT_YOURS",
             Self::NotNode => "NODE_TOKEN_MISSING",
             Self::ScopeOfDevice(_) => "SCOPE_OF_DEVICE_MISSING",
             Self::Token(_) => "TOKEN_REFUSED",
@@ -294,6 +329,7 @@ impl Fault for Error {
             | Self::NulCharacter(_)
             | Self::MissingField(_)
             | Self::ReservedSender
+            | Self::ReservedName(_)
             | Self::UnknownValue { .. }
             | Self::Id(_)
             | Self::Key(_)

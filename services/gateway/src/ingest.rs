@@ -24,17 +24,20 @@ use holdfast_session::{
 };
 use holdfast_types::{
     AnswerOptions, Body, ChannelOptions, Command, Effort, MessageId, MessageOptions, QueueMode,
-    RunId, SessionId, SessionKey, SessionKind, Source, TenantId,
+    RunId, SessionId, SessionKind, Source, TenantId,
 };
 use holdfast_workspace::Workspaces;
 use tokio::time::Instant;
 use uuid::Uuid;
 
 pub use author::{are_owners, of_caller, of_key, of_sender};
-pub use destination::{Destination, named_destination};
+pub use destination::{Destination, MAIN_CONVERSATION, named_destination, named_session_key};
 pub use text::clean;
 
-use crate::Error;
+use crate::{
+    Error,
+    rights::{ConversationRight, NamedSession},
+};
 
 /// Channel of programs in the options of agents.
 const PROGRAMS: &str = "api";
@@ -113,7 +116,8 @@ impl Ingest {
         };
         let (mut body, files) = uploads::body_with_files(text, said.attachments)?;
         let idem_key = idempotency_key(said.request_id)?;
-        let place = self.destination(caller.tenant, &said.agent, &said.session).await?;
+        let named = NamedSession { agent: &said.agent, session: &said.session };
+        let place = self.destination(caller, named, ConversationRight::Write).await?;
         body.author = of_caller(caller);
         self.store_files(caller.tenant, &place, &mut body, files).await?;
         if let Some(effort) = said.effort {
@@ -227,12 +231,11 @@ impl Ingest {
     /// Cancels the turn of a session.
     pub async fn cancel(
         &self,
-        tenant: TenantId,
-        agent: &str,
-        session: &str,
+        caller: &Caller,
+        named: NamedSession<'_>,
     ) -> Result<CancelResult, Error> {
-        let session = self.existing_session(tenant, agent, session).await?;
-        self.cancel_session(tenant, session).await
+        let session = self.existing_session(caller, named, ConversationRight::Control).await?;
+        self.cancel_session(caller.tenant, session).await
     }
 
     /// Cancels the turn that handles a message. A message that waits behind others of its session is
@@ -345,9 +348,4 @@ fn is_resume_command(message: &NewMessage) -> bool {
 fn debounce(agent: &RoutedAgent, options: &ChannelOptions) -> Duration {
     let pause = options.queue.debounce_ms.unwrap_or(agent.settings.debounce_ms);
     Duration::from_millis(u64::from(pause))
-}
-
-/// Session key for a name given by the caller.
-pub fn named_session_key(agent: &RoutedAgent, name: &str) -> Result<SessionKey, Error> {
-    Ok(SessionKey::api(&agent.name, &clean(name))?)
 }

@@ -47,6 +47,7 @@ mod nodes;
 mod oidc;
 mod openai;
 mod permissions;
+mod rights;
 mod routing;
 mod ws;
 

@@ -241,7 +241,9 @@ impl PlatformTools {
     ) -> Result<FollowedMessage, Error> {
         // The client is a model: it must not approve the calls of another one.
         let text = self.ingest.text(&said.text)?;
-        if let Some(Command::Decide(_)) = MessageBody::text(text).command() {
+        let body = MessageBody::text(text);
+        let decides = matches!(body.command(), Some(Command::Decide(_)));
+        if decides || body.directives().elevated.is_some() {
             return Err(Error::DecisionOverMcp);
         }
         let taken = self.ingest.accept(who, said).await?;

@@ -20,17 +20,23 @@ pub enum Permission {
     SignedIn,
     /// Lists the agents as models of the OpenAI-compatible API.
     ListModels,
-    /// Talks to agents.
+    /// Begins conversations, and goes on in those.
+    Begin,
+    /// Talks to agents, in conversations of the caller's own.
     Chat,
     /// Reads settings and conversations.
     Read,
+    /// Reads what is the caller's own; with [`Read`](Self::Read) all.
+    ReadOwn,
+    /// Reads the tool calls that wait for a decision.
+    ReadApprovals,
     /// Subscribes to events, without what was said.
     ReadEvents,
     /// Reads limits, usage and events: of the own tenant, and with the scope `platform` of any.
     ReadUsage,
     /// Decides about tool calls.
     Approve,
-    /// Changes agents, channels, schedules, files and memories.
+    /// Runs the tenant's installation: changes agents, channels, schedules, files and memories.
     Manage,
     /// Changes keys, people, policies, providers and budgets; reads the audit log.
     Own,
@@ -47,30 +53,46 @@ impl Permission {
     const fn scopes(self) -> &'static [Scope] {
         match self {
             Self::SignedIn => &[],
-            Self::ListModels => &[Scope::Chat, Scope::Read],
+            Self::ListModels => &[Scope::Guest, Scope::Chat, Scope::Read],
+            Self::Begin => &[Scope::Guest, Scope::Chat],
             Self::Chat => &[Scope::Chat],
-            Self::Read => &[Scope::Read],
+            Self::Read | Self::ReadOwn => &[Scope::Read],
+            Self::ReadApprovals => &[Scope::Read, Scope::Approve],
             Self::ReadEvents => &[Scope::Events, Scope::Read],
             Self::ReadUsage => &[Scope::Read, Scope::Platform],
             Self::Approve => &[Scope::Approve],
-            Self::Manage | Self::Own => &[Scope::Admin],
+            Self::Manage => &[Scope::Admin],
+            Self::Own => &[Scope::Owner],
             Self::Platform => &[Scope::Platform],
             Self::Service => &[Scope::Service],
             Self::Node => &[Scope::Node],
         }
     }
 
-    /// Least role that includes the permission; `None` if no role does.
-    #[must_use]
-    pub const fn least_role(self) -> Option<TenantRole> {
+    /// Scopes of a person's session of which one is enough, if the session is limited. A session for
+    /// talking shows its person what is theirs.
+    const fn scopes_of_session(self) -> &'static [Scope] {
         match self {
-            Self::SignedIn | Self::ListModels | Self::Read | Self::ReadEvents | Self::ReadUsage => {
-                Some(TenantRole::Viewer)
-            }
-            Self::Chat => Some(TenantRole::Member),
-            Self::Approve | Self::Manage => Some(TenantRole::Operator),
-            Self::Own => Some(TenantRole::Owner),
-            Self::Platform | Self::Service | Self::Node => None,
+            Self::ReadOwn => &[Scope::Read, Scope::Chat],
+            other => other.scopes(),
+        }
+    }
+
+    /// Roles that include the permission.
+    #[must_use]
+    pub const fn roles(self) -> &'static [TenantRole] {
+        use TenantRole::{Approver, Guest, Member, Operator, Owner, Viewer};
+        match self {
+            Self::SignedIn | Self::ListModels => &TenantRole::ALL,
+            Self::Begin => &[Guest, Member, Approver, Operator, Owner],
+            Self::Chat => &[Member, Approver, Operator, Owner],
+            Self::Read | Self::ReadEvents | Self::ReadUsage => &[Viewer, Operator, Owner],
+            Self::ReadOwn => &[Viewer, Member, Approver, Operator, Owner],
+            Self::ReadApprovals => &[Viewer, Approver, Operator, Owner],
+            Self::Approve => &[Approver, Operator, Owner],
+            Self::Manage => &[Operator, Owner],
+            Self::Own => &[Owner],
+            Self::Platform | Self::Service | Self::Node => &[],
         }
     }
 }
@@ -83,14 +105,18 @@ impl Permission {
 pub fn require(caller: &Caller, permission: Permission) -> Result<(), Error> {
     let scopes = permission.scopes();
     if let Principal::Person { role, .. } = caller.principal {
-        let is_limited = caller.scopes != Scopes::EMPTY && !scopes.is_empty();
-        return match permission.least_role() {
-            Some(least) if role < least => Err(Error::Role { needs: at_least(least), has: role }),
-            Some(_) if is_limited && !scopes.iter().any(|scope| caller.scopes.has(*scope)) => {
-                Err(Error::Scope { needs: one_of(scopes), has: caller.scopes })
-            }
-            Some(_) => Ok(()),
-            None => Err(Error::NoRole { needs: one_of(scopes) }),
+        let of_session = permission.scopes_of_session();
+        let is_limited = caller.scopes != Scopes::EMPTY && !of_session.is_empty();
+        let roles = permission.roles();
+        return if roles.is_empty() {
+            Err(Error::NoRole { needs: one_of(scopes) })
+        } else if !roles.contains(&role) {
+            let needs = roles.iter().map(|role| role.as_str()).collect::<Vec<_>>().join("` or `");
+            Err(Error::Role { needs, has: role })
+        } else if is_limited && !of_session.iter().any(|scope| caller.scopes.has(*scope)) {
+            Err(Error::Scope { needs: one_of(of_session), has: caller.scopes })
+        } else {
+            Ok(())
         };
     }
     let is_key = matches!(caller.principal, Principal::Key(_));
@@ -102,12 +128,6 @@ pub fn require(caller: &Caller, permission: Permission) -> Result<(), Error> {
     } else {
         Err(Error::Scope { needs: one_of(scopes), has: caller.scopes })
     }
-}
-
-/// Roles that include what `least` may do, for an error.
-fn at_least(least: TenantRole) -> String {
-    let roles = TenantRole::ALL.into_iter().filter(|role| *role >= least);
-    roles.map(TenantRole::as_str).collect::<Vec<_>>().join("` or `")
 }
 
 fn one_of(scopes: &[Scope]) -> String {
@@ -169,12 +189,12 @@ const fn change(method: &'static str, permission: Permission) -> Rule {
 use Permission as P;
 
 const HTTP: &[Rule] = &[
-    call("/chat", P::Chat),
-    call("/v1/chat/completions", P::Chat),
-    call("/v1/responses", P::Chat),
-    call("/v1/responses/{response}", P::Chat),
-    call("/v1/responses/{response}/cancel", P::Chat),
-    call("/v1/responses/{response}/input_items", P::Chat),
+    call("/chat", P::Begin),
+    call("/v1/chat/completions", P::Begin),
+    call("/v1/responses", P::Begin),
+    call("/v1/responses/{response}", P::Begin),
+    call("/v1/responses/{response}/cancel", P::Begin),
+    call("/v1/responses/{response}/input_items", P::Begin),
     call("/v1/conversations", P::Chat),
     call("/v1/conversations/{conversation}", P::Chat),
     call("/v1/conversations/{conversation}/items", P::Chat),
@@ -186,15 +206,15 @@ const HTTP: &[Rule] = &[
 ];
 
 const GRPC: &[Rule] = &[
-    call("Agents/ListAgents", P::Read),
+    call("Agents/ListAgents", P::ReadOwn),
     call("Agents/GetAgent", P::Read),
     change("Agents/CreateAgent", P::Manage),
     change("Agents/UpdateAgent", P::Manage),
     change("Agents/SetAgentState", P::Manage),
     change("Agents/DeleteAgent", P::Manage),
     call("Agents/ListAgentTemplates", P::Read),
-    call("Approvals/ListApprovals", P::Read),
-    call("Approvals/GetApproval", P::Read),
+    call("Approvals/ListApprovals", P::ReadApprovals),
+    call("Approvals/GetApproval", P::ReadApprovals),
     change("Approvals/ResolveApproval", P::Approve),
     call("Approvals/ListApprovalRules", P::Read),
     change("Approvals/ForgetApprovalRule", P::Manage),
@@ -271,7 +291,7 @@ const GRPC: &[Rule] = &[
     change("Files/ImportFiles", P::Manage),
     call("Heartbeats/GetHeartbeat", P::Read),
     call("Heartbeats/ListHeartbeatEvents", P::Read),
-    call("Heartbeats/RunHeartbeat", P::Chat),
+    call("Heartbeats/RunHeartbeat", P::Manage),
     change("Heartbeats/SetHeartbeat", P::Manage),
     call("Ingest/Accept", P::Service),
     call("Keys/ListKeys", P::Own),
@@ -301,10 +321,10 @@ const GRPC: &[Rule] = &[
     change("Memories/EraseMemories", P::Own),
     call("Memories/ListErasures", P::Read),
     call("Memories/GetMemoryStatus", P::Read),
-    call("Messages/Send", P::Chat),
-    call("Messages/Stream", P::Chat),
-    call("Messages/Follow", P::Chat),
-    call("Messages/Cancel", P::Chat),
+    call("Messages/Send", P::Begin),
+    call("Messages/Stream", P::Begin),
+    call("Messages/Follow", P::Begin),
+    call("Messages/Cancel", P::Begin),
     call("Mesh/GetMesh", P::Platform),
     call("Models/ListModels", P::Read),
     change("Models/PutModel", P::Manage),
@@ -361,31 +381,31 @@ const GRPC: &[Rule] = &[
     change("Schedules/DeleteJob", P::Manage),
     change("Schedules/PauseJob", P::Manage),
     change("Schedules/ResumeJob", P::Manage),
-    call("Schedules/RunJob", P::Chat),
+    call("Schedules/RunJob", P::Manage),
     call("Schedules/ListJobRuns", P::Read),
     change("Schedules/BackfillJob", P::Manage),
     call("Schedules/ListNextTimes", P::Read),
     call("Schedules/ListCalendar", P::Read),
-    call("Schedules/WakeAgent", P::Chat),
-    call("Schedules/ListReminders", P::Read),
+    call("Schedules/WakeAgent", P::Manage),
+    call("Schedules/ListReminders", P::ReadOwn),
     call("Schedules/AddReminder", P::Chat),
     call("Schedules/CancelReminder", P::Chat),
-    call("Sessions/ListSessions", P::Read),
-    call("Sessions/GetSession", P::Read),
+    call("Sessions/ListSessions", P::ReadOwn),
+    call("Sessions/GetSession", P::ReadOwn),
     call("Sessions/UpdateSession", P::Chat),
-    call("Sessions/GetHistory", P::Read),
-    call("Sessions/ExportSession", P::Read),
+    call("Sessions/GetHistory", P::ReadOwn),
+    call("Sessions/ExportSession", P::ReadOwn),
     change("Sessions/ImportSession", P::Manage),
     call("Sessions/PauseSession", P::Chat),
     call("Sessions/ResumeSession", P::Chat),
     change("Sessions/DeleteSession", P::Chat),
-    call("Sessions/ListRuns", P::Read),
-    call("Sessions/SearchMessages", P::Read),
+    call("Sessions/ListRuns", P::ReadOwn),
+    call("Sessions/SearchMessages", P::ReadOwn),
     call("Sessions/BranchSession", P::Chat),
-    call("Sessions/ListBranches", P::Read),
-    call("Sessions/GetCanvas", P::Read),
-    call("Sessions/GetRun", P::Read),
-    call("Sessions/ListToolCalls", P::Read),
+    call("Sessions/ListBranches", P::ReadOwn),
+    call("Sessions/GetCanvas", P::ReadOwn),
+    call("Sessions/GetRun", P::ReadOwn),
+    call("Sessions/ListToolCalls", P::ReadOwn),
     change("Sessions/RollBackStep", P::Manage),
     call("Settings/GetSettings", P::Read),
     call("Settings/DescribeSettings", P::Read),

@@ -16,7 +16,7 @@ pub struct Console {
     #[arg(
         long = "scope",
         value_delimiter = ',',
-        value_parser = ["chat", "read", "events", "approve", "admin", "platform"]
+        value_parser = ["guest", "chat", "read", "events", "approve", "admin", "owner", "platform"]
     )]
     scopes: Vec<String>,
 

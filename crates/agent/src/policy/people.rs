@@ -2,9 +2,9 @@
 //!
 //! | role | given to |
 //! |---|---|
-//! | `owner` | people in `owners`; an API key with the scope `admin` |
-//! | `admin` | people with it in `roles`; an API key with the scope `admin` |
-//! | `member` | people in `roles` or on the account's allow-list; every API key; owners and admins |
+//! | `owner` | people in `owners`; owners of the tenant; an API key with the scope `owner` |
+//! | `admin` | people with it in `roles`; operators of the tenant; an API key with the scope `admin` |
+//! | `member` | people in `roles` or on the account's allow-list; people who signed in; every API key but a guest's; owners and admins |
 //! | `guest` | all other authors |
 //! | any other | people with it in `roles` |
 //!
@@ -13,7 +13,7 @@
 
 use std::collections::BTreeSet;
 
-use holdfast_types::{Author, DmScope, SessionKind};
+use holdfast_types::{Author, DmScope, NameSpace, SessionKey, SessionKind};
 use serde::Deserialize as _;
 use serde_json::Value;
 
@@ -28,7 +28,8 @@ use crate::bootstrap::Audience;
 pub const OWNER: &str = "owner";
 const ADMIN: &str = "admin";
 const MEMBER: &str = "member";
-const GUEST: &str = "guest";
+/// Role of authors whom nothing names.
+pub const GUEST: &str = "guest";
 
 /// Maximum length of a person's id or a role, in bytes.
 const MAX_NAME_BYTES: usize = 300;
@@ -190,35 +191,50 @@ pub fn are_owners<'a>(
 
 /// Returns the audience of a session: the owner alone, or others too.
 ///
-/// The main session is the owner's. If direct messages are routed to it, it is so only while all
-/// its earlier authors (`always`) and the turn's are owners. The same holds for direct messages.
+/// A conversation is the owner's only while everybody who has written what the turn reads owns the
+/// agent: the turn's authors (`now`) and all of the session (`always`). Messages without an author
+/// are the mesh's own and change nothing. Without any author only the sessions are the owner's in
+/// which the mesh itself works, and the main session unless direct messages are routed to it.
 #[must_use]
 pub fn audience(
     kind: SessionKind,
+    key: &str,
     scope: DmScope,
     now: &TurnAuthors,
     always: &TurnAuthors,
 ) -> Audience {
+    let owner_or_mesh = |authors: &TurnAuthors| authors.roles.is_empty() || authors.is_owner();
     let is_owners = match kind {
-        SessionKind::Heartbeat => true,
+        SessionKind::Heartbeat => owner_or_mesh(now) && owner_or_mesh(always),
         SessionKind::Main => match scope {
             DmScope::Main => now.is_owner() && always.is_owner(),
-            DmScope::PerPeer | DmScope::PerChannelPeer | DmScope::PerAccountChannelPeer => true,
+            DmScope::PerPeer | DmScope::PerChannelPeer | DmScope::PerAccountChannelPeer => {
+                owner_or_mesh(now) && owner_or_mesh(always)
+            }
         },
-        SessionKind::Dm => now.is_owner() && always.is_owner(),
+        SessionKind::Dm => owner_or_mesh(now) && always.is_owner(),
+        SessionKind::Api => {
+            is_conversation_of_person(key) && owner_or_mesh(now) && always.is_owner()
+        }
         SessionKind::Group
         | SessionKind::Topic
         | SessionKind::Subagent
         | SessionKind::Cron
         | SessionKind::Work
-        | SessionKind::Api
         | SessionKind::Global => false,
     };
     if is_owners { Audience::Owner } else { Audience::Others }
 }
 
+/// Whether a person who signed in has named the session, and not a program for one of its users.
+fn is_conversation_of_person(key: &str) -> bool {
+    let space = key.parse::<SessionKey>().ok().and_then(|key| key.name_space());
+    matches!(space, Some(NameSpace::Person(_)))
+}
+
 #[cfg(test)]
 mod tests {
+    use holdfast_types::PersonId;
     use serde_json::json;
 
     use super::*;
@@ -302,24 +318,41 @@ mod tests {
     }
 
     #[test]
-    fn the_main_session_is_its_owner_s_and_a_direct_one_is_if_only_owners_spoke_in_it() {
+    fn a_conversation_is_the_owner_s_only_if_all_who_wrote_in_it_are_owners() {
         let (owner, other) = (
             TurnAuthors { user: None, roles: vec![OWNER.to_owned()] },
             TurnAuthors { user: None, roles: vec![GUEST.to_owned()] },
         );
-        for (kind, scope, now, always, who) in [
-            (SessionKind::Main, DmScope::PerChannelPeer, &other, &other, Audience::Owner),
-            (SessionKind::Main, DmScope::Main, &other, &other, Audience::Others),
-            (SessionKind::Main, DmScope::Main, &owner, &other, Audience::Others),
-            (SessionKind::Main, DmScope::Main, &owner, &owner, Audience::Owner),
-            (SessionKind::Heartbeat, DmScope::Main, &other, &other, Audience::Owner),
-            (SessionKind::Dm, DmScope::PerChannelPeer, &other, &other, Audience::Others),
-            (SessionKind::Dm, DmScope::PerChannelPeer, &owner, &owner, Audience::Owner),
-            (SessionKind::Dm, DmScope::PerPeer, &owner, &other, Audience::Others),
-            (SessionKind::Group, DmScope::PerPeer, &owner, &owner, Audience::Others),
-            (SessionKind::Api, DmScope::PerPeer, &owner, &owner, Audience::Others),
+        let mesh = TurnAuthors::default();
+        let (by_channel, to_main) = (DmScope::PerChannelPeer, DmScope::Main);
+        let own = format!("agent:main:api:{}trip", NameSpace::Person(PersonId::generate()));
+        for (key, scope, now, always, who) in [
+            ("agent:main:main", by_channel, &owner, &owner, Audience::Owner),
+            ("agent:main:main", by_channel, &mesh, &owner, Audience::Owner),
+            ("agent:main:main", by_channel, &mesh, &mesh, Audience::Owner),
+            ("agent:main:main", by_channel, &other, &other, Audience::Others),
+            ("agent:main:main", by_channel, &mesh, &other, Audience::Others),
+            ("agent:main:main", by_channel, &owner, &other, Audience::Others),
+            ("agent:main:main", to_main, &mesh, &mesh, Audience::Others),
+            ("agent:main:main", to_main, &other, &other, Audience::Others),
+            ("agent:main:main", to_main, &owner, &other, Audience::Others),
+            ("agent:main:main", to_main, &owner, &owner, Audience::Owner),
+            ("agent:main:heartbeat", to_main, &mesh, &mesh, Audience::Owner),
+            ("agent:main:heartbeat", to_main, &owner, &owner, Audience::Owner),
+            ("agent:main:heartbeat", to_main, &other, &other, Audience::Others),
+            ("agent:main:dm:x:1", by_channel, &other, &other, Audience::Others),
+            ("agent:main:dm:x:1", by_channel, &mesh, &mesh, Audience::Others),
+            ("agent:main:dm:x:1", by_channel, &owner, &owner, Audience::Owner),
+            ("agent:main:dm:x:1", by_channel, &mesh, &owner, Audience::Owner),
+            ("agent:main:dm:x:1", DmScope::PerPeer, &owner, &other, Audience::Others),
+            ("agent:main:group:x:1", by_channel, &owner, &owner, Audience::Others),
+            ("agent:main:api:anna", by_channel, &owner, &owner, Audience::Others),
+            (&own, by_channel, &owner, &owner, Audience::Owner),
+            (&own, by_channel, &other, &other, Audience::Others),
+            (&own, by_channel, &mesh, &mesh, Audience::Others),
         ] {
-            assert_eq!(audience(kind, scope, now, always), who, "{kind:?} {scope:?}");
+            let kind = key.parse::<SessionKey>().unwrap().kind();
+            assert_eq!(audience(kind, key, scope, now, always), who, "{key} {scope:?} {now:?}");
         }
     }
 }

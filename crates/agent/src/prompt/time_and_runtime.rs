@@ -49,7 +49,10 @@ const fn place(kind: SessionKind, audience: Audience) -> &'static str {
         SessionKind::Cron => "a run of a scheduled job",
         SessionKind::Heartbeat => "your regular look at whether anything needs doing",
         SessionKind::Work => "a piece of work",
-        SessionKind::Api => "a conversation with a program, through an API",
+        SessionKind::Api => match audience {
+            Audience::Owner => "a conversation with your owner",
+            Audience::Others => "a conversation through an API or the console",
+        },
         SessionKind::Global => "the shared conversation",
     }
 }

@@ -53,6 +53,10 @@ pub struct Reminder {
     /// Reminders in a row that set the next one without a message from the user (REM-013).
     #[serde(default)]
     pub renewals: u32,
+    /// Who set the reminder through an API, whose rights it has; `None` if the agent did in the
+    /// session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub author: Option<holdfast_types::Author>,
 }
 
 impl Spec {

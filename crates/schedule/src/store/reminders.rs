@@ -9,7 +9,7 @@ use crate::{
         parse_time,
     },
 };
-use holdfast_types::{AgentId, JobId, SessionKey, Target, TenantId};
+use holdfast_types::{AgentId, Author, JobId, SessionKey, Target, TenantId};
 use jiff::Timestamp;
 use uuid::Uuid;
 
@@ -35,6 +35,8 @@ pub struct NewReminder<'a> {
     pub locale: Locale,
     /// Whether the agent runs a turn when the reminder fires.
     pub auto_continue: bool,
+    /// Who sets it through an API; `None` if the agent does in the session.
+    pub author: Option<Author>,
     /// The reminder whose turn sets this one.
     pub renewal: Option<Renewal>,
 }
@@ -118,6 +120,7 @@ impl Jobs {
             locale: remind.locale.tag().to_owned(),
             target: remind.target,
             renewals,
+            author: remind.author,
         };
         let user = remind.user.to_owned();
         let new = NewJob::reminder(remind.id, remind.agent, user, schedule, &what);

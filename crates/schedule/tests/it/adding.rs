@@ -185,6 +185,7 @@ async fn a_reminder_for_which_the_tenant_has_no_room_is_not_said_to_be_the_users
         zone: &zone,
         locale: reminder::Locale::En,
         auto_continue: false,
+        author: None,
         renewal: None,
     };
 

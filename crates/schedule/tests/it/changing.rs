@@ -210,6 +210,7 @@ async fn a_reminder_that_is_to_be_tried_again_is_listed_and_can_be_cancelled() -
         locale: "en".to_owned(),
         target: None,
         renewals: 0,
+        author: None,
     };
     let at = Schedule::at(Timestamp::now().as_millisecond() + 3_600_000)?;
     let new = NewJob::reminder(JobId::generate(), ada.agent, "anna".to_owned(), at, &what);

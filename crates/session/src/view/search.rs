@@ -4,7 +4,7 @@
 //! A search reads entries instead, a limited number in each call, and says where the next call goes on:
 //! sessions in the order of their last use, and in each session its entries from the newest on.
 
-use holdfast_types::{AgentId, RunId, SessionId, TenantId};
+use holdfast_types::{AgentId, PersonId, RunId, SessionId, TenantId};
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
 use sqlx::FromRow;
@@ -27,6 +27,8 @@ pub struct TextSearch {
     pub words: Vec<String>,
     pub agent: Option<AgentId>,
     pub session: Option<SessionId>,
+    /// Only conversations that belong to this person.
+    pub person: Option<PersonId>,
     /// Kinds of entries.
     pub kinds: Vec<&'static str>,
     pub since: Option<Timestamp>,
@@ -129,6 +131,7 @@ impl Views<'_> {
             from session.sessions s
             where tenant_id = $1 and kind <> '' and ($2::uuid is null or agent_id = $2)
               and ($3::uuid is null or session_id = $3)
+              and ($9::uuid is null or person_id = $9)
               -- The turn of a session that is not idle may be newer than its last use.
               and ($4::timestamptz is null or updated_at >= $4
                    or exists (select from session.session_lease l
@@ -149,6 +152,7 @@ impl Views<'_> {
             .bind(after.and_then(|after| after.used_hour).map(|hour| hour.to_sqlx()))
             .bind(after.map(|after| after.id.as_uuid()))
             .bind(i64::try_from(MAX_SESSIONS).unwrap_or(i64::MAX))
+            .bind(search.person.map(PersonId::as_uuid))
             .fetch_all(tx.conn())
             .await?;
         tx.finish_reading();

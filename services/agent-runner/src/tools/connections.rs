@@ -89,11 +89,11 @@ pub(crate) fn without_unconnected_tools(
 /// Whether the owner is the only person in the conversation, or the agent works alone.
 fn is_owner_session(kind: SessionKind, audience: Audience) -> bool {
     match kind {
-        SessionKind::Main | SessionKind::Dm => audience == Audience::Owner,
-        SessionKind::Cron | SessionKind::Heartbeat | SessionKind::Work | SessionKind::Global => {
-            true
+        SessionKind::Main | SessionKind::Dm | SessionKind::Api | SessionKind::Heartbeat => {
+            audience == Audience::Owner
         }
-        SessionKind::Group | SessionKind::Topic | SessionKind::Subagent | SessionKind::Api => false,
+        SessionKind::Cron | SessionKind::Work | SessionKind::Global => true,
+        SessionKind::Group | SessionKind::Topic | SessionKind::Subagent => false,
     }
 }
 

@@ -57,15 +57,12 @@ impl SessionTools {
     pub(crate) fn is_owner_or_agent(call: &Call) -> anyhow::Result<bool> {
         let context = ToolContext::of(call)?;
         Ok(match context.kind {
-            // Direct messages of others may be routed to the main session.
-            SessionKind::Main | SessionKind::Dm => context.audience == Audience::Owner,
-            SessionKind::Global
-            | SessionKind::Cron
-            | SessionKind::Heartbeat
-            | SessionKind::Work => true,
-            SessionKind::Group | SessionKind::Topic | SessionKind::Subagent | SessionKind::Api => {
-                false
+            // Others may write in the main session, too.
+            SessionKind::Main | SessionKind::Dm | SessionKind::Api | SessionKind::Heartbeat => {
+                context.audience == Audience::Owner
             }
+            SessionKind::Global | SessionKind::Cron | SessionKind::Work => true,
+            SessionKind::Group | SessionKind::Topic | SessionKind::Subagent => false,
         })
     }
 

@@ -30,7 +30,7 @@ impl TurnState<'_> {
         if self.is_self_improvement() && always.roles.is_empty() {
             return Audience::Owner;
         }
-        policy::audience(self.kind, scope, &self.participants(), &always)
+        policy::audience(self.kind, &self.key, scope, &self.participants(), &always)
     }
 
     /// Whether the agent looks after itself in this session.

@@ -103,11 +103,13 @@ fn limit(caller: &Caller, asked: Vec<String>) -> Result<Option<Vec<String>>, Err
             return Err(Error::Scope { needs, has: caller.scopes });
         }
         let permission = match scope {
+            Scope::Guest => Permission::Begin,
             Scope::Chat => Permission::Chat,
             Scope::Read => Permission::Read,
             Scope::Events => Permission::ReadEvents,
             Scope::Approve => Permission::Approve,
             Scope::Admin => Permission::Manage,
+            Scope::Owner => Permission::Own,
             Scope::Platform => Permission::Platform,
             Scope::Service => Permission::Service,
             Scope::Node => Permission::Node,

@@ -26,6 +26,7 @@ use super::{
     State, actor, heartbeats, invalid, non_empty, parse_word_or_default, policies::list_warnings,
     required, timestamp, word_of, work::economy,
 };
+use crate::rights;
 use crate::{Error, audit};
 
 /// Implements `holdfast.gateway.v1.Agents`.
@@ -43,7 +44,11 @@ impl Service for Agents {
         let agents = self.0.directory.agents().list(caller.tenant).await.map_err(Error::from)?;
 
         let facts = AgentFacts::load(&self.0, caller.tenant).await?;
-        let agents = agents.into_iter().map(|agent| with_state(agent, &facts)).collect();
+        let show = match rights::reads_only_own(&caller) {
+            Some(_) => for_members,
+            None => std::convert::identity,
+        };
+        let agents = agents.into_iter().map(|agent| show(with_state(agent, &facts))).collect();
         Ok(Response::new(ListAgentsResponse { agents }))
     }
 
@@ -186,6 +191,12 @@ async fn tool_warnings(state: &State, settings: &AgentSettings) -> Result<Vec<St
 
 fn with_state(agent: Agent, facts: &AgentFacts) -> pb::Agent {
     pb::Agent { state: facts.state_of(&agent).to_owned(), ..agent_of(agent) }
+}
+
+/// What of an agent people are shown who only talk to it: not how it is set up.
+fn for_members(agent: pb::Agent) -> pb::Agent {
+    let pb::Agent { id, name, description, is_default, state, .. } = agent;
+    pb::Agent { id, name, description, is_default, state, ..pb::Agent::default() }
 }
 
 /// Converts an agent, without its state.

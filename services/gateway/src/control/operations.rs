@@ -3,6 +3,7 @@
 
 pub mod mesh;
 
+use holdfast_grpc::Caller;
 use std::{collections::HashMap, time::Duration};
 
 use holdfast_bus::{Control, ControlKind, RunnerReport};
@@ -16,10 +17,11 @@ use holdfast_proto::gateway::v1::{
 use holdfast_session::{
     DeadLetter, DeadLetterFilter, DeliveryFilter, DeliveryView, InboxCounts, ListCursor,
 };
-use holdfast_types::{AccountId, SessionId, TenantId};
+use holdfast_types::{AccountId, SessionId};
 use tonic::{Request, Response, Status};
 
-use super::{State, non_empty, page_size, parse_word, sessions, sessions::paging, timestamp};
+use super::{State, non_empty, page_size, parse_word, sessions::paging, timestamp};
+use crate::rights::ConversationRight;
 use crate::{Error, audit};
 
 /// Wait for runners to report their state.
@@ -80,7 +82,7 @@ impl Service for Handler {
         let most = page_size(request.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
         let filter = DeadLetterFilter {
             account: account(request.account_id)?,
-            session: self.session(caller.tenant, request.session).await?,
+            session: self.session(&caller, request.session).await?,
             limit: most + 1,
             after: paging::parse_list_token(request.page_token)?,
         };
@@ -142,7 +144,7 @@ impl Service for Handler {
             state: state.transpose()?,
             account: account(request.account_id)?,
             channel: non_empty(request.channel),
-            session: self.session(caller.tenant, request.session).await?,
+            session: self.session(&caller, request.session).await?,
             run: None,
             limit: most + 1,
             after: paging::parse_list_token(request.page_token)?,
@@ -198,10 +200,10 @@ impl Service for Handler {
 
 impl Handler {
     /// Finds a session by id or key; `None` for an empty name.
-    async fn session(&self, tenant: TenantId, named: String) -> Result<Option<SessionId>, Error> {
+    async fn session(&self, caller: &Caller, named: String) -> Result<Option<SessionId>, Error> {
         let Some(named) = non_empty(named) else { return Ok(None) };
-        let id = sessions::Handler(self.0.clone()).find(tenant, &named).await?;
-        Ok(Some(self.0.sessions.views().session(tenant, id).await?.id))
+        let id = self.0.session(caller, &named, ConversationRight::Read).await?;
+        Ok(Some(self.0.sessions.views().session(caller.tenant, id).await?.id))
     }
 }
 

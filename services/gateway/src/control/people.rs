@@ -2,6 +2,7 @@
 
 pub mod audit_log;
 
+use crate::rights;
 use holdfast_directory::Person;
 use holdfast_grpc::Principal;
 use holdfast_proto::gateway::v1::{
@@ -40,6 +41,7 @@ impl Service for People {
             tenant_id: caller.tenant.to_string(),
             tenant: tenant.map_err(Error::from)?.name,
             role,
+            name_space: rights::name_space(&caller).to_string(),
             scopes: caller.scopes.iter().map(|scope| scope.as_str().to_owned()).collect(),
             name: caller.name,
         }))

@@ -120,7 +120,7 @@ impl Service for Policies {
             require(&caller, Permission::Manage)?;
         }
 
-        Ok(Response::new(explain::explain_tools(self, caller.tenant, request).await?))
+        Ok(Response::new(explain::explain_tools(self, &caller, request).await?))
     }
 }
 

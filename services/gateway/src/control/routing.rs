@@ -8,7 +8,7 @@ use holdfast_proto::gateway::v1::{
     ListIdentitiesResponse, ListRulesRequest, ListRulesResponse, PutIdentityRequest,
     PutIdentityResponse, PutRulesRequest, PutRulesResponse, routing_server::Routing as Service,
 };
-use holdfast_types::{ModelRoute, Peer, PeerKind, RouteScope};
+use holdfast_types::{ModelRoute, Peer, PeerKind, RouteScope, is_reserved_peer};
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     Error, audit,
+    permissions::{Permission, require},
     routing::{RoutingInput, route},
 };
 
@@ -131,6 +132,10 @@ impl Service for Routing {
         let (caller, request) = holdfast_grpc::caller(request)?;
         let pb::Identity { channel, peer, canonical } = required("identity", request.identity)?;
         let identity = Identity { channel, peer, canonical };
+        // A link gives the account the rights of the person that it names.
+        if is_reserved_peer(&identity.canonical) {
+            require(&caller, Permission::Own)?;
+        }
 
         let put =
             self.0.directory.routing().put_identity(caller.tenant, actor(&caller), identity).await;

@@ -5,6 +5,7 @@ mod convert;
 mod reminders;
 mod times;
 
+use holdfast_grpc::Caller;
 use holdfast_proto::gateway::v1::{
     self as pb, AddJobRequest, AddJobResponse, AddReminderRequest, AddReminderResponse,
     BackfillJobRequest, BackfillJobResponse, CancelReminderRequest, CancelReminderResponse,
@@ -19,7 +20,7 @@ use holdfast_proto::gateway::v1::{
 use holdfast_schedule::store::{
     Changes, Job, JobFilter, JobKind, Jobs, NewJob, Rules, RunMode, RunRequestOutcome,
 };
-use holdfast_schedule::{JobPatch, NewJob as JobFields, check_id};
+use holdfast_schedule::{JobPatch, NewJob as JobFields, Payload, check_id};
 use holdfast_session::NewSystemEvent;
 use holdfast_types::{JobId, SessionKey, TenantId};
 use jiff::Timestamp;
@@ -31,7 +32,11 @@ use uuid::Uuid;
 use self::convert::job_of;
 pub(super) use self::times::moment;
 use super::{State, invalid, non_empty, page_size, timestamp};
-use crate::{Error, audit};
+use crate::{
+    Error, audit,
+    permissions::{Permission, require},
+    rights::{self, ConversationRight},
+};
 
 /// Implements `holdfast.gateway.v1.Schedules`.
 #[derive(Debug, Clone)]
@@ -126,6 +131,7 @@ impl Service for Schedules {
         let named = non_empty(agent).or_else(|| what.agent_id.clone());
         let agent = self.agent(caller.tenant, named.as_deref().unwrap_or_default()).await?;
         what.payload.check_session(&agent.name).map_err(invalid_schedule)?;
+        check_payload(&caller, &what.payload)?;
         let (id, now) = (id_for_request(caller.tenant, "AddJob", &request_id), Timestamp::now());
         let external_id = match non_empty(own_id) {
             Some(own) => {
@@ -158,6 +164,7 @@ impl Service for Schedules {
             let agent = self.state.directory.agents().by_id(caller.tenant, job.agent).await;
             let agent = agent.map_err(Error::from)?;
             payload.check_session(&agent.name).map_err(invalid_schedule)?;
+            check_payload(&caller, payload)?;
         }
         let seen = Some(request.version).filter(|version| *version != 0);
 
@@ -351,11 +358,13 @@ impl Service for Schedules {
 
         let duplicate = match mode.as_str() {
             "" | "next-heartbeat" => {
-                let event = NewSystemEvent { key, idem_key, text, outside: false };
+                // An owner's words are the owner's own; those of others are not.
+                let outside = !rights::reaches_all(&caller, ConversationRight::Write);
+                let event = NewSystemEvent { key, idem_key, text, outside };
                 let added = self.state.sessions.add_system_event(caller.tenant, &event).await;
                 !added.map_err(Error::from)?
             }
-            "now" => self.wake_now(caller.tenant, agent.id, key, idem_key, text).await?,
+            "now" => self.wake_now(&caller, agent.id, key, idem_key, text).await?,
             other => return Err(unknown_value("mode", other, "`now` or `next-heartbeat`").into()),
         };
 
@@ -381,6 +390,15 @@ impl Service for Schedules {
         request: Request<CancelReminderRequest>,
     ) -> Result<Response<CancelReminderResponse>, Status> {
         self.delete_reminder(request).await
+    }
+}
+
+/// Refuses what would speak with the owner's voice: a text for the agent's main session is acted on
+/// with the rights of the agent's owner.
+fn check_payload(caller: &Caller, payload: &Payload) -> Result<(), Error> {
+    match payload {
+        Payload::SystemEvent { .. } => require(caller, Permission::Own),
+        Payload::AgentTurn(_) | Payload::Message(_) | Payload::Timer(_) => Ok(()),
     }
 }
 

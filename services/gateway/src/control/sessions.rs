@@ -13,6 +13,7 @@ mod search;
 use futures::{Stream, StreamExt as _, TryStreamExt as _, stream, stream::BoxStream};
 use holdfast_agent::behavior::{MAX_TAGS, state::MAX_TAG_CHARS};
 use holdfast_bus::{Control, ControlKind};
+use holdfast_grpc::Caller;
 use holdfast_proto::gateway::v1::{
     self as pb, BranchSessionRequest, BranchSessionResponse, DeleteSessionRequest,
     DeleteSessionResponse, ExportSessionRequest, ExportSessionResponse, GetCanvasRequest,
@@ -26,12 +27,15 @@ use holdfast_proto::gateway::v1::{
     sessions_server::Sessions as Service,
 };
 use holdfast_session::{EntryView, SessionChanges, SessionFilter, ShownState};
-use holdfast_types::{RunId, SessionId, SessionKey, TenantId};
+use holdfast_types::{RunId, SessionId, TenantId};
 use jiff::Timestamp;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{AgentNames, State, invalid, non_empty, page_size, parse_word};
-use crate::{Error, audit};
+use crate::{
+    Error, audit,
+    rights::{self, ConversationRight, NamedSession},
+};
 
 const DEFAULT_PAGE_SIZE: u32 = 50;
 const MAX_PAGE_SIZE: u32 = 200;
@@ -74,8 +78,9 @@ impl Service for Handler {
         let (search, label) = (non_empty(request.search), non_empty(request.label));
         let (tag, pinned) = (non_empty(request.tag), request.pinned);
         let limit = most + 1;
+        let person = rights::reads_only_own(&caller);
         let filter =
-            SessionFilter { agent, kind, search, label, tag, pinned, states, limit, after };
+            SessionFilter { agent, kind, search, label, tag, pinned, states, person, limit, after };
         let found = self.0.sessions.views().sessions(caller.tenant, filter).await;
         let names = self.0.agent_names(caller.tenant).await?;
 
@@ -94,7 +99,7 @@ impl Service for Handler {
     ) -> Result<Response<GetSessionResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
 
-        let id = self.find(caller.tenant, &request.session).await?;
+        let id = self.find(&caller, &request.session, ConversationRight::Read).await?;
         let session =
             self.0.sessions.views().session(caller.tenant, id).await.map_err(Error::from)?;
         let names = self.0.agent_names(caller.tenant).await?;
@@ -112,7 +117,7 @@ impl Service for Handler {
         let label = label.map(|label| checked_label(&label)).transpose()?;
         let tags = tags.map(|given| checked_tags(&given.tags)).transpose()?;
 
-        let id = self.find(caller.tenant, &session).await?;
+        let id = self.find(&caller, &session, ConversationRight::Write).await?;
         let changes = SessionChanges { label, pinned, tags };
         self.0.sessions.settings().change(caller.tenant, id, changes).await.map_err(Error::from)?;
         let view = self.0.sessions.views().session(caller.tenant, id).await.map_err(Error::from)?;
@@ -133,7 +138,7 @@ impl Service for Handler {
             return Err(invalid("give `before_seq` or `after_seq`, not both".to_owned()).into());
         }
 
-        let id = self.find(caller.tenant, &request.session).await?;
+        let id = self.find(&caller, &request.session, ConversationRight::Read).await?;
         let views = self.0.sessions.views();
         let entries = match request.after_seq {
             Some(after) => {
@@ -156,7 +161,7 @@ impl Service for Handler {
     ) -> Result<Response<Self::ExportSessionStream>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
 
-        let id = self.find(caller.tenant, &request.session).await?;
+        let id = self.find(&caller, &request.session, ConversationRight::Read).await?;
         let session =
             self.0.sessions.views().session(caller.tenant, id).await.map_err(Error::from)?;
         let names = self.0.agent_names(caller.tenant).await?;
@@ -183,7 +188,7 @@ impl Service for Handler {
     ) -> Result<Response<PauseSessionResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
 
-        let id = self.find(caller.tenant, &request.session).await?;
+        let id = self.find(&caller, &request.session, ConversationRight::Control).await?;
         let held = self.0.sessions.pause(caller.tenant, id).await.map_err(Error::from)?;
         for (session, running) in held.running {
             let control = Control { session, kind: ControlKind::Pause, epoch: running.epoch };
@@ -199,7 +204,7 @@ impl Service for Handler {
     ) -> Result<Response<ResumeSessionResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
 
-        let id = self.find(caller.tenant, &request.session).await?;
+        let id = self.find(&caller, &request.session, ConversationRight::Control).await?;
         let resumed = self.0.sessions.resume(caller.tenant, id).await.map_err(Error::from)?;
         if resumed.wake {
             self.0.bus.wake_run(0);
@@ -215,7 +220,7 @@ impl Service for Handler {
         let (caller, request) = holdfast_grpc::caller(request)?;
         audit::set_target(&request.session);
 
-        let id = self.find(caller.tenant, &request.session).await?;
+        let id = self.find(&caller, &request.session, ConversationRight::Control).await?;
         self.0.sessions.delete(caller.tenant, id).await.map_err(Error::from)?;
 
         Ok(Response::new(DeleteSessionResponse {}))
@@ -226,7 +231,7 @@ impl Service for Handler {
         request: Request<ListRunsRequest>,
     ) -> Result<Response<ListRunsResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        Ok(Response::new(run_list::list(self, caller.tenant, request).await?))
+        Ok(Response::new(run_list::list(self, &caller, request).await?))
     }
 
     async fn get_canvas(
@@ -235,7 +240,7 @@ impl Service for Handler {
     ) -> Result<Response<GetCanvasResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
 
-        let id = self.find(caller.tenant, &request.session).await?;
+        let id = self.find(&caller, &request.session, ConversationRight::Read).await?;
         let surfaces = self.0.sessions.canvas().surfaces(caller.tenant, id).await;
 
         let surfaces = surfaces.map_err(Error::from)?.into_iter().map(convert::surface).collect();
@@ -251,6 +256,8 @@ impl Service for Handler {
 
         let names = self.0.agent_names(caller.tenant).await?;
         let (run, entries) = find_run(&self.0, caller.tenant, id, &names).await?;
+        let session = run.session_id.parse().map_err(Error::from)?;
+        rights::check_session(&self.0.sessions, &caller, session, ConversationRight::Read).await?;
 
         let run = Some(run);
         let entries = entries.into_iter().map(convert::entry).collect();
@@ -268,8 +275,14 @@ impl Service for Handler {
             non_empty(request.run_id).map(|run| run.parse()).transpose().map_err(Error::from)?;
 
         let session = match run.filter(|_| request.session.is_empty()) {
-            Some(run) => views.session_of_run(caller.tenant, run).await.map_err(Error::from)?,
-            None => self.find(caller.tenant, &request.session).await?,
+            Some(run) => {
+                let session =
+                    views.session_of_run(caller.tenant, run).await.map_err(Error::from)?;
+                let right = ConversationRight::Read;
+                rights::check_session(&self.0.sessions, &caller, session, right).await?;
+                session
+            }
+            None => self.find(&caller, &request.session, ConversationRight::Read).await?,
         };
         let calls = views.tool_calls(caller.tenant, session, run, most).await;
 
@@ -282,7 +295,7 @@ impl Service for Handler {
         request: Request<SearchMessagesRequest>,
     ) -> Result<Response<SearchMessagesResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        Ok(Response::new(search::search(self, caller.tenant, request).await?))
+        Ok(Response::new(search::search(self, &caller, request).await?))
     }
 
     async fn branch_session(
@@ -300,7 +313,7 @@ impl Service for Handler {
     ) -> Result<Response<ListBranchesResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
 
-        let id = self.find(caller.tenant, &request.session).await?;
+        let id = self.find(&caller, &request.session, ConversationRight::Read).await?;
         let branches = self.0.sessions.views().branches(caller.tenant, id).await;
         let names = self.0.agent_names(caller.tenant).await?;
 
@@ -315,7 +328,7 @@ impl Service for Handler {
         request: Request<RollBackStepRequest>,
     ) -> Result<Response<RollBackStepResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        let id = self.find(caller.tenant, &request.session).await?;
+        let id = self.find(&caller, &request.session, ConversationRight::Control).await?;
         Ok(Response::new(rollback::roll_back(&self.0, &caller, id, request).await?))
     }
 }
@@ -344,27 +357,30 @@ async fn find_run(
 }
 
 impl Handler {
-    /// Finds a session by id, by key, or by the name that a caller gave it with the default agent.
-    pub(crate) async fn find(&self, tenant: TenantId, session: &str) -> Result<SessionId, Error> {
+    async fn find(
+        &self,
+        caller: &Caller,
+        session: &str,
+        right: ConversationRight,
+    ) -> Result<SessionId, Error> {
+        self.0.session(caller, session, right).await
+    }
+}
+
+impl State {
+    /// Finds a session by id, by key, or by the name that the caller gave it with the default agent,
+    /// and checks the caller's right to it.
+    pub(crate) async fn session(
+        &self,
+        caller: &Caller,
+        session: &str,
+        right: ConversationRight,
+    ) -> Result<SessionId, Error> {
         if session.is_empty() {
             return Err(Error::MissingField("session"));
         }
-        if session.starts_with("ses_") {
-            return Ok(session.parse()?);
-        }
-        let routing = self.0.directory.routing().get(tenant).await?;
-        let default = &routing.default_agent().name;
-        let key = match SessionKey::parse_with_default(session, default) {
-            Ok(key) => key,
-            Err(error) if session.starts_with("agent:") => return Err(error.into()),
-            Err(_) => SessionKey::api(default, session)?,
-        };
-        let found = self.0.sessions.views().find(tenant, &key).await?;
-        let missing = || holdfast_session::Error::NotFound {
-            what: "session",
-            name: key.as_str().chars().take(80).collect(),
-        };
-        Ok(found.ok_or_else(missing)?)
+        let stores = (&self.directory, &self.sessions);
+        rights::find_session(stores, caller, NamedSession { agent: "", session }, right).await
     }
 }
 

@@ -9,12 +9,14 @@ use holdfast_proto::gateway::v1::{
     subagents_server::Subagents as Service,
 };
 use holdfast_session::{NewMessage, Subagent, SubagentFilter, SubagentOutcome};
-use holdfast_types::{Body, QueueMode, SessionId, SessionKey, Source, TenantId};
+use holdfast_types::{Body, QueueMode, SessionId, Source};
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
 use super::{State, invalid, non_empty, page_size, timestamp};
 use crate::Error;
+use crate::ingest::of_caller;
+use crate::rights::ConversationRight;
 
 const DEFAULT_PAGE_SIZE: u32 = 50;
 const MAX_PAGE_SIZE: u32 = 200;
@@ -38,7 +40,9 @@ impl Service for Subagents {
         let (caller, request) = holdfast_grpc::caller(request)?;
         let most = page_size(request.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
         let parent = match non_empty(request.session) {
-            Some(session) => Some(self.session(caller.tenant, &session).await?),
+            Some(session) => {
+                Some(self.0.session(&caller, &session, ConversationRight::Read).await?)
+            }
             None => None,
         };
 
@@ -54,7 +58,7 @@ impl Service for Subagents {
         request: Request<StopSubagentRequest>,
     ) -> Result<Response<StopSubagentResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        let session = self.session(caller.tenant, &request.session).await?;
+        let session = self.0.session(&caller, &request.session, ConversationRight::Control).await?;
 
         let stopped = self.0.sessions.subagents().stop(caller.tenant, session).await;
 
@@ -71,7 +75,7 @@ impl Service for Subagents {
     ) -> Result<Response<SendToSubagentResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         let SendToSubagentRequest { session, text, request_id } = request;
-        let session = self.session(caller.tenant, &session).await?;
+        let session = self.0.session(&caller, &session, ConversationRight::Write).await?;
         match text.len() {
             _ if text.trim().is_empty() => return Err(Error::MissingField("text").into()),
             got if got > MAX_TEXT_BYTES => {
@@ -96,7 +100,11 @@ impl Service for Subagents {
             label: None,
             source: Source::Internal(SEND_EVENT.to_owned()),
             idem_key: non_empty(request_id).unwrap_or_else(|| Uuid::now_v7().to_string()),
-            body: Body { event: Some(SEND_EVENT.to_owned()), ..Body::text(text) },
+            body: Body {
+                event: Some(SEND_EVENT.to_owned()),
+                author: of_caller(&caller),
+                ..Body::text(text)
+            },
             target: None,
             mode: QueueMode::Steer,
             debounce: Duration::ZERO,
@@ -114,26 +122,6 @@ impl Service for Subagents {
         }
         let (message_id, duplicate) = (accepted.message.to_string(), accepted.duplicate);
         Ok(Response::new(SendToSubagentResponse { message_id, duplicate }))
-    }
-}
-
-impl Subagents {
-    /// Finds a session by id or key.
-    async fn session(&self, tenant: TenantId, named: &str) -> Result<SessionId, Error> {
-        if named.is_empty() {
-            return Err(Error::MissingField("session"));
-        }
-        if named.starts_with("ses_") {
-            let session: SessionId = named.parse()?;
-            return Ok(self.0.sessions.views().session(tenant, session).await?.id);
-        }
-        let key: SessionKey = named.parse()?;
-        let found = self.0.sessions.views().find(tenant, &key).await?;
-        found.ok_or_else(|| {
-            let error =
-                holdfast_session::Error::NotFound { what: "session", name: named.to_owned() };
-            Error::from(error)
-        })
     }
 }
 

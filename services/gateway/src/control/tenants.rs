@@ -30,7 +30,7 @@ const MAX_SESSIONS: u32 = 1_000_000_000;
 /// Maximum number of days of a retention period.
 const MAX_RETENTION_DAYS: u32 = 36_500;
 /// Scopes of a key for a program that manages a tenant.
-const MANAGER_KEY_SCOPES: [Scope; 2] = [Scope::Read, Scope::Admin];
+const MANAGER_KEY_SCOPES: [Scope; 3] = [Scope::Read, Scope::Admin, Scope::Owner];
 /// Concurrent reads of shares for a list.
 const CONCURRENT_SHARE_READS: usize = 4;
 

@@ -3,6 +3,7 @@
 mod convert;
 pub mod economy;
 
+use holdfast_grpc::Caller;
 use holdfast_proto::gateway::v1::{
     ApplyTodosRequest, ApplyTodosResponse, GetTaskTreeRequest, GetTaskTreeResponse, GetTodoRequest,
     GetTodoResponse, GetTodoViewRequest, GetTodoViewResponse, ListLedgerRequest,
@@ -10,12 +11,13 @@ use holdfast_proto::gateway::v1::{
     ListWorklogResponse, VerifyLedgerRequest, VerifyLedgerResponse, work_server::Work as Service,
 };
 use holdfast_session::SubagentFilter;
-use holdfast_types::{SessionId, SessionKey, TenantId, TodoOperation, TodoStatus};
+use holdfast_types::{SessionId, TodoOperation, TodoStatus};
 use holdfast_work::{Actor, ActorKind, LedgerFilter, Place, TodoFilter, details_of};
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
 use super::{State, invalid, non_empty, page_size, parse_word};
+use crate::rights::ConversationRight;
 use crate::{Error, audit};
 
 const DEFAULT_TODO_PAGE: u32 = 32;
@@ -59,7 +61,7 @@ impl Service for Work {
                 return Err(invalid("give `status` or `pending`, not both".to_owned()).into());
             }
         };
-        let list = self.list(caller.tenant, &request.session).await?;
+        let list = self.list(&caller, &request.session, ConversationRight::Read).await?;
         let after = non_empty(request.after);
 
         let page = self.0.work.todos(caller.tenant, list, filter, (after.as_deref(), limit)).await;
@@ -78,7 +80,7 @@ impl Service for Work {
         request: Request<GetTodoRequest>,
     ) -> Result<Response<GetTodoResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        let list = self.list(caller.tenant, &request.session).await?;
+        let list = self.list(&caller, &request.session, ConversationRight::Read).await?;
 
         let todo = self.0.work.todo(caller.tenant, list, &request.code).await;
 
@@ -96,7 +98,7 @@ impl Service for Work {
             0 => DEFAULT_VIEW_TOKENS,
             asked => asked.min(MAX_VIEW_TOKENS),
         };
-        let list = self.list(caller.tenant, &request.session).await?;
+        let list = self.list(&caller, &request.session, ConversationRight::Read).await?;
 
         let view = self.0.work.view(caller.tenant, list).await.map_err(Error::from)?;
 
@@ -120,7 +122,7 @@ impl Service for Work {
                     "`operations` is no list of operations: {error}; see docs/todos.md"
                 ))
             })?;
-        let list = self.list(caller.tenant, &request.session).await?;
+        let list = self.list(&caller, &request.session, ConversationRight::Write).await?;
         let view = self.0.sessions.views().session(caller.tenant, list).await;
         let place = Place::outside(list, view.map_err(Error::from)?.agent);
         let actor = Actor { kind: ActorKind::User, name: caller.name.clone(), role: None };
@@ -141,7 +143,7 @@ impl Service for Work {
         let (caller, request) = holdfast_grpc::caller(request)?;
         let limit = page_limit(request.limit, DEFAULT_WORKLOG_PAGE, MAX_WORKLOG_PAGE)?;
         let before = Some(request.before).filter(|before| *before > 0);
-        let list = self.list(caller.tenant, &request.session).await?;
+        let list = self.list(&caller, &request.session, ConversationRight::Read).await?;
 
         let records = self.0.work.worklog(caller.tenant, list, (before, limit)).await;
 
@@ -157,7 +159,7 @@ impl Service for Work {
     ) -> Result<Response<GetTaskTreeResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         let steps = page_limit(request.steps, DEFAULT_STEPS, MAX_STEPS)?;
-        let session = self.session(caller.tenant, &request.session).await?;
+        let session = self.0.session(&caller, &request.session, ConversationRight::Read).await?;
 
         let tasks = self.0.work.tasks(caller.tenant, session, steps).await;
 
@@ -178,7 +180,9 @@ impl Service for Work {
         let (caller, request) = holdfast_grpc::caller(request)?;
         let limit = page_limit(request.limit, DEFAULT_LEDGER_PAGE, MAX_LEDGER_PAGE)?;
         let session = match non_empty(request.session) {
-            Some(session) => Some(self.session(caller.tenant, &session).await?),
+            Some(session) => {
+                Some(self.0.session(&caller, &session, ConversationRight::Read).await?)
+            }
             None => None,
         };
         let before = match non_empty(request.before) {
@@ -215,28 +219,15 @@ impl Service for Work {
 }
 
 impl Work {
-    /// Finds a session by id or key.
-    async fn session(&self, tenant: TenantId, named: &str) -> Result<SessionId, Error> {
-        if named.is_empty() {
-            return Err(Error::MissingField("session"));
-        }
-        if named.starts_with("ses_") {
-            let session: SessionId = named.parse()?;
-            return Ok(self.0.sessions.views().session(tenant, session).await?.id);
-        }
-        let key: SessionKey = named.parse()?;
-        let found = self.0.sessions.views().find(tenant, &key).await?;
-        found.ok_or_else(|| {
-            let error =
-                holdfast_session::Error::NotFound { what: "session", name: named.to_owned() };
-            Error::from(error)
-        })
-    }
-
     /// Root session of the session with this id or key.
-    pub(super) async fn list(&self, tenant: TenantId, named: &str) -> Result<SessionId, Error> {
-        let session = self.session(tenant, named).await?;
-        Ok(self.0.sessions.root_of(tenant, session).await?)
+    pub(super) async fn list(
+        &self,
+        caller: &Caller,
+        named: &str,
+        right: ConversationRight,
+    ) -> Result<SessionId, Error> {
+        let session = self.0.session(caller, named, right).await?;
+        Ok(self.0.sessions.root_of(caller.tenant, session).await?)
     }
 }
 

@@ -1,12 +1,13 @@
 //! Cursors, filters and events in the forms of the protos.
 
+use holdfast_grpc::Caller;
 use holdfast_proto::gateway::v1 as pb;
 use holdfast_session::{EventCursor, EventFilter, LoggedEvent};
-use holdfast_types::TenantId;
 
+use crate::rights::ConversationRight;
 use crate::{
     Error,
-    control::{State, invalid, non_empty, sessions::Handler as SessionLookup, timestamp},
+    control::{State, invalid, non_empty, timestamp},
 };
 
 /// Maximum number of types in a filter.
@@ -25,9 +26,10 @@ pub(super) fn parse_cursor(field: &'static str, text: &str) -> Result<EventCurso
 /// Checks a filter, and finds the agent and the session that it names.
 pub(super) async fn filter(
     state: &State,
-    tenant: TenantId,
+    caller: &Caller,
     wanted: pb::EventFilter,
 ) -> Result<EventFilter, Error> {
+    let tenant = caller.tenant;
     check_words(&wanted)?;
     let agent = match wanted.agent.as_str() {
         "" => None,
@@ -36,7 +38,7 @@ pub(super) async fn filter(
     let session = match wanted.session.as_str() {
         "" => None,
         named => {
-            let session = SessionLookup(state.clone()).find(tenant, named).await?;
+            let session = state.session(caller, named, ConversationRight::Read).await?;
             Some(state.sessions.views().session(tenant, session).await?.id)
         }
     };

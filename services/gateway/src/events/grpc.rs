@@ -64,7 +64,7 @@ pub async fn subscription(
     }
     Ok(Subscription {
         start: start(&request)?,
-        filter: filter(state, caller.tenant, request.filter.unwrap_or_default()).await?,
+        filter: filter(state, caller, request.filter.unwrap_or_default()).await?,
         include_content: request.include_content,
         end_at_newest: request.end_at_newest,
     })

@@ -194,7 +194,7 @@ impl EventWebhooks {
         }
         require_text("url", &wanted.url)?;
         check_address(&self.0.egress, &wanted.url)?;
-        let filter = filter(&self.0, caller.tenant, wanted.filter.unwrap_or_default()).await?;
+        let filter = filter(&self.0, caller, wanted.filter.unwrap_or_default()).await?;
         let settings = NewEventWebhook {
             name: wanted.name,
             url: wanted.url,

@@ -12,6 +12,7 @@ use holdfast_session::{Acceptance, CancelResult, TurnOutcome};
 use tokio::time::{Instant, timeout_at};
 use tonic::{Request, Response, Status};
 
+use crate::rights::{ConversationRight, NamedSession};
 use crate::{
     Error,
     follow::{Event, EventKind, FollowedMessage, Follower, TurnResult},
@@ -64,6 +65,7 @@ impl Service for Messages {
         let (caller, request) = holdfast_grpc::caller(request)?;
         let message = request.message_id.parse().map_err(Error::from)?;
 
+        self.ingest.check_message(&caller, message, ConversationRight::Read).await?;
         let follow = self.follower.message(caller.tenant, message).await?;
 
         Ok(Response::new(events(follow, None, until)))
@@ -75,7 +77,8 @@ impl Service for Messages {
     ) -> Result<Response<CancelResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
 
-        let cancelled = self.ingest.cancel(caller.tenant, &request.agent, &request.session).await?;
+        let named = NamedSession { agent: &request.agent, session: &request.session };
+        let cancelled = self.ingest.cancel(&caller, named).await?;
 
         Ok(Response::new(CancelResponse {
             running: matches!(cancelled, CancelResult::Running(_) | CancelResult::Waiting { .. }),

@@ -7,12 +7,12 @@
 
 use holdfast_agent::{
     file_view::FileSpace,
-    policy::{self, OWNER, TurnAuthors},
+    policy::{self, GUEST, OWNER, TurnAuthors},
 };
 use holdfast_grpc::Caller;
 use holdfast_proto::gateway::v1 as pb;
 use holdfast_types::{
-    Attachment, Author, Body, DmScope, Fault as _, Kind, SessionKind, TenantId, extension,
+    Attachment, Author, Body, Fault as _, Kind, SessionKind, TenantId, extension,
 };
 use holdfast_workspace::{ChangeAuthor, MAX_MEDIA_BYTES, NewMedia};
 use tracing::warn;
@@ -136,17 +136,21 @@ impl Ingest {
         author: Option<&Author>,
     ) -> Result<FileSpace, Error> {
         let (kind, scope) = (place.key.kind(), place.agent.settings.dm_scope);
-        let by_author =
-            kind == SessionKind::Dm || (kind == SessionKind::Main && scope == DmScope::Main);
+        let by_author = matches!(
+            kind,
+            SessionKind::Main | SessionKind::Heartbeat | SessionKind::Dm | SessionKind::Api
+        );
         let mut authors = TurnAuthors::default();
         if by_author {
             let mut speakers = self.sessions.views().speakers(tenant, &place.key).await?;
             speakers.extend(author.cloned());
-            if are_owners(&self.directory, tenant, place.agent.id, &speakers).await? {
-                authors.roles.push(OWNER.to_owned());
+            let are_owners = are_owners(&self.directory, tenant, place.agent.id, &speakers).await?;
+            if !speakers.is_empty() {
+                authors.roles.push(if are_owners { OWNER } else { GUEST }.to_owned());
             }
         }
-        let audience = policy::audience(kind, scope, &authors, &authors);
-        Ok(FileSpace::of(kind, place.key.as_str(), audience))
+        let key = place.key.as_str();
+        let audience = policy::audience(kind, key, scope, &authors, &authors);
+        Ok(FileSpace::of(kind, key, audience))
     }
 }

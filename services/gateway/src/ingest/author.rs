@@ -2,14 +2,14 @@
 //!
 //! | source | id | roles |
 //! |---|---|---|
-//! | an API key | `api:key_…` | `member`; with the scope `admin` also `admin` and `owner` |
-//! | a person who signed in | `person:per_…` | `member`; an operator also `admin`, an owner also `admin` and `owner` |
+//! | an API key | `api:key_…` | `member`; with the scope `admin` also `admin`, with `owner` also `admin` and `owner`; a guest's none |
+//! | a person who signed in | `person:per_…` | `member`; an operator also `admin`, an owner also `admin` and `owner`; a guest none |
 //! | a channel | `telegram:12345` | `member`, if the account's allow-list names the sender |
 //! | a service of the mesh | no author | |
 //!
 //! Roles from the tenant's policy are added where the policy is evaluated.
 
-use holdfast_agent::policy;
+use holdfast_agent::{person, policy};
 use holdfast_directory::Directory;
 use holdfast_grpc::{Caller, Principal, Scope, Scopes};
 use holdfast_types::{AgentId, Author, KeyId, TenantId, TenantRole};
@@ -22,26 +22,50 @@ const UNKNOWN_SENDER: &str = "unknown";
 /// Author of a call with an API key or of a person; `None` for a service of the mesh.
 pub fn of_caller(caller: &Caller) -> Option<Author> {
     match caller.principal {
-        Principal::Key(key) => Some(of_key(key, caller.scopes.has(Scope::Admin))),
+        Principal::Key(key) => Some(of_key(key, caller.scopes)),
         Principal::Person { id, role } => {
             // The scopes of a session of the console may limit the role.
-            let is_admin = caller.scopes == Scopes::EMPTY || caller.scopes.has(Scope::Admin);
-            let roles: &[&str] = match role {
-                _ if !is_admin => &["member"],
-                TenantRole::Owner => &["admin", "member", "owner"],
-                TenantRole::Operator => &["admin", "member"],
-                TenantRole::Member | TenantRole::Viewer => &["member"],
+            let has = |scope| caller.scopes == Scopes::EMPTY || caller.scopes.has(scope);
+            let role = match role {
+                TenantRole::Owner if has(Scope::Owner) => TenantRole::Owner,
+                TenantRole::Owner | TenantRole::Operator if has(Scope::Admin) => {
+                    TenantRole::Operator
+                }
+                TenantRole::Guest => TenantRole::Guest,
+                TenantRole::Viewer
+                | TenantRole::Member
+                | TenantRole::Approver
+                | TenantRole::Operator
+                | TenantRole::Owner => TenantRole::Member,
             };
-            Some(author(format!("person:{id}"), roles))
+            Some(author(person::of_id(id), roles_of(role)))
         }
         Principal::Service | Principal::Node => None,
     }
 }
 
 /// Author for an API key.
-pub fn of_key(key: KeyId, is_admin: bool) -> Author {
-    let roles: &[&str] = if is_admin { &["admin", "member", "owner"] } else { &["member"] };
-    author(format!("api:{key}"), roles)
+pub fn of_key(key: KeyId, scopes: Scopes) -> Author {
+    let role = if scopes.has(Scope::Owner) {
+        TenantRole::Owner
+    } else if scopes.has(Scope::Admin) {
+        TenantRole::Operator
+    } else if scopes.has(Scope::Guest) && !scopes.has(Scope::Chat) {
+        TenantRole::Guest
+    } else {
+        TenantRole::Member
+    };
+    author(format!("api:{key}"), roles_of(role))
+}
+
+/// Roles in policies of somebody with this role in the tenant.
+const fn roles_of(role: TenantRole) -> &'static [&'static str] {
+    match role {
+        TenantRole::Owner => &["admin", "member", "owner"],
+        TenantRole::Operator => &["admin", "member"],
+        TenantRole::Approver | TenantRole::Member | TenantRole::Viewer => &["member"],
+        TenantRole::Guest => &[],
+    }
 }
 
 /// Author of a message from a channel; `is_listed` if the account's allow-list names the sender.
@@ -89,12 +113,17 @@ mod tests {
 
         let roles = |author: Option<Author>| author.unwrap().roles.join(" ");
         assert_eq!(roles(caller(Principal::Key(key), chat)), "member");
-        assert_eq!(
-            roles(caller(Principal::Key(key), chat.with(Scope::Admin))),
-            "admin member owner"
-        );
+        let admin = chat.with(Scope::Admin);
+        assert_eq!(roles(caller(Principal::Key(key), admin)), "admin member");
+        let owner = admin.with(Scope::Owner);
+        assert_eq!(roles(caller(Principal::Key(key), owner)), "admin member owner");
+        let guest = Scopes::EMPTY.with(Scope::Guest);
+        assert_eq!(roles(caller(Principal::Key(key), guest)), "");
         let by_role = TenantRole::ALL.map(|role| roles(caller(person(role), Scopes::EMPTY)));
-        assert_eq!(by_role, ["member", "member", "admin member", "admin member owner"]);
+        let expected = ["", "member", "member", "member", "admin member", "admin member owner"];
+        assert_eq!(by_role, expected);
+        assert_eq!(roles(caller(person(TenantRole::Owner), admin)), "admin member");
+        assert_eq!(roles(caller(person(TenantRole::Owner), chat)), "member");
         assert_eq!(caller(Principal::Service, Scopes::EMPTY.with(Scope::Service)), None);
         assert_eq!(caller(Principal::Key(key), chat).unwrap().id, format!("api:{key}"));
         assert_eq!(

@@ -2,19 +2,32 @@
 //!
 //! | `session` | result |
 //! |---|---|
-//! | empty | the agent's main session |
+//! | empty | the agent's main session, for its owners; for others their own conversation `main` |
 //! | `ses_…` | that session |
 //! | a session key, in any documented form | that session; created if it does not exist |
-//! | anything else | a session of the agent that the caller has given this name |
+//! | anything else | a conversation that the caller has given this name, in their name space |
+//!
+//! A guest may name none: each of their requests begins a conversation.
 
 use std::collections::HashMap;
 
 use holdfast_directory::{RoutedAgent, Routing};
+use holdfast_grpc::Caller;
 use holdfast_llm::ModelCard;
-use holdfast_types::{AgentId, AgentName, SessionId, SessionKey, TenantId};
+use holdfast_types::{
+    AgentId, AgentName, MessageId, SINGLE_REQUEST_PREFIX, SessionId, SessionKey, TenantId,
+    is_reserved_name,
+};
+use uuid::Uuid;
 
-use super::{Ingest, named_session_key};
-use crate::Error;
+use super::{Ingest, clean};
+use crate::{
+    Error,
+    rights::{self, ConversationRight, NamedSession},
+};
+
+/// Name of the conversation of callers who name none.
+pub const MAIN_CONVERSATION: &str = "main";
 
 #[derive(Debug, Clone)]
 pub struct Destination {
@@ -45,85 +58,118 @@ impl Ingest {
         Ok(self.directory.models().of_agents(tenant).await?)
     }
 
-    /// Finds the agent and the session that a request names; either may be empty.
+    /// Finds the agent and the session that a request names, either of which may be empty, and checks
+    /// the caller's right to it.
     ///
     /// # Errors
     ///
-    /// If there is no such agent or session, or the session belongs to another agent.
+    /// If there is no such agent or session, the session belongs to another agent, or the caller has
+    /// no right to it.
     pub async fn destination(
         &self,
-        tenant: TenantId,
-        agent: &str,
-        session: &str,
+        caller: &Caller,
+        NamedSession { agent, session }: NamedSession<'_>,
+        right: ConversationRight,
     ) -> Result<Destination, Error> {
         if session.starts_with("ses_") {
-            return self.destination_of_session(tenant, agent, session.parse()?).await;
+            return self.destination_of_session(caller, agent, session.parse()?, right).await;
         }
-        let routing = self.directory.routing().get(tenant).await?;
-        named_destination(&routing, agent, session)
+        let routing = self.directory.routing().get(caller.tenant).await?;
+        let place = named_destination(&routing, caller, agent, session)?;
+        rights::check(caller, &place.key, right)?;
+        Ok(place)
     }
 
-    /// Finds the agent and the session key for a session id.
+    /// Finds the agent and the session key for a session id, and checks the caller's right to it.
     ///
     /// # Errors
     ///
-    /// If there is no such session, or it belongs to another agent than the named one.
+    /// As [`destination`](Self::destination).
     pub async fn destination_of_session(
         &self,
-        tenant: TenantId,
+        caller: &Caller,
         agent: &str,
         session: SessionId,
+        right: ConversationRight,
     ) -> Result<Destination, Error> {
-        let view = self.sessions.views().session(tenant, session).await?;
-        let routing = self.directory.routing().get(tenant).await?;
+        let view = self.sessions.views().session(caller.tenant, session).await?;
+        let key = view.key.parse()?;
+        rights::check(caller, &key, right)?;
+        let routing = self.directory.routing().get(caller.tenant).await?;
         let found = routing.agent_or_default(view.agent);
         check_same_agent(&routing, found, agent)?;
-        Ok(Destination { agent: found.clone(), key: view.key.parse()? })
+        Ok(Destination { agent: found.clone(), key })
     }
 
-    /// Returns the id of an existing session. A syntactically valid id is not looked up.
+    /// Checks the caller's right to the conversation of a message.
     ///
     /// # Errors
     ///
-    /// If there is no such session.
+    /// If there is no such message, or the caller has no right to its conversation.
+    pub async fn check_message(
+        &self,
+        caller: &Caller,
+        message: MessageId,
+        right: ConversationRight,
+    ) -> Result<(), Error> {
+        let session = self.message_status(caller.tenant, message).await?.session;
+        self.check_session(caller, session, right).await
+    }
+
+    /// Checks the caller's right to a conversation.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such session, or the caller has no right to it.
+    pub async fn check_session(
+        &self,
+        caller: &Caller,
+        session: SessionId,
+        right: ConversationRight,
+    ) -> Result<(), Error> {
+        rights::check_session(&self.sessions, caller, session, right).await
+    }
+
+    /// Returns the id of an existing session to which the caller has the right.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such session, or the caller has no right to it.
     pub async fn existing_session(
         &self,
-        tenant: TenantId,
-        agent: &str,
-        session: &str,
+        caller: &Caller,
+        named: NamedSession<'_>,
+        right: ConversationRight,
     ) -> Result<SessionId, Error> {
-        if session.starts_with("ses_") {
-            return Ok(session.parse()?);
-        }
-        let place = self.destination(tenant, agent, session).await?;
-        let found = self.sessions.views().find(tenant, &place.key).await?;
-        let missing = || holdfast_session::Error::NotFound {
-            what: "session",
-            name: place.key.as_str().chars().take(80).collect(),
-        };
-        Ok(found.ok_or_else(missing)?)
+        rights::find_session((&self.directory, &self.sessions), caller, named, right).await
     }
 }
 
-/// Agent and session key for the name or key of a session, which need not exist.
+/// Agent and session key for the name or key of a session, which need not exist. Does not check the
+/// caller's right to it.
 ///
 /// # Errors
 ///
-/// If there is no such agent, or the key is another agent's.
+/// If there is no such agent, the key is another agent's, or the name is reserved.
 pub fn named_destination(
     routing: &Routing,
+    caller: &Caller,
     agent: &str,
     session: &str,
 ) -> Result<Destination, Error> {
     let key = match parse_session_name(session, &routing.default_agent().name)? {
         SessionName::Main => {
             let agent = find_agent(routing, agent)?.clone();
-            let key = SessionKey::main(&agent.name);
+            let key = match rights::reaches_all(caller, ConversationRight::Write) {
+                true => SessionKey::main(&agent.name),
+                false if rights::is_guest(caller) => single_request_key(&agent, caller)?,
+                false => named_session_key(&agent, caller, MAIN_CONVERSATION)?,
+            };
             return Ok(Destination { agent, key });
         }
         SessionName::CallerName => {
             let agent = find_agent(routing, agent)?.clone();
-            let key = named_session_key(&agent, session)?;
+            let key = named_session_key(&agent, caller, session)?;
             return Ok(Destination { agent, key });
         }
         SessionName::Key(key) => key,
@@ -132,6 +178,34 @@ pub fn named_destination(
     let found = find_agent(routing, of)?;
     check_same_agent(routing, found, agent)?;
     Ok(Destination { agent: found.clone(), key })
+}
+
+/// Session key for a name given by the caller, in the caller's name space.
+///
+/// # Errors
+///
+/// If the name is reserved, empty or too long.
+pub fn named_session_key(
+    agent: &RoutedAgent,
+    caller: &Caller,
+    name: &str,
+) -> Result<SessionKey, Error> {
+    let name = clean(name);
+    if is_reserved_name(&name) {
+        return Err(Error::ReservedName(name.chars().take(80).collect()));
+    }
+    Ok(SessionKey::api(&agent.name, &rights::name_space(caller).qualify(&name))?)
+}
+
+/// Key of a new session for one request of the caller.
+///
+/// # Errors
+///
+/// If the agent's name leaves no room.
+fn single_request_key(agent: &RoutedAgent, caller: &Caller) -> Result<SessionKey, Error> {
+    // Random, since whoever knows the name may go on in the conversation.
+    let name = format!("{SINGLE_REQUEST_PREFIX}{}", Uuid::now_v7().simple());
+    named_session_key(agent, caller, &name)
 }
 
 /// Kind of a session's name in a request.

@@ -3,7 +3,10 @@
 use holdfast_directory::RoutedAgent;
 use holdfast_grpc::{Caller, Principal};
 use holdfast_session::{EPHEMERAL_LABEL, MessageStatus, NewMessage};
-use holdfast_types::{AnswerOptions, Body, MessageId, QueueMode, RunId, SessionId, TenantId};
+use holdfast_types::{
+    AnswerOptions, Body, MessageId, QueueMode, RunId, SINGLE_REQUEST_PREFIX, SessionId, SessionKey,
+    TenantId,
+};
 use http::HeaderMap;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -20,6 +23,7 @@ use crate::{
     api_error::ApiError,
     follow::FollowedMessage,
     ingest::{Destination, idempotency_key, named_session_key, new_message, source},
+    rights::{self, ConversationRight, check},
 };
 
 /// Header with the idempotency key.
@@ -27,9 +31,6 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 /// Prefix of all model names, and the name of the default agent.
 pub const MODEL_PREFIX: &str = "holdfast";
-
-/// Prefix of the names of sessions that are made for one request.
-const SINGLE_REQUEST_PREFIX: &str = "once-";
 
 /// Separates a branch's name from the name of its session.
 const BRANCH_INFIX: &str = "/branch-";
@@ -155,7 +156,7 @@ impl OpenAi {
         let AnswerRequest { user, previous, mut turns, .. } = ask;
         let continued = match previous {
             Some(previous) => {
-                let status = self.response_status(caller.tenant, &previous).await?;
+                let status = self.response_status(caller, &previous).await?;
                 turns = Self::answer_response(caller, &status, turns)?;
                 Some(PreviousResponse::from(&status))
             }
@@ -170,12 +171,16 @@ impl OpenAi {
         if let Some(previous) = continued {
             let agent = if ask.model == MODEL_PREFIX { "" } else { agent.name.as_str() };
             let session = previous.session;
-            let place = self.ingest.destination_of_session(caller.tenant, agent, session).await?;
+            let place = self
+                .ingest
+                .destination_of_session(caller, agent, session, ConversationRight::Write)
+                .await?;
             return Ok(SessionInput { place, label: None, turns, previous: Some(previous) });
         }
         check_results(&turns, "messages")?;
         if let Some(conversation) = ask.conversation {
-            let key = named_session_key(&agent, &conversation_name(conversation))?;
+            let key = named_session_key(&agent, caller, &conversation_name(conversation))?;
+            check(caller, &key, ConversationRight::Write)?;
             let place = Destination { agent, key };
             return Ok(SessionInput { place, label: None, turns, previous: None });
         }
@@ -184,11 +189,12 @@ impl OpenAi {
                 Some(key) => single_request_session(caller, key, &turns),
                 None => Uuid::now_v7().simple().to_string(),
             };
-            let key = named_session_key(&agent, &format!("{SINGLE_REQUEST_PREFIX}{name}"))?;
+            let key = named_session_key(&agent, caller, &format!("{SINGLE_REQUEST_PREFIX}{name}"))?;
             let place = Destination { agent, key };
             return Ok(SessionInput { place, label: Some(EPHEMERAL_LABEL), turns, previous: None });
         };
-        let mut place = Destination { key: named_session_key(&agent, &user)?, agent };
+        let mut place = Destination { key: named_session_key(&agent, caller, &user)?, agent };
+        check(caller, &place.key, ConversationRight::Write)?;
         let (mut label, news) = (None, count_unanswered(&turns));
         // A new session begins with the whole conversation that the client sent.
         if news < turns.len()
@@ -207,7 +213,7 @@ impl OpenAi {
                     Some(key) => single_request_session(caller, key, &turns),
                     None => Uuid::now_v7().simple().to_string(),
                 };
-                place.key = named_session_key(&place.agent, &branch_name(&user, &name))?;
+                place.key = named_session_key(&place.agent, caller, &branch_name(&user, &name))?;
                 label = Some(EPHEMERAL_LABEL);
             }
         }
@@ -243,14 +249,21 @@ impl OpenAi {
 
     pub async fn response_status(
         &self,
-        tenant: TenantId,
+        caller: &Caller,
         response: &str,
     ) -> Result<MessageStatus, ApiError> {
         let unknown = || ApiError::no_response(response);
         let id = response.strip_prefix("resp_").and_then(|id| Uuid::try_parse(id).ok());
         let message = id.map(MessageId::from).ok_or_else(unknown)?;
-        match self.ingest.message_status(tenant, message).await {
-            Ok(status) if !is_unstored(&status) => Ok(status),
+        match self.ingest.message_status(caller.tenant, message).await {
+            Ok(status) if !is_unstored(&status) => {
+                let right = ConversationRight::Read;
+                match self.ingest.check_session(caller, status.session, right).await {
+                    Ok(()) => Ok(status),
+                    Err(Error::OthersConversation { .. }) => Err(unknown()),
+                    Err(error) => Err(error.into()),
+                }
+            }
             Ok(_) => Err(unknown()),
             Err(Error::Session(holdfast_session::Error::NotFound { .. })) => Err(unknown()),
             Err(error) => Err(error.into()),
@@ -282,8 +295,10 @@ impl OpenAi {
             None => Uuid::now_v7().simple().to_string(),
         };
         let of = from.key.api_name().unwrap_or_default();
-        let to = named_session_key(&from.agent, &branch_name(&of, &name[..32]))?;
-        let label = of.starts_with(SINGLE_REQUEST_PREFIX).then_some(EPHEMERAL_LABEL);
+        // The name has its space already.
+        let to = SessionKey::api(&from.agent.name, &branch_name(&of, &name[..32]))
+            .map_err(Error::from)?;
+        let label = rights::is_for_one_request(&from.key).then_some(EPHEMERAL_LABEL);
         let keep = MAX_INITIAL_MESSAGES.saturating_sub(messages.len());
         let history = history::bodies(entries.into_iter().map(|stored| stored.entry), keep);
         let mut branched: Vec<NewMessage> = history

@@ -81,7 +81,7 @@ impl OpenAi {
         }
         let mut found = Vec::new();
         for agent in &agents {
-            let key = named_session_key(agent, &conversation_name(conversation))?;
+            let key = named_session_key(agent, caller, &conversation_name(conversation))?;
             found.extend(self.ingest.find_session(caller.tenant, &key).await?);
         }
         Ok(found)

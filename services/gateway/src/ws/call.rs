@@ -13,6 +13,7 @@ use uuid::Uuid;
 use super::{
     Service, connection::Connection, error::MethodError, hub::TenantHub, request::response,
 };
+use crate::rights::ConversationRight;
 use crate::{
     audit, control,
     ingest::Destination,
@@ -99,10 +100,16 @@ impl Call {
         audit::audited(doorman, &self.caller, (rule, self.request), work, code).await
     }
 
-    /// Agent and session that a request names; either may be empty.
-    pub async fn place(&self, agent: &str, key: &str) -> Result<Destination, MethodError> {
+    /// Agent and session that a request names, either of which may be empty, if the caller has the
+    /// right to the session.
+    pub async fn place(
+        &self,
+        agent: &str,
+        key: &str,
+        right: ConversationRight,
+    ) -> Result<Destination, MethodError> {
         let ingest = &self.service.ingest;
-        Ok(ingest.destination_of_key(self.tenant(), agent, key).await?)
+        Ok(ingest.destination_of_key(&self.caller, agent, key, right).await?)
     }
 
     /// Sends a first response, which another one follows under the same id.

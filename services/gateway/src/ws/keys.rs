@@ -3,11 +3,13 @@
 //! They may name sessions of an agent freely, as in `agent:main:dashboard:7`. Such a session has the
 //! kind `api`, and its name is what follows the agent's name.
 
+use holdfast_grpc::Caller;
 use holdfast_types::{InvalidSessionKey, SessionKey};
 
 use crate::{
     Error,
     ingest::{Destination, Ingest},
+    rights::{ConversationRight, NamedSession},
 };
 
 /// Key of a session, in the form in which clients know it.
@@ -24,9 +26,10 @@ impl Ingest {
     /// As [`destination`](Self::destination), for a key as clients of the WebSocket gateway write it.
     pub async fn destination_of_key(
         &self,
-        tenant: holdfast_types::TenantId,
+        caller: &Caller,
         agent: &str,
         key: &str,
+        right: ConversationRight,
     ) -> Result<Destination, Error> {
         let (agent, session) = match key {
             "main" | "global" | "unknown" => (agent, ""),
@@ -35,7 +38,7 @@ impl Ingest {
                 None => (agent, key),
             },
         };
-        self.destination(tenant, agent, session).await
+        self.destination(caller, NamedSession { agent, session }, right).await
     }
 }
 

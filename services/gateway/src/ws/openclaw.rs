@@ -20,12 +20,12 @@ use super::{
     error::MethodError,
     events::OPENCLAW_EVENTS,
     handshake::{AcceptedClient, Refusal, credential},
-    methods,
+    keys, methods,
     queue::CloseReason,
     request::response,
     snapshot,
 };
-use crate::{Error, auth::CredentialHolder};
+use crate::{Error, auth::CredentialHolder, ingest::named_destination};
 
 /// Versions of the protocol that are spoken.
 const VERSIONS: std::ops::RangeInclusive<u32> = 3..=4;
@@ -296,7 +296,12 @@ pub async fn hello_ok(
     let Protocol::OpenClaw(version) = connection.protocol else { return String::new() };
     let config = service.settings();
     let routing = service.state.directory.routing().get(caller.tenant).await;
+    let main = routing
+        .as_ref()
+        .ok()
+        .and_then(|routing| named_destination(routing, caller, "", "").ok().map(|place| place.key));
     let agent = routing.map(|routing| routing.default_agent().name.clone()).unwrap_or_default();
+    let main = main.unwrap_or_else(|| SessionKey::main(&agent));
     let tick = u64::try_from(config.tick_interval.as_millis()).unwrap_or(u64::MAX);
     let mut payload = json!({
         "type": "hello-ok",
@@ -321,7 +326,7 @@ pub async fn hello_ok(
                 "defaultAgentId": agent.to_string(),
                 "modelConfigured": true,
                 "mainKey": "main",
-                "mainSessionKey": SessionKey::main(&agent).as_str(),
+                "mainSessionKey": keys::shown(main.as_str()),
                 "scope": "per-sender",
             },
         },

@@ -21,7 +21,8 @@ pub fn trust(config: &mut Config, url: &str) {
         "url": url, "audiences": ["holdfast"], "tenant_claim": "org",
         "tenants": {"anna": "anna", "ben": "ben", "gone": "nobody"},
         "roles": {
-            "viewer": "viewer", "member": "member", "operator": "operator", "owner": "owner",
+            "guest": "guest", "viewer": "viewer", "member": "member", "approver": "approver",
+            "operator": "operator", "owner": "owner",
         },
     })));
 }

@@ -46,5 +46,10 @@ fn body(firing: &Firing, job: &Job, reminder: &Reminder) -> Body {
         chain: reminder.renewals,
         ..JobFiring::new(job.id, firing.at.as_millisecond())
     };
-    Body { event: Some(EVENT_NAME.to_owned()), fired: Some(Box::new(fired)), ..Body::text(text) }
+    Body {
+        event: Some(EVENT_NAME.to_owned()),
+        fired: Some(Box::new(fired)),
+        author: reminder.author.clone(),
+        ..Body::text(text)
+    }
 }

@@ -32,6 +32,7 @@ impl Reminders for ScheduleTools {
             zone: &asked.zone,
             locale,
             auto_continue: wanted.auto_continue,
+            author: None,
             renewal: asked.renewal,
         };
         let set = self.jobs.set_reminder(call.tenant, remind, self.rules.reminders()).await?;

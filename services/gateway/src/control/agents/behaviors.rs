@@ -333,7 +333,7 @@ impl Service for Behaviors {
         behavior.name = name.base().to_ascii_lowercase();
         set.add(Arc::new(behavior));
 
-        let trial = trial::Trial::new(&self.0, (caller.tenant, agent), set, request);
+        let trial = trial::Trial::new(&self.0, (&caller, agent), set, request);
 
         Ok(Response::new(trial.await?.run(name).await?))
     }

@@ -6,13 +6,14 @@ use holdfast_proto::gateway::v1::{
     ListWorkspacesResponse, workspaces_server::Workspaces as Service,
 };
 use holdfast_session::WorkspaceBinding;
-use holdfast_types::{AgentId, SessionId, SessionKey, TenantId};
+use holdfast_types::{AgentId, TenantId};
 use holdfast_workspace::{
     NamedWorkspace, NewWorkspace, WorkspaceKind, WorkspaceLock, WorkspaceOwner,
 };
 use tonic::{Request, Response, Status};
 
 use super::{Files, path_of};
+use crate::rights::ConversationRight;
 use crate::{
     Error, audit,
     control::{State, invalid, non_empty},
@@ -74,7 +75,7 @@ impl Service for Workspaces {
     ) -> Result<Response<BindWorkspaceResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         audit::set_target(&request.session);
-        let session = self.session(caller.tenant, &request.session).await?;
+        let session = self.0.session(&caller, &request.session, ConversationRight::Control).await?;
         let view = self.0.sessions.views().session(caller.tenant, session).await;
         let agent = view.map_err(Error::from)?.agent;
         let binding = match non_empty(request.workspace) {
@@ -109,20 +110,6 @@ impl Service for Workspaces {
 impl Workspaces {
     async fn agent(&self, tenant: TenantId, named: &str) -> Result<AgentId, Error> {
         Files(self.0.clone()).agent(tenant, named).await
-    }
-
-    /// Finds a session by id or key.
-    async fn session(&self, tenant: TenantId, named: &str) -> Result<SessionId, Error> {
-        if named.starts_with("ses_") {
-            return Ok(named.parse()?);
-        }
-        let key: SessionKey = named.parse()?;
-        let found = self.0.sessions.views().find(tenant, &key).await?;
-        found.ok_or_else(|| {
-            let error =
-                holdfast_session::Error::NotFound { what: "session", name: named.to_owned() };
-            Error::from(error)
-        })
     }
 
     /// Finds a workspace by its id, its folder, or its name in the owner's files.

@@ -3,6 +3,7 @@
 //! The inputs are those that a runner collects for a turn (its `standing.rs`). For a session they
 //! are those of its last turn: the same authors, target, and tool lists of its messages.
 
+use holdfast_grpc::Caller;
 use std::collections::HashMap;
 
 use holdfast_agent::{
@@ -13,12 +14,13 @@ use holdfast_agent::{
 use holdfast_directory::Agent;
 use holdfast_proto::gateway::v1::{self as pb, ExplainToolsRequest, ExplainToolsResponse};
 use holdfast_types::{
-    Author, ConnectionKind, Entry, Fault as _, Kind, ModelId, SessionId, SessionKey, SessionKind,
-    Target, TenantId,
+    Author, ConnectionKind, Entry, Fault as _, Kind, ModelId, SessionKey, SessionKind, Target,
+    TenantId,
 };
 use jiff::{Timestamp, tz::TimeZone};
 
 use super::{Policies, mcp::McpTools, settings};
+use crate::rights::ConversationRight;
 use crate::{
     Error,
     control::{invalid, non_empty, parse_word, word_of},
@@ -35,6 +37,7 @@ const MAX_ENTRIES: i64 = 200;
 #[derive(Debug, Default)]
 struct SessionFacts {
     kind: Option<SessionKind>,
+    key: Option<String>,
     target: Option<Target>,
     model: Option<String>,
     /// Authors in the last turn, and in all entries searched.
@@ -49,10 +52,11 @@ struct SessionFacts {
 
 pub(super) async fn explain_tools(
     of: &Policies,
-    tenant: TenantId,
+    caller: &Caller,
     request: ExplainToolsRequest,
 ) -> Result<ExplainToolsResponse, Error> {
-    let (agent, known) = find_agent_and_session(of, tenant, &request).await?;
+    let tenant = caller.tenant;
+    let (agent, known) = find_agent_and_session(of, caller, &request).await?;
     let stored = of.0.directory.policies().for_agent(tenant, agent.id).await?;
     let (tenants, own) = (settings(&stored.tenant)?, settings(&stored.agent)?);
     let brought = match request.mcp {
@@ -90,8 +94,12 @@ pub(super) async fn explain_tools(
             compiled.turn_authors(&known.all_authors),
         ),
     };
+    let key = known.key.as_deref().unwrap_or_default();
     let is_owner = match who.roles.is_empty() {
-        true => policy::audience(kind, agent.settings.dm_scope, &who, &always) == Audience::Owner,
+        true => {
+            let scope = agent.settings.dm_scope;
+            policy::audience(kind, key, scope, &who, &always) == Audience::Owner
+        }
         false => who.is_owner(),
     };
     let (channel, chat) = match known.target {
@@ -166,9 +174,10 @@ fn unconnected_decision(tool: String) -> pb::ToolDecision {
 /// Agent of the request, and the facts of the session if it names one.
 async fn find_agent_and_session(
     of: &Policies,
-    tenant: TenantId,
+    caller: &Caller,
     request: &ExplainToolsRequest,
 ) -> Result<(Agent, SessionFacts), Error> {
+    let tenant = caller.tenant;
     let directory = &of.0.directory;
     let named = match request.agent.as_str() {
         "" => None,
@@ -181,7 +190,7 @@ async fn find_agent_and_session(
         };
         return Ok((agent, SessionFacts::default()));
     }
-    let session = session(of, tenant, &request.session).await?;
+    let session = of.0.session(caller, &request.session, ConversationRight::Read).await?;
     let view = of.0.sessions.views().session(tenant, session).await?;
     let agent = match named {
         Some(named) if named.id == view.agent => named,
@@ -203,6 +212,7 @@ async fn find_agent_and_session(
     let last = history.last().map(|entry| entry.run);
     let mut known = SessionFacts {
         kind: view.key.parse().ok().map(|key: SessionKey| key.kind()),
+        key: Some(view.key),
         target: view.last_target,
         model: of.0.sessions.settings().get(tenant, session).await?.model,
         ..SessionFacts::default()
@@ -243,18 +253,6 @@ fn tool_lists<'n>(
     lists
 }
 
-async fn session(of: &Policies, tenant: TenantId, named: &str) -> Result<SessionId, Error> {
-    if named.starts_with("ses_") {
-        return Ok(named.parse()?);
-    }
-    let key: SessionKey = named.parse()?;
-    let missing = || holdfast_session::Error::NotFound {
-        what: "session",
-        name: named.chars().take(80).collect(),
-    };
-    Ok(of.0.sessions.views().find(tenant, &key).await?.ok_or_else(missing)?)
-}
-
 /// Author with the given id; for an API key, the roles of its scopes are added.
 async fn author(
     of: &Policies,
@@ -267,7 +265,8 @@ async fn author(
     };
     let id = key.parse()?;
     let found = of.0.directory.keys().get(tenant, id).await?;
-    let mut author = of_key(id, found.scopes.iter().any(|scope| scope == "admin"));
+    let scopes = found.scopes.iter().filter_map(|scope| scope.parse().ok()).collect();
+    let mut author = of_key(id, scopes);
     author.roles.extend(roles);
     Ok(author)
 }

@@ -7,6 +7,7 @@ use holdfast_agent::{
     person::{self, OWNER},
 };
 use holdfast_directory::Agent;
+use holdfast_grpc::{Caller, Principal};
 use holdfast_proto::gateway::v1::{
     self as pb, AddReminderRequest, AddReminderResponse, CancelReminderRequest,
     CancelReminderResponse, ListRemindersRequest, ListRemindersResponse,
@@ -18,8 +19,8 @@ use holdfast_schedule::{
 };
 use holdfast_session::NewMessage;
 use holdfast_types::{
-    AgentId, AgentName, Author, Body, QueueMode, SCHEDULE_SOURCE, SessionKey, SessionKind, Source,
-    TenantId,
+    AgentId, AgentName, Author, Body, NameSpace, QueueMode, SCHEDULE_SOURCE, SessionKey,
+    SessionKind, Source, TenantId,
 };
 use tonic::{Request, Response, Status};
 
@@ -27,6 +28,8 @@ use super::{Schedules, id_for_request, invalid_schedule};
 use crate::{
     Error,
     control::{invalid, non_empty, timestamp},
+    ingest::{MAIN_CONVERSATION, of_caller},
+    rights::{self, ConversationRight},
 };
 
 /// Event name of a message that wakes an agent.
@@ -38,7 +41,7 @@ impl Schedules {
         request: Request<ListRemindersRequest>,
     ) -> Result<Response<ListRemindersResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        let user = required_user(request.user)?;
+        let user = user_of(&caller, request.user)?;
 
         let own = self.jobs.reminders(caller.tenant, &user).await.map_err(Error::from)?;
 
@@ -62,7 +65,7 @@ impl Schedules {
             locale,
             request_id,
         } = request;
-        let user = required_user(named)?;
+        let user = user_of(&caller, named)?;
         let session: Option<SessionKey> = match non_empty(session) {
             Some(key) => Some(key.parse().map_err(Error::from)?),
             None => None,
@@ -77,6 +80,7 @@ impl Schedules {
             }
             None => session_key_of_user(&agent.name, &user)?,
         };
+        rights::check(&caller, &session, ConversationRight::Write)?;
         let zone = match non_empty(time_zone) {
             Some(zone) => zone,
             // The user's own time zone, if set, otherwise the agent's.
@@ -106,6 +110,7 @@ impl Schedules {
             zone: &zone,
             locale,
             auto_continue,
+            author: of_caller(&caller),
             renewal: None,
         };
         let set = self.jobs.set_reminder(caller.tenant, remind, self.rules.reminders()).await;
@@ -154,7 +159,7 @@ impl Schedules {
         request: Request<CancelReminderRequest>,
     ) -> Result<Response<CancelReminderResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        let user = required_user(request.user)?;
+        let user = user_of(&caller, request.user)?;
 
         let id = match non_empty(request.id) {
             Some(id) => id,
@@ -169,16 +174,17 @@ impl Schedules {
         Ok(Response::new(CancelReminderResponse { id: cancelled }))
     }
 
-    /// Sends a text to an agent's main session, which starts a turn. Returns whether it was sent
-    /// before.
+    /// Sends a text to an agent's main session, which starts a turn with the caller's rights. Returns
+    /// whether it was sent before.
     pub(super) async fn wake_now(
         &self,
-        tenant: TenantId,
+        caller: &Caller,
         agent: AgentId,
         key: SessionKey,
         idem_key: String,
         text: String,
     ) -> Result<bool, Error> {
+        let tenant = caller.tenant;
         let target = self.state.owner_conversation(tenant, agent).await?.map(|place| place.target);
         let message = NewMessage {
             key,
@@ -186,7 +192,11 @@ impl Schedules {
             label: None,
             source: Source::Internal(SCHEDULE_SOURCE.to_owned()),
             idem_key,
-            body: Body { event: Some(WAKE_EVENT.to_owned()), ..Body::text(text) },
+            body: Body {
+                event: Some(WAKE_EVENT.to_owned()),
+                author: of_caller(caller),
+                ..Body::text(text)
+            },
             target,
             mode: QueueMode::Followup,
             debounce: Duration::ZERO,
@@ -200,8 +210,27 @@ impl Schedules {
     }
 }
 
-fn required_user(named: String) -> Result<String, Error> {
-    non_empty(named).ok_or(Error::MissingField("user"))
+/// Person whose reminders a request is about: the caller, or for an owner of the tenant anybody.
+fn user_of(caller: &Caller, named: String) -> Result<String, Error> {
+    let own = match caller.principal {
+        Principal::Person { id, .. } => Some(person::of_id(id)),
+        Principal::Key(_) | Principal::Service | Principal::Node => None,
+    };
+    let Some(named) = non_empty(named) else { return own.ok_or(Error::MissingField("user")) };
+    let is_own_user = match caller.principal {
+        // A program speaks for its users.
+        Principal::Key(_) => {
+            let space = named.strip_prefix("api:").and_then(NameSpace::split);
+            space.is_some_and(|(space, _)| space == rights::name_space(caller))
+        }
+        Principal::Person { .. } | Principal::Service | Principal::Node => {
+            own.as_ref() == Some(&named)
+        }
+    };
+    if is_own_user || rights::reaches_all(caller, ConversationRight::Write) {
+        return Ok(named);
+    }
+    Err(Error::OtherPerson(named.chars().take(80).collect()))
 }
 
 /// Key of an agent's session with a user.
@@ -211,6 +240,10 @@ fn session_key_of_user(agent: &AgentName, user: &str) -> Result<SessionKey, Erro
     }
     if let Some(user) = user.strip_prefix("api:") {
         return Ok(SessionKey::api(agent, user)?);
+    }
+    if let Some(person) = person::id_of(user) {
+        let own = NameSpace::Person(person).qualify(MAIN_CONVERSATION);
+        return Ok(SessionKey::api(agent, &own)?);
     }
     let key: Result<SessionKey, _> = format!("agent:{agent}:dm:{user}").parse();
     match key {
@@ -244,6 +277,9 @@ mod tests {
 
         assert_eq!(key("owner").unwrap(), "agent:main:main");
         assert_eq!(key("api:anna").unwrap(), "agent:main:api:anna");
+        let person = holdfast_types::PersonId::generate();
+        let own = format!("agent:main:api:={person}/main");
+        assert_eq!(key(&format!("person:{person}")).unwrap(), own);
         assert_eq!(key("telegram:42").unwrap(), "agent:main:dm:telegram:42");
         assert!(key("anna").unwrap_err().to_string().contains("is no user"));
         assert!(key(":").is_err());

@@ -15,6 +15,7 @@ use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use super::{Handler, checked_label, convert};
+use crate::rights::ConversationRight;
 use crate::{
     Error,
     control::{invalid, non_empty},
@@ -52,7 +53,7 @@ pub(super) async fn branch(
     let label = non_empty(request.label.clone()).map(|label| checked_label(&label)).transpose()?;
     let state = &of.0;
     let tenant = caller.tenant;
-    let id = of.find(tenant, &request.session).await?;
+    let id = of.find(caller, &request.session, ConversationRight::Write).await?;
     let session = state.sessions.views().session(tenant, id).await?;
     let start = start(of, caller, id, &request).await?;
     check_turn_has_ended(of, tenant, id, start.upto).await?;

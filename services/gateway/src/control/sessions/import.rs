@@ -71,7 +71,7 @@ async fn destination(
         return Err(Error::MissingField("target.session"));
     }
     let routing = state.directory.routing().get(caller.tenant).await?;
-    let place = ingest::named_destination(&routing, &target.agent, &target.session)?;
+    let place = ingest::named_destination(&routing, caller, &target.agent, &target.session)?;
     let kind = place.key.kind();
     if !KINDS.contains(&kind) {
         let kind = kind.as_str();
@@ -300,6 +300,7 @@ struct NoteDetail {
 
 #[cfg(test)]
 mod tests {
+    use holdfast_grpc::{Scope, Scopes};
     use holdfast_types::KeyId;
     use serde_json::{Value, json};
 
@@ -311,7 +312,10 @@ mod tests {
     }
 
     fn import(entries: Vec<pb::Entry>) -> Result<Vec<Entry>, Error> {
-        let mut journal = ImportedJournal::new(Some(ingest::of_key(KeyId::generate(), false)));
+        let mut journal = ImportedJournal::new(Some(ingest::of_key(
+            KeyId::generate(),
+            Scopes::EMPTY.with(Scope::Chat),
+        )));
         entries.into_iter().try_for_each(|entry| journal.add(entry))?;
         Ok(journal.finish()?.into_iter().map(|imported| imported.entry).collect())
     }

@@ -1,8 +1,9 @@
 //! List of runs: those that wait for an approval, then those that have ended.
 
+use holdfast_grpc::Caller;
 use holdfast_proto::gateway::v1::{ListRunsRequest, ListRunsResponse};
 use holdfast_session::{ListCursor, RunFilter, RunView, TurnOutcome, WaitingRun};
-use holdfast_types::{AgentId, TenantId};
+use holdfast_types::AgentId;
 use jiff::Timestamp;
 use uuid::Uuid;
 
@@ -10,6 +11,7 @@ use super::{DEFAULT_PAGE_SIZE, Handler, MAX_PAGE_SIZE, convert, paging};
 use crate::{
     Error,
     control::{non_empty, page_size, schedules},
+    rights::{self, ConversationRight},
 };
 
 /// Status of runs that wait for an approval.
@@ -19,13 +21,17 @@ const STATUSES: &str = "waiting_approval, completed, interrupted, cancelled, fai
 
 pub(super) async fn list(
     of: &Handler,
-    tenant: TenantId,
+    caller: &Caller,
     request: ListRunsRequest,
 ) -> Result<ListRunsResponse, Error> {
+    let tenant = caller.tenant;
+    if request.session.is_empty() && rights::reads_only_own(caller).is_some() {
+        return Err(Error::MissingField("session"));
+    }
     let most = page_size(request.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
     let is_first = request.page_token.is_empty();
     let status = non_empty(request.status.clone());
-    let mut filter = filter(of, tenant, request, status.as_deref()).await?;
+    let mut filter = filter(of, caller, request, status.as_deref()).await?;
     let state = &of.0;
 
     // Waiting runs have no model, cost or origin yet.
@@ -67,16 +73,17 @@ pub(super) async fn list(
 
 async fn filter(
     of: &Handler,
-    tenant: TenantId,
+    caller: &Caller,
     request: ListRunsRequest,
     status: Option<&str>,
 ) -> Result<RunFilter, Error> {
+    let tenant = caller.tenant;
     let outcome = match status {
         None | Some(WAITING_STATUS) => None,
         Some(word) => Some(outcome(word)?),
     };
     let session = match non_empty(request.session) {
-        Some(session) => Some(of.find(tenant, &session).await?),
+        Some(session) => Some(of.find(caller, &session, ConversationRight::Read).await?),
         None => None,
     };
     let agent: Option<AgentId> = match non_empty(request.agent) {

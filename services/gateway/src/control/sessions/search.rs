@@ -1,13 +1,14 @@
 //! Search in messages: words, pages and excerpts.
 
+use holdfast_grpc::Caller;
 use holdfast_proto::gateway::v1::{self as pb, SearchMessagesRequest, SearchMessagesResponse};
 use holdfast_session::{SearchCursor, TextHit, TextSearch};
-use holdfast_types::TenantId;
 
 use super::{Handler, paging};
 use crate::{
     Error,
     control::{AgentNames, invalid, non_empty, page_size, schedules, timestamp},
+    rights::{self, ConversationRight},
 };
 
 const DEFAULT_PAGE_SIZE: u32 = 20;
@@ -24,13 +25,14 @@ const KINDS: [&str; 3] = ["heard", "thought", "returned"];
 
 pub(super) async fn search(
     of: &Handler,
-    tenant: TenantId,
+    caller: &Caller,
     request: SearchMessagesRequest,
 ) -> Result<SearchMessagesResponse, Error> {
+    let tenant = caller.tenant;
     let most = page_size(request.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
     let words = words(&request.query)?;
     let session = match non_empty(request.session) {
-        Some(session) => Some(of.find(tenant, &session).await?),
+        Some(session) => Some(of.find(caller, &session, ConversationRight::Read).await?),
         None => None,
     };
     let agent = match non_empty(request.agent) {
@@ -46,6 +48,7 @@ pub(super) async fn search(
         words,
         agent,
         session,
+        person: rights::reads_only_own(caller),
     };
 
     let found = of.0.sessions.views().search_texts(tenant, &search).await?;

@@ -136,7 +136,7 @@ fn shown(status: MessageStatus, frame: &ResponseHead) -> Response {
 impl OpenAi {
     async fn stored_response(&self, caller: &Caller, id: &str) -> Result<StoredResponse, ApiError> {
         let unknown = || ApiError::no_stored_response(id);
-        let status = self.response_status(caller.tenant, id).await;
+        let status = self.response_status(caller, id).await;
         let status =
             status.map_err(|error| if error.is_not_found() { unknown() } else { error })?;
         let fields = status.response_fields.clone().ok_or_else(unknown)?;

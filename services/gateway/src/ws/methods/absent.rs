@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::{super::call::Call, Method, READ, Reply, method, sessions::NoParams};
 use crate::permissions::operator_scopes::OperatorScope;
+use crate::rights::ConversationRight;
 
 const APPROVALS: Option<OperatorScope> = Some(OperatorScope::Approvals);
 
@@ -49,6 +50,6 @@ struct SessionParams {
 
 /// The card of a session on which its agent notes its progress.
 async fn no_card(call: Call, params: SessionParams) -> Reply {
-    call.place("", &params.session_key).await?;
+    call.place("", &params.session_key, ConversationRight::Read).await?;
     Ok(json!({ "card": null }))
 }

@@ -18,6 +18,7 @@ use super::{
     chat::{self, AttachmentParams, Sending},
     method,
 };
+use crate::rights::ConversationRight;
 use crate::{
     Error,
     follow::{FollowedMessage, TurnResult},
@@ -114,7 +115,7 @@ async fn agent(call: Call, params: RunParams) -> Reply {
         Some(format!("{channel}:dm:{to}"))
     });
     let session = session.unwrap_or_default();
-    let place = call.place(&agent_id, &session).await?;
+    let place = call.place(&agent_id, &session, ConversationRight::Write).await?;
     let sending = Sending { place, message, attachments, idempotency_key, options };
     let sent = chat::send_message(&call, sending).await?;
     let accepted_at = now_ms();

@@ -17,6 +17,7 @@ use super::{
     sessions::NoParams,
 };
 use crate::control::{agents::Agents, files::Files};
+use crate::rights::ConversationRight;
 
 pub const METHODS: &[Method] = &[
     method!("agents.list", READ, list),
@@ -268,7 +269,7 @@ struct IdentityParams {
 }
 
 async fn identity(call: Call, params: IdentityParams) -> Reply {
-    let place = call.place(&params.agent_id, &params.session_key).await?;
+    let place = call.place(&params.agent_id, &params.session_key, ConversationRight::Read).await?;
     let name = place.agent.name.to_string();
     Ok(json!({ "agentId": name, "name": name, "nameSource": "config", "avatarStatus": "none" }))
 }

@@ -21,6 +21,7 @@ use super::{
     Method, READ, Reply, WRITE, history, method,
 };
 use crate::ingest::{AcceptedMessage, Destination, InboundMessage, idempotency_key, new_message};
+use crate::rights::{ConversationRight, NamedSession};
 
 pub const METHODS: &[Method] = &[
     method!(
@@ -139,7 +140,7 @@ pub struct Sent {
 async fn send(call: Call, params: SendParams) -> Reply {
     let SendParams { session_key, agent_id, message, attachments, idempotency_key, .. } = params;
     let options = sending_options(params.thinking.as_deref(), params.queue_mode.as_deref())?;
-    let place = call.place(&agent_id, &session_key).await?;
+    let place = call.place(&agent_id, &session_key, ConversationRight::Write).await?;
     let sending = Sending { place, message, attachments, idempotency_key, options };
     let sent = send_message(&call, sending).await?;
     let status = if sent.accepted.accepted.duplicate { "in_flight" } else { "started" };
@@ -269,12 +270,14 @@ async fn abort(call: Call, params: AbortParams) -> Reply {
 
 /// Stops the turn of a session. Returns whether there was one.
 pub async fn abort_session(call: &Call, agent: &str, key: &str) -> Result<bool, MethodError> {
-    let place = call.place(agent, key).await?;
+    let place = call.place(agent, key, ConversationRight::Control).await?;
     let found = call.state().sessions.views().find(call.tenant(), &place.key).await?;
     let Some(session) = found else { return Ok(false) };
     let cancelled = call
         .as_method("Messages/Cancel", async {
-            call.service.ingest.cancel(call.tenant(), "", &session.to_string()).await
+            let session = session.to_string();
+            let named = NamedSession { agent: "", session: &session };
+            call.service.ingest.cancel(&call.caller, named).await
         })
         .await?;
     Ok(cancelled != CancelResult::Nothing)
@@ -293,7 +296,7 @@ struct InjectParams {
 /// Adds a message of the assistant to a session, without a turn.
 async fn inject(call: Call, params: InjectParams) -> Reply {
     let InjectParams { session_key, agent_id, message, label } = params;
-    let place = call.place(&agent_id, &session_key).await?;
+    let place = call.place(&agent_id, &session_key, ConversationRight::Write).await?;
     let text = call.service.ingest.text(&message)?;
     let text = label.map_or(text.clone(), |label| format!("[{label}]\n\n{text}"));
     let key = keys::shown(place.key.as_str());

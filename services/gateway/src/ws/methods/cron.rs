@@ -16,6 +16,7 @@ use super::{
     ADMIN, Method, READ, Reply, WRITE, method,
     sessions::NoParams,
 };
+use crate::rights::ConversationRight;
 
 pub const METHODS: &[Method] = &[
     method!(
@@ -660,7 +661,8 @@ struct WakeParams {
 }
 
 async fn wake(call: Call, params: WakeParams) -> Reply {
-    let place = call.place(&params.agent_id, &params.session_key).await?;
+    let place =
+        call.place(&params.agent_id, &params.session_key, ConversationRight::Control).await?;
     let request = pb::WakeAgentRequest {
         agent: place.agent.name.to_string(),
         text: params.text,

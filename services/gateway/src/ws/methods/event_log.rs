@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{super::call::Call, EVENTS, Method, Reply, method};
+use crate::rights::ConversationRight;
 use crate::{
     Error,
     events::{EventItem, subscription},
@@ -122,7 +123,7 @@ async fn request(
         "" => String::new(),
         id if id.parse::<SessionId>().is_ok() => id.to_owned(),
         key => {
-            let place = call.place(&params.agent_id, key).await?;
+            let place = call.place(&params.agent_id, key, ConversationRight::Read).await?;
             let found = call.state().sessions.views().find(call.tenant(), &place.key).await?;
             let missing = || MethodError::invalid(format!("there is no session `{key}`"));
             found.ok_or_else(missing)?.to_string()

@@ -12,6 +12,7 @@ use super::{
     Reply, agents, sessions,
 };
 use crate::ingest::Destination;
+use crate::rights::ConversationRight;
 
 const DEFAULT_MESSAGES: usize = 200;
 const MAX_MESSAGES: usize = 1_000;
@@ -49,7 +50,7 @@ pub async fn history(call: Call, params: HistoryParams) -> Reply {
     if let Some(cursor) = params.cursor.clone() {
         return missed(&call, params, &cursor).await;
     }
-    let place = call.place(&params.agent_id, &params.session_key).await?;
+    let place = call.place(&params.agent_id, &params.session_key, ConversationRight::Read).await?;
     let session = find(&call, &place).await?;
     let page = read(&call, session, &params).await?;
     let mut reply = json!({
@@ -75,7 +76,7 @@ pub async fn history(call: Call, params: HistoryParams) -> Reply {
 async fn missed(call: &Call, params: HistoryParams, cursor: &str) -> Reply {
     let wrong = || MethodError::invalid("invalid chat.history params: cursor: not a cursor");
     let after: i64 = cursor.parse().map_err(|_| wrong())?;
-    let place = call.place(&params.agent_id, &params.session_key).await?;
+    let place = call.place(&params.agent_id, &params.session_key, ConversationRight::Read).await?;
     let Some(session) = find(call, &place).await? else { return Ok(json!({ "kind": "reset" })) };
     let entries = entries(call, session).await?;
     let is_gap = entries.first().is_some_and(|entry| entry.seq > after + 1);
@@ -104,7 +105,7 @@ pub async fn startup(call: Call, params: HistoryParams) -> Reply {
     let key = params.session_key.clone();
     let mut reply = history(call.clone(), params).await?;
     reply["agentsList"] = agents::listed(&call).await?;
-    let place = call.place(&agent, &key).await?;
+    let place = call.place(&agent, &key, ConversationRight::Read).await?;
     reply["metadata"] = metadata_of(&call, &place).await?;
     Ok(reply)
 }
@@ -119,7 +120,7 @@ pub struct MetadataParams {
 }
 
 pub async fn metadata(call: Call, params: MetadataParams) -> Reply {
-    let place = call.place(&params.agent_id, &params.session_key).await?;
+    let place = call.place(&params.agent_id, &params.session_key, ConversationRight::Read).await?;
     metadata_of(&call, &place).await
 }
 
@@ -144,7 +145,7 @@ pub struct MessageParams {
 
 /// One message, whole.
 pub async fn message(call: Call, params: MessageParams) -> Reply {
-    let place = call.place(&params.agent_id, &params.session_key).await?;
+    let place = call.place(&params.agent_id, &params.session_key, ConversationRight::Read).await?;
     let Some(session) = find(&call, &place).await? else {
         return Ok(json!({ "ok": false, "unavailableReason": "not_found" }));
     };

@@ -22,6 +22,7 @@ use super::{
     ADMIN, Method, READ, Reply, WRITE, chat, history, method,
     models::ModelSetup,
 };
+use crate::rights::ConversationRight;
 use crate::{
     control::sessions::{Handler, is_page_token},
     ingest::{Destination, InboundMessage},
@@ -399,8 +400,9 @@ async fn find(
     call: &Call,
     agent: &str,
     key: &str,
+    right: ConversationRight,
 ) -> Result<(Destination, Option<SessionId>), MethodError> {
-    let place = call.place(agent, key).await?;
+    let place = call.place(agent, key, right).await?;
     let found = call.state().sessions.views().find(call.tenant(), &place.key).await?;
     Ok((place, found))
 }
@@ -413,7 +415,7 @@ fn unknown(key: &str) -> MethodError {
 }
 
 async fn describe(call: Call, params: KeyParams) -> Reply {
-    let (_, found) = find(&call, &params.agent_id, &params.key).await?;
+    let (_, found) = find(&call, &params.agent_id, &params.key, ConversationRight::Read).await?;
     let session = match found {
         Some(session) => row(&call, session).await?,
         None => Value::Null,
@@ -432,7 +434,7 @@ struct GetParams {
 }
 
 async fn get(call: Call, params: GetParams) -> Reply {
-    let (_, found) = find(&call, &params.agent_id, &params.key).await?;
+    let (_, found) = find(&call, &params.agent_id, &params.key, ConversationRight::Read).await?;
     let session = found.ok_or_else(|| unknown(&params.key))?;
     let entries = history::entries(&call, session).await?;
     let mut messages = history::messages_of(session, &entries, usize::MAX);
@@ -456,7 +458,7 @@ struct ResolveParams {
 async fn resolve(call: Call, params: ResolveParams) -> Reply {
     let ResolveParams { key, session_id, label, short_id, agent_id, allow_missing } = params;
     if let Some(key) = &key {
-        let (place, found) = find(&call, &agent_id, key).await?;
+        let (place, found) = find(&call, &agent_id, key, ConversationRight::Control).await?;
         return match found {
             Some(_) => {
                 let key = keys::shown(place.key.as_str());
@@ -508,7 +510,7 @@ struct BranchesParams {
 
 /// The one line of messages that a session has.
 async fn branches(call: Call, params: BranchesParams) -> Reply {
-    let (_, found) = find(&call, "", &params.session_key).await?;
+    let (_, found) = find(&call, "", &params.session_key, ConversationRight::Read).await?;
     let Some(session) = found else { return Ok(json!({ "branches": [] })) };
     let entries = history::entries(&call, session).await?;
     let messages = history::messages_of(session, &entries, usize::MAX);
@@ -535,7 +537,7 @@ async fn preview(call: Call, params: PreviewParams) -> Reply {
     let (limit, max) = (params.limit.unwrap_or(12), params.max_chars.unwrap_or(240));
     let mut previews = Vec::with_capacity(params.keys.len());
     for key in params.keys {
-        let (_, found) = find(&call, "", &key).await?;
+        let (_, found) = find(&call, "", &key, ConversationRight::Read).await?;
         let Some(session) = found else {
             previews.push(json!({ "key": key, "status": "missing", "items": [] }));
             continue;
@@ -576,7 +578,7 @@ async fn unsubscribe(call: Call, NoParams {}: NoParams) -> Reply {
 }
 
 async fn subscribe_messages(call: Call, params: KeyParams) -> Reply {
-    let place = call.place(&params.agent_id, &params.key).await?;
+    let place = call.place(&params.agent_id, &params.key, ConversationRight::Read).await?;
     let key = keys::shown(place.key.as_str());
     let mut members = call.hub.members();
     let mut subscriptions = call.connection.subscriptions();
@@ -597,7 +599,7 @@ async fn subscribe_messages(call: Call, params: KeyParams) -> Reply {
 }
 
 async fn unsubscribe_messages(call: Call, params: KeyParams) -> Reply {
-    let place = call.place(&params.agent_id, &params.key).await?;
+    let place = call.place(&params.agent_id, &params.key, ConversationRight::Read).await?;
     let key = keys::shown(place.key.as_str());
     let mut members = call.hub.members();
     call.connection.subscriptions().sessions.retain(|known| *known != key);
@@ -629,7 +631,7 @@ async fn create(call: Call, params: CreateParams) -> Reply {
     let named = key.unwrap_or_else(|| {
         label.clone().unwrap_or_else(|| format!("chat:{}", Uuid::now_v7().simple()))
     });
-    let place = call.place(&agent_id, &named).await?;
+    let place = call.place(&agent_id, &named, ConversationRight::Write).await?;
     let key = keys::shown(place.key.as_str());
     let agent = place.agent.name.to_string();
     for (command, value) in [("model", model), ("think", thinking_level)] {
@@ -674,7 +676,7 @@ struct SendParams {
 
 async fn send(call: Call, params: SendParams) -> Reply {
     let SendParams { key, agent_id, message, attachments, idempotency_key, thinking } = params;
-    let place = call.place(&agent_id, &key).await?;
+    let place = call.place(&agent_id, &key, ConversationRight::Write).await?;
     let options = chat::sending_options(thinking.as_deref(), None)?;
     let idempotency_key =
         Some(idempotency_key.unwrap_or_else(|| Uuid::now_v7().simple().to_string()));
@@ -705,7 +707,7 @@ async fn abort(call: Call, params: AbortParams) -> Reply {
 }
 
 async fn reset(call: Call, params: KeyParams) -> Reply {
-    let place = call.place(&params.agent_id, &params.key).await?;
+    let place = call.place(&params.agent_id, &params.key, ConversationRight::Write).await?;
     run_command(&call, &place, "/new".to_owned()).await?;
     let key = keys::shown(place.key.as_str());
     let found = call.state().sessions.views().find(call.tenant(), &place.key).await?;
@@ -718,7 +720,8 @@ async fn reset(call: Call, params: KeyParams) -> Reply {
 }
 
 async fn compact(call: Call, params: KeyParams) -> Reply {
-    let (place, found) = find(&call, &params.agent_id, &params.key).await?;
+    let (place, found) =
+        find(&call, &params.agent_id, &params.key, ConversationRight::Write).await?;
     if found.is_none() {
         return Err(unknown(&params.key));
     }
@@ -739,7 +742,8 @@ struct DeleteParams {
 }
 
 async fn delete(call: Call, params: DeleteParams) -> Reply {
-    let (place, found) = find(&call, &params.agent_id, &params.key).await?;
+    let (place, found) =
+        find(&call, &params.agent_id, &params.key, ConversationRight::Control).await?;
     let key = keys::shown(place.key.as_str());
     let Some(session) = found else {
         return Ok(json!({ "ok": true, "key": key, "deleted": false, "archived": [] }));

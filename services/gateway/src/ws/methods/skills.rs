@@ -9,6 +9,7 @@ use super::{
     Method, READ, Reply, method,
 };
 use crate::control::skills::Skills;
+use crate::rights::ConversationRight;
 
 pub const METHODS: &[Method] = &[
     method!("skills.status", READ, skills, ["sessionKey"]),
@@ -27,7 +28,7 @@ struct AgentParams {
 }
 
 async fn skills(call: Call, params: AgentParams) -> Reply {
-    let place = call.place(&params.agent_id, "").await?;
+    let place = call.place(&params.agent_id, "", ConversationRight::Read).await?;
     let agent = place.agent.name.to_string();
     let request = pb::ListSkillsRequest { agent: agent.clone() };
     let handler = Skills(call.state().clone());

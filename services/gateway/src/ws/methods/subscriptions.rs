@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{super::call::Call, Method, READ, Reply, method, sessions::NoParams};
+use crate::rights::ConversationRight;
 use crate::ws::{error::MethodError, keys};
 
 pub const METHODS: &[Method] = &[
@@ -31,7 +32,9 @@ async fn subscribe(call: Call, params: SubscribeParams) -> Reply {
         )));
     }
     let session_filter = match params.session_key {
-        Some(key) => Some(keys::shown(call.place("", &key).await?.key.as_str())),
+        Some(key) => {
+            Some(keys::shown(call.place("", &key, ConversationRight::Read).await?.key.as_str()))
+        }
         None => None,
     };
     let mut subscriptions = call.connection.subscriptions();

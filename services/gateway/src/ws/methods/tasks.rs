@@ -14,6 +14,7 @@ use super::{
     Method, READ, Reply, WRITE, method,
 };
 use crate::control::subagents::Subagents;
+use crate::rights::ConversationRight;
 
 pub const METHODS: &[Method] = &[
     method!("tasks.list", READ, tasks, ["agentId", "cursor", "sortBy"]),
@@ -36,7 +37,7 @@ struct TasksParams {
 async fn tasks(call: Call, params: TasksParams) -> Reply {
     let session = match params.session_key {
         Some(key) => {
-            let place = call.place("", &key).await?;
+            let place = call.place("", &key, ConversationRight::Read).await?;
             let views = call.state().sessions.views();
             match views.find(call.tenant(), &place.key).await? {
                 Some(session) => session.to_string(),

@@ -16,6 +16,7 @@ use super::{
     },
     Method, READ, Reply, method,
 };
+use crate::rights::ConversationRight;
 use crate::{
     control::{policies::Policies, sessions::Handler as Sessions},
     nodes::Nodes,
@@ -84,7 +85,7 @@ struct EffectiveParams {
 }
 
 async fn effective_tools(call: Call, params: EffectiveParams) -> Reply {
-    let place = call.place(&params.agent_id, &params.session_key).await?;
+    let place = call.place(&params.agent_id, &params.session_key, ConversationRight::Read).await?;
     let agent = place.agent.name.to_string();
     let explained = decisions(&call, agent, String::new()).await?;
     let allowed = explained.decisions.iter().filter(|tool| tool.decision != "deny");

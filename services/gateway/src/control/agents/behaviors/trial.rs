@@ -3,6 +3,8 @@
 //! The answers are those of the request, or that of the agent's model, which a runner asks. Todo
 //! operations are judged on a list that is not stored. No tool is called.
 
+use crate::rights::ConversationRight;
+use holdfast_grpc::Caller;
 use std::time::Duration;
 
 use holdfast_agent::behavior::{
@@ -61,10 +63,11 @@ struct StepNews {
 impl<'a> Trial<'a> {
     pub(super) async fn new(
         state: &'a State,
-        (tenant, agent): (TenantId, Option<Agent>),
+        (caller, agent): (&Caller, Option<Agent>),
         set: BehaviorSet,
         request: TryBehaviorRequest,
     ) -> Result<Self, Error> {
+        let tenant = caller.tenant;
         if request.answers.len() > MAX_ANSWERS {
             let given = request.answers.len();
             let error = format!("`answers` has {given} entries, and {MAX_ANSWERS} is the most");
@@ -77,7 +80,8 @@ impl<'a> Trial<'a> {
         let todos = match request.session.as_str() {
             "" => TodoList::default(),
             session => {
-                let list = Work(state.clone()).list(tenant, session).await?;
+                let right = ConversationRight::Read;
+                let list = Work(state.clone()).list(caller, session, right).await?;
                 state.work.whole_list(tenant, list).await?
             }
         };

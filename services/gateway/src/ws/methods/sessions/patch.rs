@@ -16,6 +16,7 @@ use super::{
     },
     Handler, changed, find, row, run_command, unknown,
 };
+use crate::rights::ConversationRight;
 
 /// Sessions that one `sessions.patchMany` changes at most.
 const MAX_TARGETS: usize = 100;
@@ -149,7 +150,8 @@ async fn change(call: &Call, target: Target, changes: &Changes) -> Reply {
             "invalid sessions.patch params: unread: sessions have no mark of being unread",
         ));
     }
-    let (place, found) = find(call, &target.agent_id, &target.key).await?;
+    let (place, found) =
+        find(call, &target.agent_id, &target.key, ConversationRight::Write).await?;
     let known = found.map(|session| session.to_string());
     if target.expected_session_id.is_some() && target.expected_session_id != known {
         return Err(MethodError::invalid(
