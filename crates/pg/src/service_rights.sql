@@ -87,6 +87,7 @@ begin
             ('scheduler', 'app', '^workspace[.]', array['SELECT'], null),
             ('scheduler', 'app', '^control[.](agents|policies|identities|bindings|rules)$', array['SELECT'], null),
             ('scheduler', 'app', '^control[.]tenants$', array['SELECT'], array['data_key']),
+            ('scheduler', 'app', '^control[.]accounts$', array['SELECT'], array['secrets']),
             ('scheduler', 'system', '^(session|schedule)[.]|^control[.]tenants$', null, null),
             ('memory', 'app', '^memory[.]', null, null),
             ('memory', 'system', '^memory[.]', null, null),

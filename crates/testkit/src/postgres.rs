@@ -87,16 +87,26 @@ impl Database {
         &self.name
     }
 
-    /// The database, as the services log in.
+    /// The database, by the login that may do what any service may.
     #[must_use]
     pub fn url(&self) -> String {
         with_database(&self.server.app_url, &self.name)
     }
 
-    /// The database, as this service logs in, which has a login of its own.
+    /// The database, as this service logs in, so that a test of a service has its rights and no
+    /// others. Given backends have one login for all services.
+    ///
+    /// # Panics
+    ///
+    /// If no service has that name.
     #[must_use]
+    #[expect(clippy::panic, reason = "a test that misspells a service must not run as another")]
     pub fn service_url(&self, service: &str) -> String {
-        let url = self.server.service_urls.get(service).unwrap_or(&self.server.app_url);
+        let (urls, shared) = (&self.server.service_urls, &self.server.app_url);
+        let url = match urls.is_empty() {
+            true => shared,
+            false => urls.get(service).unwrap_or_else(|| panic!("there is no service `{service}`")),
+        };
         with_database(url, &self.name)
     }
 

@@ -30,6 +30,7 @@ async fn a_service_reaches_the_tables_that_it_uses_and_no_others() {
             &["gateway", "agent-runner", "channel-bridge"][..],
         ),
         ("select secrets from control.accounts", &["gateway", "agent-runner", "channel-bridge"]),
+        ("select settings from control.accounts", ALL_BUT_MEMORY),
         ("select api_key from control.providers", RUNNER),
         ("select secret from control.auth_profiles", RUNNER),
         ("select secret from control.connections", RUNNER),

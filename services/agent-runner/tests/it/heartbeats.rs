@@ -42,19 +42,20 @@ impl World {
     }
 
     async fn scheduler_with(&self, change: impl FnOnce(&mut Scheduler)) -> anyhow::Result<Ticking> {
-        self.scheduler_over(self.config(), change).await
+        self.scheduler_over(self.database_of("scheduler"), change).await
     }
 
     async fn scheduler_over(
         &self,
-        runner: agent_runner::Config,
+        database: holdfast_pg::Config,
         change: impl FnOnce(&mut Scheduler),
     ) -> anyhow::Result<Ticking> {
+        let runner = self.config();
         let mut own = Scheduler { listen: ([127, 0, 0, 1], 0).into(), ..Scheduler::default() };
         change(&mut own);
         let config = scheduler::Config {
             scheduler: own,
-            database: runner.database,
+            database,
             redis: runner.redis,
             nats: runner.nats,
             ..scheduler::Config::default()
@@ -736,12 +737,12 @@ async fn how_long_a_heartbeat_takes_is_the_databases_to_say() -> anyhow::Result<
         );
         world.admin(&made).await?;
     }
-    let mut runner = world.config();
-    let url = runner.database.url.expose_secret();
+    let mut database = world.database_of("scheduler");
+    let url = database.url.expose_secret();
     let and = if url.contains('?') { '&' } else { '?' };
     let behind = "options=-c%20search_path%3Dbehind%2Cpg_catalog%2Cpublic";
-    runner.database.url = format!("{url}{and}{behind}").into();
-    let _ticking = world.scheduler_over(runner, |_| {}).await?;
+    database.url = format!("{url}{and}{behind}").into();
+    let _ticking = world.scheduler_over(database, |_| {}).await?;
     world.set(|_| {}).await?;
     world.heartbeat_file(world.agent.id, "- Is the oven on?\n").await?;
     world.beats().await?;

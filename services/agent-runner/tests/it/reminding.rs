@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
-use holdfast_directory::Actor;
+use holdfast_directory::{Actor, NewAccount};
 use holdfast_schedule::ScheduleLimits;
 use holdfast_schedule::store::{JobKind, JobState, NewJob, Outcome, Reminder};
+use holdfast_session::SendCapacity;
 use holdfast_testkit::{Reply, model::Request};
-use holdfast_types::{AgentId, Entry, JobId};
+use holdfast_types::{AgentId, DeliveryClass, Entry, JobId, RunnerId};
 use jiff::{SignedDuration, Timestamp};
 use scheduler::{App, Config, Scheduler};
 use serde_json::{Value, json};
@@ -22,7 +23,7 @@ impl World {
         let runner = self.config();
         let config = Config {
             scheduler: Scheduler { listen: ([127, 0, 0, 1], 0).into(), ..Scheduler::default() },
-            database: runner.database,
+            database: self.database_of("scheduler"),
             nats: runner.nats,
             ..Config::default()
         };
@@ -242,5 +243,38 @@ async fn an_isolated_turn_is_answered_where_its_job_says_and_told_to_the_main_co
     assert_eq!(log().await?[0].class.as_deref(), Some("no_account"));
     assert_eq!(world.sent_texts().await?, ["all is well", "all is well"]);
     assert_eq!(world.pending_events().await?, ["main Cron: all is well"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_isolated_turn_is_answered_in_the_chat_that_its_job_names() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _runner = world.quick_runner().await?;
+    let _scheduler = world.a_scheduler().await?;
+    world.model.answer(|_| Reply::text("all is well"));
+    let account = NewAccount {
+        channel: "webhook".to_owned(),
+        name: "ours".to_owned(),
+        enabled: true,
+        settings: json!({"url": "https://chat.example/in"}),
+        secrets: Some(json!({"secret": "0123456789abcdef0123456789abcdef"})),
+    };
+    let account = world.directory.accounts().create(world.tenant, Actor::Operator, account).await?;
+    let turn = json!({"kind": "agentTurn", "message": "look", "channel": "webhook", "to": "bert"});
+
+    world.due_soon(json!({"name": "look", "payload": turn, "session_target": "isolated"})).await?;
+
+    let bridge = RunnerId::generate();
+    let class = DeliveryClass::Keyed { window: Duration::from_secs(86_400) };
+    let sent = world
+        .until_some("the answer is sent", async || {
+            let capacity = SendCapacity::slots(10);
+            let deliveries = world.sessions.deliveries();
+            deliveries.claim("webhook", class, bridge, &capacity).await.ok()?.pop()
+        })
+        .await?;
+    assert_eq!((sent.target.account, sent.target.chat.as_str()), (account.id, "bert"));
+    assert_eq!(sent.text, "all is well");
+    assert_eq!(world.sent_texts().await?, ["all is well"]);
     Ok(())
 }

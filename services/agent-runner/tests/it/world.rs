@@ -174,6 +174,12 @@ impl World {
         }
     }
 
+    /// The database, as this service logs in.
+    pub fn database_of(&self, service: &str) -> holdfast_pg::Config {
+        let url = self.database.service_url(service).into();
+        holdfast_pg::Config { url, ..database_config(&self.database) }
+    }
+
     pub async fn runner(&self) -> anyhow::Result<Running> {
         self.runner_with(self.config(), |app| app).await
     }
@@ -400,7 +406,7 @@ impl World {
 /// Settings that allow for a machine that is busy with other tests.
 fn database_config(database: &Database) -> holdfast_pg::Config {
     holdfast_pg::Config {
-        url: database.url().into(),
+        url: database.service_url("agent-runner").into(),
         acquire_timeout: LONG,
         ..holdfast_pg::Config::default()
     }
@@ -454,7 +460,7 @@ impl World {
         let mut config = memory::Config::default();
         config.memory.listen = "127.0.0.1:0".parse()?;
         config.memory.embedding.engine = memory::Engine::Hashed;
-        config.database.url = self.database.url().into();
+        config.database.url = self.database.service_url("memory-service").into();
         config.mesh.secret = MESH.into();
         let app = memory::App::connect(config).await?;
         let url = format!("http://{}", app.address()?);

@@ -76,7 +76,7 @@ impl World {
         config.bridge.telegram.poll_timeout = Duration::from_secs(5);
         config.egress.allow = vec!["127.0.0.1".to_owned()];
         config.bridge.refresh = Duration::from_millis(100);
-        config.database.url = database.url().into();
+        config.database.url = database.service_url("channel-bridge").into();
         config.database.pool_size = 6;
         // A stall of the machine is waited for.
         config.database.acquire_timeout = Duration::from_secs(20);
@@ -88,7 +88,9 @@ impl World {
         config.mesh.gateway_url = gateway.url.clone();
         config.secrets.kek = KEK.into();
 
-        let pools = Pools::lazy(&config.database, "test").unwrap();
+        // The other services, whose part the test plays.
+        let others = holdfast_pg::Config { url: database.url().into(), ..config.database.clone() };
+        let pools = Pools::lazy(&others, "test").unwrap();
         let pepper = "pepper of the tests".into();
         let secrets = Secrets { kek: KEK.into(), pepper, ..Secrets::default() };
         let directory = Directory::new(pools.clone(), &secrets).unwrap();

@@ -39,7 +39,8 @@ impl World {
         })
         .await
         .unwrap();
-        let config = holdfast_pg::Config { url: database.url().into(), ..Default::default() };
+        let url = database.service_url("gateway").into();
+        let config = holdfast_pg::Config { url, ..Default::default() };
         let pools = Pools::lazy(&config, "test").unwrap();
         let secrets = Secrets {
             kek: "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=".into(),

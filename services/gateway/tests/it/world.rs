@@ -85,7 +85,7 @@ impl World {
     pub async fn start_with_memory_and(change: impl FnOnce(&mut Config)) -> anyhow::Result<Self> {
         let (database, stop) = (database().await?, CancellationToken::new());
         let mut of_memory = memory::Config::default();
-        of_memory.database.url = database.url().into();
+        of_memory.database.url = database.service_url("memory-service").into();
         of_memory.database.acquire_timeout = PATIENCE;
         of_memory.memory.listen = SocketAddr::from(([127, 0, 0, 1], 0));
         of_memory.memory.embedding.engine = memory::Engine::Hashed;
@@ -118,8 +118,9 @@ impl World {
     /// The same, with a proxy in front of the database, which is given up soon.
     pub async fn start_behind_proxy() -> anyhow::Result<(Self, Proxy)> {
         let database = database().await?;
-        let proxy = Proxy::in_front_of(&database.url()).await?;
-        let url = proxy.through(&database.url());
+        let url = database.service_url("gateway");
+        let proxy = Proxy::in_front_of(&url).await?;
+        let url = proxy.through(&url);
         let change = |config: &mut Config| {
             config.database.url = url.into();
             config.database.acquire_timeout = Duration::from_secs(5);
@@ -144,7 +145,7 @@ impl World {
         config.gateway.grpc = SocketAddr::from(([127, 0, 0, 1], 0));
         config.gateway.shutdown_grace = PATIENCE / 2;
         config.gateway.websocket.handshake_timeout = PATIENCE;
-        config.database.url = database.url().into();
+        config.database.url = database.service_url("gateway").into();
         // Also the time in which the next statement of a transaction must come.
         config.database.acquire_timeout = PATIENCE;
         config.nats.url = nats.url().into();

@@ -34,7 +34,7 @@ pub async fn database() -> anyhow::Result<Database> {
 pub fn config(database: &Database) -> anyhow::Result<Config> {
     let mut config: Config = holdfast_kit::config::load("memory")?;
     config.memory.listen = "127.0.0.1:0".parse()?;
-    config.database.url = database.url().into();
+    config.database.url = database.service_url("memory-service").into();
     config.mesh.secret = SECRET.into();
     Ok(config)
 }

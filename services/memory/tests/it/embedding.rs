@@ -540,7 +540,7 @@ async fn a_service_that_is_killed_while_it_embeds_leaves_nothing_undone_or_doubl
             .env("HOLDFAST_MEMORY__EMBEDDING__BASE_URL", &slow)
             .env("HOLDFAST_MEMORY__EMBEDDING__MODEL", "tiny")
             .env("HOLDFAST_MEMORY__EMBEDDING__DIMENSION", "192")
-            .env("HOLDFAST_DATABASE__URL", world.database.url())
+            .env("HOLDFAST_DATABASE__URL", world.database.service_url("memory-service"))
             .env("HOLDFAST_MESH__SECRET", crate::world::SECRET)
             .spawn()
     };

@@ -52,7 +52,7 @@ impl World {
         let mut config = Config::default();
         config.memory.listen = "127.0.0.1:0".parse()?;
         config.memory.embedding.engine = Engine::Hashed;
-        config.database.url = database.url().into();
+        config.database.url = database.service_url("memory-service").into();
         config.database.pool_size = 6;
         // A stall of the machine is waited for.
         config.database.acquire_timeout = Duration::from_secs(20);

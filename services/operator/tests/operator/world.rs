@@ -67,7 +67,7 @@ impl World {
         let mut config = gateway::Config::default();
         config.gateway.http = SocketAddr::from(([127, 0, 0, 1], 0));
         config.gateway.grpc = SocketAddr::from(([127, 0, 0, 1], 0));
-        config.database.url = database.url().into();
+        config.database.url = database.service_url("gateway").into();
         // A stall of the machine is waited for.
         config.database.acquire_timeout = Duration::from_secs(20);
         config.nats.url = nats.url().into();

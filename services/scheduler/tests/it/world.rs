@@ -69,7 +69,7 @@ impl World {
         })
         .await?;
         let nats = nats::Namespace::create().await?;
-        let pools = Pools::lazy(&database_config(&database), "test")?;
+        let pools = Pools::lazy(&database_config(database.url()), "test")?;
         let directory = Directory::new(pools.clone(), &secrets())?;
         let (tenant, _) = directory.tenants().create(Actor::Operator, "acme").await?;
         let agent = directory.agents().default_agent(tenant.id).await?;
@@ -95,7 +95,7 @@ impl World {
     pub async fn scheduler_with(&self, scheduler: Scheduler) -> anyhow::Result<Running> {
         let config = Config {
             scheduler: Scheduler { listen: ([127, 0, 0, 1], 0).into(), ..scheduler },
-            database: database_config(&self.database),
+            database: database_config(self.database.service_url("scheduler")),
             nats: bus_config(&self.nats),
             ..Config::default()
         };
@@ -107,7 +107,7 @@ impl World {
 
     /// Creates another tenant with an agent.
     pub async fn neighbour(&self) -> anyhow::Result<(TenantId, Agent)> {
-        let pools = Pools::lazy(&database_config(&self.database), "test")?;
+        let pools = Pools::lazy(&database_config(self.database.url()), "test")?;
         let directory = Directory::new(pools, &secrets())?;
         let (tenant, _) = directory.tenants().create(Actor::Operator, "neighbour").await?;
         let agent = directory.agents().default_agent(tenant.id).await?;
@@ -344,9 +344,9 @@ fn secrets() -> Secrets {
 }
 
 /// Settings with which callers wait for a connection while the machine stalls.
-fn database_config(database: &Database) -> holdfast_pg::Config {
+fn database_config(url: String) -> holdfast_pg::Config {
     holdfast_pg::Config {
-        url: database.url().into(),
+        url: url.into(),
         acquire_timeout: Duration::from_secs(20),
         ..holdfast_pg::Config::default()
     }
