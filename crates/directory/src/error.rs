@@ -111,7 +111,7 @@ pub enum Error {
     },
 
     /// The database failed for a reason unrelated to the request.
-    #[error("the database (Postgres) failed: check that it runs, and try again")]
+    #[error("{}", holdfast_pg::summary(.0))]
     Store(#[from] sqlx::Error),
 }
 

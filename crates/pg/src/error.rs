@@ -34,6 +34,55 @@ pub fn kind(error: &sqlx::Error) -> Kind {
     }
 }
 
+/// Returns one word for a database error that no retry removes, found in an error or its sources;
+/// `None` for errors that may pass and for errors of other origin.
+///
+/// A loop that retries failures ends with this word instead, or at least says it.
+#[must_use]
+pub fn permanent_class(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(error) = error.downcast_ref::<sqlx::Error>() {
+            return (kind(error) == Kind::Internal).then(|| class(error));
+        }
+        next = error.source();
+    }
+    None
+}
+
+fn class(error: &sqlx::Error) -> &'static str {
+    let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
+    match code.as_deref() {
+        Some("42501") => "database_permission_denied",
+        Some("42P01" | "3F000") => "database_table_missing",
+        Some("42703") => "database_column_missing",
+        Some("42883") => "database_function_missing",
+        Some(code) if code.starts_with("23") => "database_constraint_violated",
+        Some(code) if code.starts_with("22") => "database_value_refused",
+        Some(_) => "database_statement_refused",
+        // Not an answer of the server: a row has another form than the program expects.
+        None => "database_row_unreadable",
+    }
+}
+
+/// Returns a sentence about a database error that says nothing about the request, with what to do.
+#[must_use]
+pub fn summary(error: &sqlx::Error) -> String {
+    match permanent_class(error) {
+        None => "the database (Postgres) failed: check that it runs, and try again".to_owned(),
+        Some(class) => {
+            let advice = match class {
+                "database_permission_denied"
+                | "database_table_missing"
+                | "database_column_missing"
+                | "database_function_missing" => "run `holdfast migrate` of the same version",
+                _ => "it is a defect: report it with the log",
+            };
+            format!("the database refused a statement ({class}), and will again: {advice}")
+        }
+    }
+}
+
 /// What to do about an error that a person must remove; `None` for others.
 #[must_use]
 pub fn advice(error: &sqlx::Error) -> Option<String> {
@@ -90,5 +139,16 @@ mod tests {
     fn what_may_pass_is_unavailable_and_what_is_ours_is_a_defect() {
         assert_eq!(kind(&sqlx::Error::PoolTimedOut), Kind::Unavailable);
         assert_eq!(kind(&sqlx::Error::RowNotFound), Kind::Internal);
+    }
+
+    #[test]
+    fn an_error_that_may_pass_is_not_permanent_and_one_of_a_source_is_found() {
+        let permanent = anyhow::Error::from(sqlx::Error::RowNotFound).context("a firing");
+
+        assert_eq!(permanent_class(permanent.as_ref()), Some("database_row_unreadable"));
+        assert_eq!(permanent_class(&sqlx::Error::PoolTimedOut), None);
+        assert_eq!(permanent_class(&std::fmt::Error), None);
+        assert!(summary(&sqlx::Error::PoolTimedOut).ends_with("try again"));
+        assert!(summary(&sqlx::Error::RowNotFound).contains("(database_row_unreadable)"));
     }
 }

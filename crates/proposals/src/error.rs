@@ -30,7 +30,7 @@ pub enum Error {
     #[error(transparent)]
     Work(#[from] holdfast_work::Error),
 
-    #[error("the store of proposals failed")]
+    #[error("{}", holdfast_pg::summary(.0))]
     Store(#[from] sqlx::Error),
 }
 

@@ -17,7 +17,7 @@ pub enum Error {
     #[error("stored {0} cannot be read")]
     Corrupt(&'static str),
 
-    #[error("the store of todos and worklogs failed")]
+    #[error("{}", holdfast_pg::summary(.0))]
     Store(#[from] sqlx::Error),
 }
 

@@ -145,7 +145,7 @@ pub enum Error {
     Corrupt { what: &'static str },
 
     /// The database failed for a reason other than the request.
-    #[error("the database (Postgres) failed: check that it runs, and try again")]
+    #[error("{}", holdfast_pg::summary(.0))]
     Store(#[from] sqlx::Error),
 }
 

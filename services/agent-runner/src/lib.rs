@@ -33,7 +33,6 @@ mod background;
 mod config;
 mod error;
 mod failpoints;
-mod failure_log;
 mod held_state;
 mod jitter;
 mod leases;

@@ -9,6 +9,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use holdfast_bus::{Control, ControlKind};
 use holdfast_kit::{Check, boot_clock};
 use holdfast_lock::{SessionLock, TakeOutcome};
+use holdfast_pg::FailureLog;
 use holdfast_session::{Claim, ClassSlots, FreeSlots, TurnClass};
 use tokio::{
     task::{Id, JoinError, JoinSet},
@@ -19,7 +20,6 @@ use tracing::{error, info, warn};
 
 use crate::{
     failpoints,
-    failure_log::FailureLog,
     leases::Lease,
     turn::run::{RunOutcome, run_claimed_session},
     worker::Worker,

@@ -15,13 +15,14 @@ use holdfast_directory::{
     AccountState, AccountStatus, Directory, Error, ListedAccount, OpenAccount,
 };
 use holdfast_kit::Check;
+use holdfast_pg::FailureLog;
 use holdfast_types::{AccountId, Fault as _, TenantId};
 use tokio::{
     task::JoinHandle,
     time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::warn;
 
 use crate::{
     account::{ServedAccount, Statuses},
@@ -242,26 +243,21 @@ impl Accounts {
     /// Never; a failure is logged and retried.
     pub async fn run(self: Arc<Self>, read: Check, stop: CancellationToken) -> anyhow::Result<()> {
         let mut workers = Workers::default();
-        let mut is_failing = false;
+        let trouble = FailureLog::new("the accounts cannot be read");
+        let unstored = FailureLog::new("the statuses of accounts are not stored");
         loop {
             match self.refresh().await {
                 Ok(()) => {
                     read.pass();
-                    if is_failing {
-                        info!("the accounts can be read again");
-                    }
-                    is_failing = false;
+                    trouble.on_success();
                     workers.reconcile(&self).await;
-                    if let Err(error) = self.store_statuses().await {
-                        warn!(%error, "the statuses of accounts are not stored yet; trying again");
+                    match self.store_statuses().await {
+                        Ok(()) => unstored.on_success(),
+                        Err(error) => unstored.on_failure(&error),
                     }
                 }
-                Err(error) => {
-                    if !is_failing {
-                        warn!(%error, "the accounts cannot be read; going on with those that are known");
-                    }
-                    is_failing = true;
-                }
+                // The known accounts are served on.
+                Err(error) => trouble.on_failure(&error),
             }
             tokio::select! {
                 () = stop.cancelled() => break,

@@ -9,6 +9,7 @@ use std::{future::pending, sync::Arc, time::Duration};
 
 use holdfast_bus::{Bus, Subscription};
 use holdfast_kit::{Backoff, trace};
+use holdfast_pg::FailureLog;
 use holdfast_session::{Delivery, Error, SendResult, Sessions, TakenPreview};
 use holdfast_types::{ChannelAction, DeliveryClass, Fault as _, RunnerId};
 use holdfast_workspace::{ContentHash, Workspaces};
@@ -78,6 +79,7 @@ impl DeliveryWorker {
         let slots = Arc::new(Semaphore::new(this.slots));
         let sends = TaskTracker::new();
         let mut wakes = None;
+        let trouble = FailureLog::new("replies are not claimed");
         let mut failures = 0;
         while !stop.is_cancelled() {
             if wakes.is_none() {
@@ -91,6 +93,7 @@ impl DeliveryWorker {
             // they had been.
             match this.claim(permits.len()).await {
                 Ok(claimed) => {
+                    trouble.on_success();
                     failures = 0;
                     let is_idle = claimed.is_empty();
                     for (delivery, permit) in claimed.into_iter().zip(permits) {
@@ -117,9 +120,7 @@ impl DeliveryWorker {
                 }
                 Err(error) => {
                     drop(permits);
-                    if failures == 0 {
-                        warn!(%error, channel = this.channel, "replies wait; trying again");
-                    }
+                    trouble.on_failure(&error);
                     tokio::select! {
                         () = stop.cancelled() => {}
                         () = sleep(BACKOFF.delay(failures)) => {}

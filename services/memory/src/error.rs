@@ -73,7 +73,7 @@ pub enum Error {
     #[error("stored {0} cannot be read")]
     Corrupt(&'static str),
 
-    #[error("the database (Postgres) failed: check that it runs, and try again")]
+    #[error("{}", holdfast_pg::summary(.0))]
     Store(#[from] sqlx::Error),
 }
 

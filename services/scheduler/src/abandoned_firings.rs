@@ -45,7 +45,10 @@ impl AbandonedFirings {
                     refused.push(Refused { firing: *firing, outcome, class });
                 }
                 // The firing stays as it is; the next sweep finds it again.
-                Err(error) => warn!(%error, "an inbox cannot be asked for an abandoned firing"),
+                Err(error) => warn!(
+                    error = &error as &dyn std::error::Error,
+                    "an inbox cannot be asked for an abandoned firing"
+                ),
             }
         }
         self.ctx.jobs.mark_delivered(&delivered).await?;

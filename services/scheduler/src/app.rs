@@ -105,7 +105,7 @@ impl App {
                     return Ok(());
                 }
                 let (firings, handed) = mpsc::unbounded_channel();
-                let settle = Settle { ctx: ctx.clone() };
+                let settle = Settle::new(ctx.clone());
                 // Record the firings that ended while no scheduler ran, before the clock can count
                 // them as lost.
                 settle.poll().await;

@@ -10,6 +10,7 @@ use std::{future::pending, time::Duration};
 
 use holdfast_bus::{Bus, Subscription};
 use holdfast_kit::Backoff;
+use holdfast_pg::FailureLog;
 use holdfast_schedule::store::{ClaimResult, Error, Firing, Jobs};
 use jiff::Timestamp;
 use tokio::{
@@ -17,7 +18,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::info;
 
 use crate::{abandoned_firings::AbandonedFirings, backlog::Backlog, meter};
 
@@ -72,6 +73,7 @@ impl Clock {
     pub async fn run(self, stop: CancellationToken) {
         let mut wakes = None;
         let (mut failures, mut held) = (0, 0);
+        let trouble = FailureLog::new("jobs are not claimed");
         let mut last = LoopState::default();
         while !stop.is_cancelled() {
             if wakes.is_none() {
@@ -79,6 +81,7 @@ impl Clock {
             }
             let pause = match self.run_pass(&mut last).await {
                 Ok(Some(PassOutcome { found, due })) => {
+                    trouble.on_success();
                     failures = 0;
                     held = if found || !due.is_zero() { 0 } else { held + 1 };
                     // Something is due and nothing was found: another replica has it.
@@ -87,9 +90,7 @@ impl Clock {
                 // The backlog is full until some firings are delivered.
                 Ok(None) => Duration::from_millis(5),
                 Err(error) => {
-                    if failures == 0 {
-                        warn!(%error, "jobs wait for the database; trying again");
-                    }
+                    trouble.on_failure(&error);
                     failures += 1;
                     DATABASE_BACKOFF.delay(failures - 1)
                 }

@@ -23,12 +23,13 @@ use tokio::{
     time::sleep,
 };
 use tokio_util::sync::CancellationToken;
-use tracing::{Instrument as _, debug, info_span, warn};
+use tracing::{Instrument as _, debug, error, info_span, warn};
 
 use crate::{
     backlog::Backlog,
     clock::ClaimedBatch,
     context::{Ctx, SCHEDULE_SOURCE},
+    failure::{Failure, retry_delay},
     fire::{self, EndCondition, FiringMessage, FiringOutcome},
     meter,
     queue::{Part, Queue},
@@ -40,9 +41,6 @@ const MAX_RECORDED_TOGETHER: usize = 4_000;
 
 /// Maximum number of a tenant's firings that are prepared concurrently.
 const MAX_CONCURRENT_PREPARATIONS: usize = 8;
-
-/// Delay before a firing is handed out again after a transient failure.
-const TRANSIENT_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Delays between attempts to record outcomes. After the last attempt the firings are handed out
 /// again.
@@ -60,6 +58,15 @@ pub struct Deliver {
     /// Period in which claimed firings belong to this replica.
     pub handover: Duration,
     pub backlog: Backlog,
+}
+
+/// Failure of a delivery of several firings.
+#[derive(Debug, thiserror::Error)]
+enum DeliveryError {
+    #[error("jobs cannot be read")]
+    Jobs(#[from] JobsError),
+    #[error("inboxes cannot be written")]
+    Sessions(#[from] SessionError),
 }
 
 /// Outcomes of firings, to be recorded together.
@@ -137,13 +144,7 @@ impl Deliver {
         let said = async {
             match self.still_owned(&part).await {
                 Ok(ours) => self.deliver_to(part.tenant, &ours).await,
-                Err(error) => {
-                    warn!(%error, count, "firings cannot be taken up; trying again");
-                    FiringResults {
-                        postponed: postpone_all(&part.firings, TRANSIENT_RETRY_DELAY),
-                        ..FiringResults::default()
-                    }
-                }
+                Err(error) => FiringResults::of_failure(&part.firings, &error),
             }
         };
         let said = said.instrument(span).await;
@@ -160,20 +161,37 @@ impl Deliver {
         self.ctx.jobs.begin_delivery(&part.firings).await
     }
 
+    /// Delivers a tenant's firings together, and one by one if together they fail for good: one of
+    /// them may be the cause.
     async fn deliver_to(&self, tenant: TenantId, firings: &[Firing]) -> FiringResults {
+        let error = match self.try_deliver_to(tenant, firings).await {
+            Ok(results) => return results,
+            Err(error) => error,
+        };
+        if firings.len() == 1 || Failure::of(&error) == Failure::Transient {
+            return FiringResults::of_failure(firings, &error);
+        }
+        let mut results = FiringResults::default();
+        for firing in firings.chunks(1) {
+            results.add(match self.try_deliver_to(tenant, firing).await {
+                Ok(result) => result,
+                Err(error) => FiringResults::of_failure(firing, &error),
+            });
+        }
+        results
+    }
+
+    /// Idempotent: each message is stored once for its firing.
+    async fn try_deliver_to(
+        &self,
+        tenant: TenantId,
+        firings: &[Firing],
+    ) -> Result<FiringResults, DeliveryError> {
         let mut ids: Vec<JobId> = firings.iter().map(|firing| firing.id.job).collect();
         ids.sort_unstable();
         ids.dedup();
-        let jobs: HashMap<JobId, Job> = match self.ctx.jobs.load(tenant, &ids).await {
-            Ok(jobs) => jobs.into_iter().map(|job| (job.id, job)).collect(),
-            Err(error) => {
-                warn!(%error, count = firings.len(), "jobs cannot be read; trying again");
-                return FiringResults {
-                    postponed: postpone_all(firings, TRANSIENT_RETRY_DELAY),
-                    ..FiringResults::default()
-                };
-            }
-        };
+        let jobs = self.ctx.jobs.load(tenant, &ids).await?;
+        let jobs: HashMap<JobId, Job> = jobs.into_iter().map(|job| (job.id, job)).collect();
         let mut said = FiringResults::default();
         let (mut errands, mut openings) = (Vec::new(), Vec::new());
         let ctx = &self.ctx;
@@ -199,25 +217,16 @@ impl Deliver {
             }
         }
         if openings.is_empty() {
-            return said;
+            return Ok(said);
         }
-        let answers = match ctx.sessions.ingest_many(tenant, &openings).await {
-            Ok(answers) => answers,
-            Err(error) => {
-                warn!(%error, count = openings.len(), "inboxes cannot be written; trying again");
-                for (firing, _, _) in errands {
-                    said.postpone(firing, TRANSIENT_RETRY_DELAY);
-                }
-                return said;
-            }
-        };
+        let answers = ctx.sessions.ingest_many(tenant, &openings).await?;
         for (((firing, ends, mode), answer), opening) in
             errands.into_iter().zip(answers).zip(&openings)
         {
             self.record_inbox_answer(tenant, firing, (ends, mode), answer, opening, &mut said)
                 .await;
         }
-        said
+        Ok(said)
     }
 
     /// Records the inbox's answer to a message.
@@ -242,7 +251,7 @@ impl Deliver {
                     .await
                 {
                     Ok(Some(accepted)) => Ok(accepted),
-                    Ok(None) => return said.postpone(firing, TRANSIENT_RETRY_DELAY),
+                    Ok(None) => return said.postpone(firing, retry_delay(firing)),
                     Err(error) => Err(error),
                 }
             }
@@ -267,12 +276,15 @@ impl Deliver {
             Err(SessionError::SessionFull { retry_after, .. }) => {
                 said.postpone(firing, retry_after)
             }
-            Err(error) if error.kind().is_transient() => {
-                said.postpone(firing, TRANSIENT_RETRY_DELAY)
-            }
+            Err(error) if error.kind().is_transient() => said.postpone(firing, retry_delay(firing)),
             Err(error) => {
-                warn!(%error, job.id = %firing.id.job, "a firing was refused by its session");
-                said.refuse(firing, "refused");
+                let class = match Failure::of(&error) {
+                    Failure::Permanent(class) => class,
+                    Failure::Transient => "refused",
+                };
+                let error = &error as &dyn std::error::Error;
+                warn!(error, job.id = %firing.id.job, "a firing was refused by its session");
+                said.refuse(firing, class);
             }
         }
     }
@@ -288,7 +300,11 @@ impl Deliver {
             match self.try_record(&said).await {
                 Ok(()) => return,
                 Err(error) if tries + 1 == MAX_RECORD_ATTEMPTS => {
-                    warn!(%error, "what became of firings is not recorded: they are handed out again");
+                    let error = &error as &dyn std::error::Error;
+                    warn!(
+                        error,
+                        "what became of firings is not recorded: they are handed out again"
+                    );
                 }
                 Err(error) => {
                     debug!(%error, "what became of firings is not recorded yet");
@@ -341,6 +357,22 @@ fn opening(
 }
 
 impl FiringResults {
+    /// Returns the results of firings that failed together: refused for good, or postponed.
+    fn of_failure(firings: &[Firing], error: &(dyn std::error::Error + 'static)) -> Self {
+        let (mut results, count) = (Self::default(), firings.len());
+        match Failure::of(error) {
+            Failure::Permanent(class) => {
+                error!(error, count, class, "firings cannot be delivered");
+                firings.iter().for_each(|firing| results.refuse(firing, class));
+            }
+            Failure::Transient => {
+                warn!(error, count, "firings cannot be delivered yet; trying again");
+                firings.iter().for_each(|firing| results.postpone(firing, retry_delay(firing)));
+            }
+        }
+        results
+    }
+
     fn add(&mut self, other: Self) {
         self.delivered.extend(other.delivered);
         self.ended.extend(other.ended);

@@ -23,12 +23,19 @@ mod turn;
 
 use std::time::Duration;
 
-use holdfast_directory::AgentState;
+use anyhow::Context as _;
+
+use holdfast_directory::{AgentState, RoutedAgent};
 use holdfast_schedule::Payload;
 use holdfast_schedule::store::{Firing, Job, JobKind, Outcome};
 use holdfast_types::{AgentId, Body, QueueMode, SessionKey, SessionSettings, Target};
 
-use crate::context::Ctx;
+use tracing::{error, warn};
+
+use crate::{
+    context::Ctx,
+    failure::{self, Failure},
+};
 
 /// Outcome of preparing a firing.
 #[derive(Debug)]
@@ -75,10 +82,29 @@ pub enum EndCondition {
     Recorded(Duration),
 }
 
-/// Prepares a firing of any kind of job.
+/// Prepares a firing of any kind of job. A failure ends the firing as an error, unless it may pass.
 pub async fn prepare(ctx: &Ctx, firing: &Firing, job: &Job) -> FiringOutcome {
-    if matches!(job.kind, JobKind::Cron | JobKind::Every) && is_disabled(ctx, job).await {
-        return AGENT_DISABLED;
+    match try_prepare(ctx, firing, job).await {
+        Ok(outcome) => outcome,
+        Err(error) => {
+            let error: &(dyn std::error::Error + 'static) = error.as_ref();
+            match Failure::of(error) {
+                Failure::Permanent(class) => {
+                    error!(error, job.id = %job.id, class, "a firing cannot be prepared");
+                    FiringOutcome::Refused(class)
+                }
+                Failure::Transient => {
+                    warn!(error, job.id = %job.id, "a firing cannot be prepared yet; trying again");
+                    FiringOutcome::RetryAfter(failure::retry_delay(firing))
+                }
+            }
+        }
+    }
+}
+
+async fn try_prepare(ctx: &Ctx, firing: &Firing, job: &Job) -> anyhow::Result<FiringOutcome> {
+    if matches!(job.kind, JobKind::Cron | JobKind::Every) && is_disabled(ctx, job).await? {
+        return Ok(AGENT_DISABLED);
     }
     match job.kind {
         JobKind::Cron | JobKind::Every | JobKind::At | JobKind::Timer => {
@@ -89,24 +115,27 @@ pub async fn prepare(ctx: &Ctx, firing: &Firing, job: &Job) -> FiringOutcome {
                 }
                 Ok(Payload::Message(what)) => message::prepare(ctx, firing, job, what).await,
                 Ok(Payload::Timer(timer)) => timer::prepare(ctx, job, &timer).await,
-                Err(_) => UNREADABLE,
+                Err(_) => Ok(UNREADABLE),
             }
         }
-        JobKind::Reminder => reminder::prepare(firing, job),
+        JobKind::Reminder => Ok(reminder::prepare(firing, job)),
         JobKind::Heartbeat => heartbeat::prepare(ctx, firing, job).await,
     }
 }
 
 /// Whether the job's agent is disabled. A job with one slot is not asked about: its message waits
 /// for the agent, as a person's does.
-async fn is_disabled(ctx: &Ctx, job: &Job) -> bool {
-    // If the agents cannot be read, the preparation fails in the same way.
-    let Ok(agents) = ctx.agents.of(job.tenant).await else { return false };
-    agents.get(&job.agent).is_some_and(|agent| agent.state != AgentState::Enabled)
+async fn is_disabled(ctx: &Ctx, job: &Job) -> anyhow::Result<bool> {
+    let agent = agent(ctx, job).await?;
+    Ok(agent.is_some_and(|agent| agent.state != AgentState::Enabled))
 }
 
-/// Delay before a firing is handed out again because the database did not answer.
-const TRANSIENT_RETRY_DELAY: Duration = Duration::from_secs(1);
+/// Returns the job's agent, if it exists.
+async fn agent(ctx: &Ctx, job: &Job) -> anyhow::Result<Option<RoutedAgent>> {
+    let agents = ctx.agents.of(job.tenant).await.context("the tenant's agents")?;
+    Ok(agents.get(&job.agent).cloned())
+}
+
 /// The job's agent is disabled; the next slot is as usual.
 const AGENT_DISABLED: FiringOutcome =
     FiringOutcome::Done { outcome: Outcome::Skipped, class: Some("agent_disabled") };

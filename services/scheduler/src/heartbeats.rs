@@ -15,6 +15,7 @@ use bytes::Bytes;
 use holdfast_bus::{Bus, Subject};
 use holdfast_directory::AgentState;
 use holdfast_lock::RecentMessage;
+use holdfast_pg::FailureLog;
 use holdfast_schedule::heartbeat::{
     AnswerKind as Means, HeartbeatAnswer as Said, HeartbeatConfig, HeartbeatEvent, MOST_RECENT,
     RECENT, SLEEP_AFTER, Status, classify_answer, delivered_event, digest, is_empty,
@@ -52,28 +53,25 @@ const HEARTBEAT_SOURCE: &str = "heartbeat";
 
 /// Makes a pass every second until `stop` is cancelled.
 pub async fn run(ctx: Ctx, stop: CancellationToken) {
-    let mut failed = false;
+    let trouble = FailureLog::new("heartbeats are not seen to");
     while stop.run_until_cancelled(sleep(POLL_INTERVAL)).await.is_some() {
         match run_pass(&ctx).await {
-            Ok(()) => failed = false,
-            // Logged once. Pending work is done when the database is back.
-            Err(error) if !failed => {
-                let error: &(dyn std::error::Error + 'static) = error.as_ref();
-                warn!(error, "heartbeats are not seen to");
-                failed = true;
-            }
-            Err(_) => {}
+            Ok(()) => trouble.on_success(),
+            // Pending work is done when the database is back.
+            Err(error) => trouble.on_failure(error.as_ref()),
         }
     }
 }
 
+/// Handles all marks and running heartbeats. One that fails does not hold up the others; returns the
+/// first failure.
 async fn run_pass(ctx: &Ctx) -> anyhow::Result<()> {
+    let mut failure = None;
     loop {
         let marks = ctx.jobs.take_heartbeat_marks(MARKS_PER_PASS).await?;
         for mark in &marks {
             if let Err(error) = update_heartbeat_job(ctx, mark).await {
-                let error: &(dyn std::error::Error + 'static) = error.as_ref();
-                debug!(error, agent.id = %mark.agent, "a heartbeat is looked at again");
+                failure.get_or_insert(error.context(format!("the heartbeat of {}", mark.agent)));
             }
         }
         if marks.len() < MARKS_PER_PASS as usize {
@@ -82,11 +80,11 @@ async fn run_pass(ctx: &Ctx) -> anyhow::Result<()> {
     }
     for beating in ctx.jobs.running_heartbeats(MAX_ENDS_PER_PASS).await? {
         if let Err(error) = record_end(ctx, &beating).await {
-            let error: &(dyn std::error::Error + 'static) = error.as_ref();
-            debug!(error, job.id = %beating.firing.job, "a heartbeat's end is looked at again");
+            let heartbeat = format!("the end of the heartbeat {}", beating.firing.job);
+            failure.get_or_insert(error.context(heartbeat));
         }
     }
-    Ok(())
+    failure.map_or(Ok(()), Err)
 }
 
 /// Switches an agent's heartbeat on if its file has content and it is enabled, and off otherwise.

@@ -33,6 +33,7 @@ mod clock;
 mod config;
 mod context;
 mod deliver;
+mod failure;
 mod fire;
 mod heartbeats;
 mod meter;

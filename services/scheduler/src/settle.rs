@@ -13,6 +13,7 @@ use std::{
 };
 
 use holdfast_bus::{Control, ControlKind};
+use holdfast_pg::FailureLog;
 use holdfast_schedule::store::{
     AnsweredFiring, CLASS_UNSENT, DeliveryReport, Error as JobsError, FinishedFiring, OpenFiring,
     Outcome,
@@ -23,7 +24,7 @@ use holdfast_session::{
 use holdfast_types::{Fault as _, Kind};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
 use crate::{context::Ctx, meter};
 
@@ -50,10 +51,15 @@ const MAX_POLL_INTERVAL: Duration = Duration::from_secs(15);
 
 #[derive(Debug)]
 pub struct Settle {
-    pub ctx: Ctx,
+    ctx: Ctx,
+    trouble: FailureLog,
 }
 
 impl Settle {
+    pub fn new(ctx: Ctx) -> Self {
+        Self { ctx, trouble: FailureLog::new("ends of firings are not seen") }
+    }
+
     /// Polls until `stop` is cancelled.
     pub async fn run(self, stop: CancellationToken) {
         loop {
@@ -71,8 +77,10 @@ impl Settle {
     pub async fn poll(&self) -> PollSummary {
         let mut looked = PollSummary::default();
         if let Err(error) = self.try_poll(&mut looked).await {
-            // The claim loop logs the failure. The next poll follows soon.
-            debug!(error = &error as &dyn std::error::Error, "ends cannot be asked for");
+            // The next poll follows soon.
+            self.trouble.on_failure(&error);
+        } else {
+            self.trouble.on_success();
         }
         looked
     }

@@ -65,7 +65,7 @@ pub enum Error {
     #[error("stored {0} cannot be read")]
     Corrupt(&'static str),
 
-    #[error("the store of jobs failed")]
+    #[error("{}", holdfast_pg::summary(.0))]
     Store(#[from] sqlx::Error),
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use holdfast_agent::subagent::{SubagentOutcome as Told, stats_line, trigger_message};
 use holdfast_bus::{Control, ControlKind};
+use holdfast_pg::FailureLog;
 use holdfast_session::{Subagent, SubagentOutcome};
 use holdfast_types::{Fault as _, Kind, SessionId, TenantId};
 use tokio::time::sleep;
@@ -12,7 +13,6 @@ use tracing::{debug, warn};
 
 use crate::{
     failpoints,
-    failure_log::FailureLog,
     jitter::jittered,
     tools::{chains::ChainRunner, patches},
     worker::Worker,

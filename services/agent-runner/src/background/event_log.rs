@@ -10,6 +10,7 @@ use bytes::Bytes;
 use futures::future::join_all;
 use holdfast_bus::{Bus, Subject};
 use holdfast_directory::TenantEvent;
+use holdfast_pg::FailureLog;
 use holdfast_session::{Event, LoggedEvent, NewEvent, UnpublishedEvents};
 use holdfast_types::{SessionId, TenantId};
 use serde_json::json;
@@ -17,7 +18,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use crate::{failure_log::FailureLog, jitter::jittered, worker::Worker};
+use crate::{jitter::jittered, worker::Worker};
 
 /// Rows of an outbox that one transaction moves to the log.
 const ROWS_PER_BATCH: i64 = 500;

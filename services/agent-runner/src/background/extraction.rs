@@ -21,6 +21,7 @@ use holdfast_agent::{
     policy,
 };
 use holdfast_llm::{Delta, Request};
+use holdfast_pg::FailureLog;
 use holdfast_proto::memory::v1 as pb;
 use holdfast_session::{Charge, EntryMark, JournalRange, MAX_EXTRACTION_TRIES, WriteCost};
 use holdfast_types::{Fault, Kind, Reply, SessionId, SessionKey, TenantId};
@@ -39,7 +40,6 @@ use crate::{
     },
     error::Error,
     failpoints,
-    failure_log::FailureLog,
     jitter::jittered,
     queues::TenantSession,
     tools::{

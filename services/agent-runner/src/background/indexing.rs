@@ -14,6 +14,7 @@ use std::{
 
 use anyhow::Context as _;
 use holdfast_agent::person::OWNER;
+use holdfast_pg::FailureLog;
 use holdfast_proto::memory::v1 as pb;
 use holdfast_types::{AgentId, Fault as _, Kind, TenantId, TreePath};
 use holdfast_workspace::{FileEntry, LONG_TERM_NOTES_FILE, NOTES_FOLDER, is_unchanged_template};
@@ -21,7 +22,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, debug, info_span, warn};
 
-use crate::{failure_log::FailureLog, jitter::jittered, tools::memory::Memory, worker::Worker};
+use crate::{jitter::jittered, tools::memory::Memory, worker::Worker};
 
 /// Workspaces per search.
 const SEARCH_BATCH_SIZE: i64 = 16;

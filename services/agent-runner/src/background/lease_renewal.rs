@@ -8,11 +8,12 @@ use std::{sync::Arc, time::Duration};
 
 use holdfast_kit::boot_clock;
 use holdfast_lock::SessionLock;
+use holdfast_pg::FailureLog;
 use holdfast_session::{Claim, RenewedLease};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::{failpoints, failure_log::FailureLog, leases::Lease, worker::Worker};
+use crate::{failpoints, leases::Lease, worker::Worker};
 
 /// Retry delay after a failed renewal or subscription.
 const RETRY_DELAY: Duration = Duration::from_secs(1);

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use holdfast_pg::FailureLog;
 use holdfast_sandbox_pods::{PodSandbox, PodSweep};
 use holdfast_session::{Archive, EventGauges, Gauges, PoolGauges, Retention, SweepCounts};
 use holdfast_types::DeliveryState;
@@ -9,7 +10,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use crate::{failure_log::FailureLog, jitter::jittered, worker::Worker};
+use crate::{jitter::jittered, worker::Worker};
 
 /// Longest interval of sweeps of commands' pods.
 const MAX_POD_SWEEP_INTERVAL: Duration = Duration::from_secs(10);

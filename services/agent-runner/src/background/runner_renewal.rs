@@ -2,11 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
+use holdfast_pg::FailureLog;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use crate::{failure_log::FailureLog, worker::Worker};
+use crate::worker::Worker;
 
 /// Retry delay after a failed renewal.
 const RETRY_DELAY: Duration = Duration::from_secs(1);

@@ -6,12 +6,13 @@
 
 use std::{sync::Arc, time::Duration};
 
+use holdfast_pg::FailureLog;
 use holdfast_session::{NewMessage, SelfImprovementCandidate};
 use holdfast_types::{Body, QueueMode, Source};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::{failure_log::FailureLog, jitter::jittered, worker::Worker};
+use crate::{jitter::jittered, worker::Worker};
 
 /// Name of the event, and source of its message.
 const EVENT: &str = "self_improve";

@@ -2,12 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
+use holdfast_pg::FailureLog;
 use holdfast_types::TenantId;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use crate::{failure_log::FailureLog, jitter::jittered, worker::Worker};
+use crate::{jitter::jittered, worker::Worker};
 
 /// Maximum interval of looking for tenants to delete. Two passes are needed for each.
 const MAX_INTERVAL: Duration = Duration::from_secs(60);

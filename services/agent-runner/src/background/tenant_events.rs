@@ -12,13 +12,14 @@ use futures::{
 };
 use holdfast_bus::{Bus, Subject};
 use holdfast_directory::TenantEvent;
+use holdfast_pg::FailureLog;
 use holdfast_types::TenantId;
 use serde_json::json;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use crate::{failure_log::FailureLog, jitter::jittered, worker::Worker};
+use crate::{jitter::jittered, worker::Worker};
 
 /// Events per read.
 const EVENT_BATCH_SIZE: i64 = 64;

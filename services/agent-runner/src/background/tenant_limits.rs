@@ -4,13 +4,14 @@
 use std::{collections::HashMap, sync::Arc};
 
 use holdfast_directory::{LimitName, PlanLimits};
+use holdfast_pg::FailureLog;
 use holdfast_session::UsageLevels;
 use holdfast_types::TenantId;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use crate::{failure_log::FailureLog, jitter::jittered, worker::Worker};
+use crate::{jitter::jittered, worker::Worker};
 
 /// Days that daily counts of commands and storage are kept.
 const KEPT_DAYS: u16 = 400;

@@ -2,10 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
+use holdfast_pg::FailureLog;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::{failure_log::FailureLog, jitter::jittered, worker::Worker};
+use crate::{jitter::jittered, worker::Worker};
 
 /// Retry delay after a failed announcement.
 const ANNOUNCE_RETRY_DELAY: Duration = Duration::from_secs(10);

@@ -13,6 +13,7 @@
 use std::{sync::Arc, time::Duration};
 
 use holdfast_agent::{IndexEntry, policy, turns_to_index};
+use holdfast_pg::FailureLog;
 use holdfast_proto::memory::v1 as pb;
 use holdfast_session::JournalRange;
 use holdfast_types::{Fault as _, Kind, SessionId, SessionKey, TenantId};
@@ -25,7 +26,6 @@ use crate::{
     agents::snapshots::AgentLookup,
     background::extraction::last_erasure,
     failpoints,
-    failure_log::FailureLog,
     jitter::jittered,
     tools::{memory::Memory, memory_subject::MemorySubject},
     turn::participants::authors,

@@ -19,6 +19,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use holdfast_directory::OpenEventWebhook;
 use holdfast_egress::Guard;
+use holdfast_pg::FailureLog;
 use holdfast_session::{
     EventFilter, EventText, HeldEvent, LoggedEvent, WebhookKey, WebhookProgress, WebhookResult,
 };
@@ -28,7 +29,7 @@ use tokio::{task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::{failure_log::FailureLog, jitter::jittered, worker::Worker};
+use crate::{jitter::jittered, worker::Worker};
 use post::{PostResult, post};
 
 /// Interval of looking for something to send.

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use holdfast_bus::{Control, ControlKind};
+use holdfast_pg::FailureLog;
 use holdfast_session::{Acceptance, FamilyEvent, FamilyResult};
 use holdfast_types::{Fault as _, Kind, TenantId};
 use holdfast_work::Wakeup;
@@ -16,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use super::file_watches;
-use crate::{failure_log::FailureLog, jitter::jittered, worker::Worker};
+use crate::{jitter::jittered, worker::Worker};
 
 /// Event of a changed todo list.
 const TODO_EVENT: &str = "todo.changed";

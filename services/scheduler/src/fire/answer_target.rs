@@ -22,14 +22,7 @@ pub enum AnswerTarget {
     Unknown(&'static str),
 }
 
-/// Failure that may pass; the firing is tried again.
-pub type TransientError = anyhow::Error;
-
-pub async fn find_target(
-    ctx: &Ctx,
-    job: &Job,
-    turn: &AgentTurn,
-) -> Result<AnswerTarget, TransientError> {
+pub async fn find_target(ctx: &Ctx, job: &Job, turn: &AgentTurn) -> anyhow::Result<AnswerTarget> {
     if !turn.deliver {
         return Ok(AnswerTarget::Known(None));
     }

@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
+use anyhow::Context as _;
 use holdfast_schedule::WakeMode;
 use holdfast_schedule::store::{Firing, Job, Outcome};
 use holdfast_session::NewSystemEvent;
 use holdfast_types::{Body, JobFiring, QueueMode, SessionKey, SessionSettings};
-use tracing::warn;
 
-use super::{EndCondition, FiringMessage, FiringOutcome, NO_AGENT, TRANSIENT_RETRY_DELAY};
+use super::{EndCondition, FiringMessage, FiringOutcome, NO_AGENT, agent};
 use crate::context::Ctx;
 
 /// Name of the event that begins a turn.
@@ -18,24 +18,21 @@ const EVENT_NAME: &str = "cron";
 /// Maximum duration of that turn. Its runner usually ends it sooner.
 const MAX_TURN_DURATION: Duration = Duration::from_secs(3_600);
 
-pub async fn prepare(ctx: &Ctx, firing: &Firing, job: &Job, text: String) -> FiringOutcome {
-    let Ok(agents) = ctx.agents.of(job.tenant).await else {
-        return FiringOutcome::RetryAfter(TRANSIENT_RETRY_DELAY);
-    };
-    let Some(agent) = agents.get(&job.agent) else { return NO_AGENT };
+pub async fn prepare(
+    ctx: &Ctx,
+    firing: &Firing,
+    job: &Job,
+    text: String,
+) -> anyhow::Result<FiringOutcome> {
+    let Some(agent) = agent(ctx, job).await? else { return Ok(NO_AGENT) };
     let key = SessionKey::main(&agent.name);
-    match wake_mode(job) {
+    Ok(match wake_mode(job) {
         WakeMode::NextHeartbeat => {
             let idem_key = firing.id.idem_key();
             // A job's text was approved by a person, or written before any text from outside.
             let event = NewSystemEvent { key, idem_key, text, outside: false };
-            match ctx.sessions.add_system_event(job.tenant, &event).await {
-                Ok(_) => FiringOutcome::Done { outcome: Outcome::Ok, class: None },
-                Err(error) => {
-                    warn!(%error, job.id = %job.id, "an event cannot be stored; trying again");
-                    FiringOutcome::RetryAfter(TRANSIENT_RETRY_DELAY)
-                }
-            }
+            ctx.sessions.add_system_event(job.tenant, &event).await.context("the event")?;
+            FiringOutcome::Done { outcome: Outcome::Ok, class: None }
         }
         WakeMode::Now => FiringOutcome::Message(Box::new(FiringMessage {
             key,
@@ -50,7 +47,7 @@ pub async fn prepare(ctx: &Ctx, firing: &Firing, job: &Job, text: String) -> Fir
             mode: QueueMode::Followup,
             end_condition: EndCondition::Answered(MAX_TURN_DURATION),
         })),
-    }
+    })
 }
 
 fn wake_mode(job: &Job) -> WakeMode {

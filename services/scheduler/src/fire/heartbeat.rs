@@ -23,7 +23,6 @@ use holdfast_types::{
     Target,
 };
 use tokio::time::Instant;
-use tracing::warn;
 
 use super::{EndCondition, FiringMessage, FiringOutcome};
 use crate::{
@@ -31,24 +30,10 @@ use crate::{
     heartbeats,
 };
 
-/// Retry delay if the database or the files do not answer.
-const TRANSIENT_RETRY_DELAY: Duration = Duration::from_secs(1);
-
 /// Retry delay if the maximum number of heartbeats is running.
 const LIMIT_RETRY_DELAY: Duration = Duration::from_secs(5);
 
-pub async fn prepare(ctx: &Ctx, firing: &Firing, job: &Job) -> FiringOutcome {
-    match try_prepare(ctx, firing, job).await {
-        Ok(fate) => fate,
-        Err(error) => {
-            let error: &(dyn std::error::Error + 'static) = error.as_ref();
-            warn!(error, job.id = %job.id, "a heartbeat waits; trying again");
-            FiringOutcome::RetryAfter(TRANSIENT_RETRY_DELAY)
-        }
-    }
-}
-
-async fn try_prepare(ctx: &Ctx, firing: &Firing, job: &Job) -> anyhow::Result<FiringOutcome> {
+pub async fn prepare(ctx: &Ctx, firing: &Firing, job: &Job) -> anyhow::Result<FiringOutcome> {
     let (tenant, began) = (job.tenant, Instant::now());
     let agent = match ctx.directory.agents().by_id(tenant, job.agent).await {
         Err(error) if error.kind() == Kind::NotFound => {

@@ -7,9 +7,7 @@ use holdfast_schedule::FixedMessage;
 use holdfast_schedule::store::{Firing, Job};
 use holdfast_types::{Body, JobFiring, QueueMode, SessionSettings};
 
-use super::{
-    EndCondition, FiringMessage, FiringOutcome, NO_AGENT, TRANSIENT_RETRY_DELAY, UNREADABLE,
-};
+use super::{EndCondition, FiringMessage, FiringOutcome, NO_AGENT, UNREADABLE, agent};
 use crate::context::Ctx;
 
 /// Name of the event.
@@ -23,14 +21,11 @@ pub async fn prepare(
     firing: &Firing,
     job: &Job,
     message: FixedMessage,
-) -> FiringOutcome {
-    let Ok(agents) = ctx.agents.of(job.tenant).await else {
-        return FiringOutcome::RetryAfter(TRANSIENT_RETRY_DELAY);
-    };
-    let Some(agent) = agents.get(&job.agent) else { return NO_AGENT };
-    let Ok(key) = message.session_of(&agent.name) else { return UNREADABLE };
+) -> anyhow::Result<FiringOutcome> {
+    let Some(agent) = agent(ctx, job).await? else { return Ok(NO_AGENT) };
+    let Ok(key) = message.session_of(&agent.name) else { return Ok(UNREADABLE) };
     let fired = JobFiring { as_is: true, ..JobFiring::new(job.id, firing.at.as_millisecond()) };
-    FiringOutcome::Message(Box::new(FiringMessage {
+    Ok(FiringOutcome::Message(Box::new(FiringMessage {
         key,
         agent: job.agent,
         settings: SessionSettings::default(),
@@ -43,5 +38,5 @@ pub async fn prepare(
         target: None,
         mode: QueueMode::Followup,
         end_condition: EndCondition::Arrived(MAX_TURN_DURATION),
-    }))
+    })))
 }

@@ -4,18 +4,13 @@
 use holdfast_schedule::{Timer, store::Job};
 use holdfast_types::{Body, QueueMode, SessionSettings};
 
-use super::{
-    EndCondition, FiringMessage, FiringOutcome, NO_AGENT, TRANSIENT_RETRY_DELAY, UNREADABLE,
-};
+use super::{EndCondition, FiringMessage, FiringOutcome, NO_AGENT, UNREADABLE, agent};
 use crate::context::Ctx;
 
-pub async fn prepare(ctx: &Ctx, job: &Job, timer: &Timer) -> FiringOutcome {
-    let Ok(agents) = ctx.agents.of(job.tenant).await else {
-        return FiringOutcome::RetryAfter(TRANSIENT_RETRY_DELAY);
-    };
-    let Some(agent) = agents.get(&job.agent) else { return NO_AGENT };
-    let Ok(key) = timer.session_of(&agent.name) else { return UNREADABLE };
-    FiringOutcome::Message(Box::new(FiringMessage {
+pub async fn prepare(ctx: &Ctx, job: &Job, timer: &Timer) -> anyhow::Result<FiringOutcome> {
+    let Some(agent) = agent(ctx, job).await? else { return Ok(NO_AGENT) };
+    let Ok(key) = timer.session_of(&agent.name) else { return Ok(UNREADABLE) };
+    Ok(FiringOutcome::Message(Box::new(FiringMessage {
         key,
         agent: job.agent,
         settings: SessionSettings::default(),
@@ -27,5 +22,5 @@ pub async fn prepare(ctx: &Ctx, job: &Job, timer: &Timer) -> FiringOutcome {
         target: None,
         mode: QueueMode::Followup,
         end_condition: EndCondition::Accepted,
-    }))
+    })))
 }

@@ -2,42 +2,40 @@
 
 use std::time::Duration;
 
+use anyhow::Context as _;
 use holdfast_schedule::store::{Firing, Job, Slot};
 use holdfast_schedule::{AgentTurn, PostMode};
 use holdfast_types::{
     Body, JobFiring, MainSessionPost, QueueMode, SessionKey, SessionSettings, Thinking,
 };
 use jiff::Timestamp;
-use tracing::warn;
 
 use super::{
-    EndCondition, FiringMessage, FiringOutcome, NO_AGENT, UNREADABLE,
+    EndCondition, FiringMessage, FiringOutcome, NO_AGENT, UNREADABLE, agent,
     answer_target::{AnswerTarget, find_target},
 };
 use crate::context::Ctx;
 
-pub async fn prepare(ctx: &Ctx, firing: &Firing, job: &Job, turn: AgentTurn) -> FiringOutcome {
-    let Ok(agents) = ctx.agents.of(job.tenant).await else {
-        return FiringOutcome::RetryAfter(Duration::from_secs(1));
-    };
-    let Some(agent) = agents.get(&job.agent) else { return NO_AGENT };
+pub async fn prepare(
+    ctx: &Ctx,
+    firing: &Firing,
+    job: &Job,
+    turn: AgentTurn,
+) -> anyhow::Result<FiringOutcome> {
+    let Some(agent) = agent(ctx, job).await? else { return Ok(NO_AGENT) };
     let run = run_key_part(firing.id.slot);
     let Ok(key) = SessionKey::cron(&agent.name, &job.id.to_string(), &run) else {
-        return UNREADABLE;
+        return Ok(UNREADABLE);
     };
-    let target = match find_target(ctx, job, &turn).await {
-        Ok(AnswerTarget::Known(target)) => target,
-        Ok(AnswerTarget::Unknown(_)) if turn.best_effort_deliver => None,
-        Ok(AnswerTarget::Unknown(why)) => return FiringOutcome::Refused(why),
-        Err(error) => {
-            warn!(%error, job.id = %job.id, "it cannot be looked up where an answer goes");
-            return FiringOutcome::RetryAfter(Duration::from_secs(1));
-        }
+    let target = match find_target(ctx, job, &turn).await.context("the answer's target")? {
+        AnswerTarget::Known(target) => target,
+        AnswerTarget::Unknown(_) if turn.best_effort_deliver => None,
+        AnswerTarget::Unknown(why) => return Ok(FiringOutcome::Refused(why)),
     };
     // The thinking level is checked when the job is created. A level that only a later version
     // knows is treated as unset.
     let thinking = turn.thinking.as_deref().and_then(|word| word.parse().ok());
-    let Ok(post) = post(job, turn.deliver) else { return UNREADABLE };
+    let Ok(post) = post(job, turn.deliver) else { return Ok(UNREADABLE) };
     let fired = post.map(|post| {
         Box::new(JobFiring {
             post: Some(post),
@@ -49,7 +47,7 @@ pub async fn prepare(ctx: &Ctx, firing: &Firing, job: &Job, turn: AgentTurn) -> 
         true => EndCondition::Arrived(within),
         false => EndCondition::Answered(within),
     };
-    FiringOutcome::Message(Box::new(FiringMessage {
+    Ok(FiringOutcome::Message(Box::new(FiringMessage {
         key,
         agent: job.agent,
         settings: SessionSettings {
@@ -61,7 +59,7 @@ pub async fn prepare(ctx: &Ctx, firing: &Firing, job: &Job, turn: AgentTurn) -> 
         target,
         mode: QueueMode::Followup,
         end_condition: ends,
-    }))
+    })))
 }
 
 /// Returns the part of the answer that is copied to the agent's main conversation (CRN-009).

@@ -168,3 +168,56 @@ async fn one_whose_message_was_forgotten_has_ended_and_holds_nothing_up() -> any
     assert_eq!(world.jobs.get(world.tenant, job.id).await?.state, JobState::Done);
     Ok(())
 }
+
+#[tokio::test]
+async fn a_firing_that_the_database_refuses_for_good_ends_as_an_error_with_the_reason()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _scheduler = world.scheduler().await?;
+    world.admin("revoke select on control.accounts from holdfast_app").await?;
+    world.admin("revoke select on control.accounts from holdfast_scheduler_app").await?;
+    let (channel, to) = ("webhook".to_owned(), Some("bert".to_owned()));
+    let named = AgentTurn { channel, to, ..AgentTurn::new("look") };
+
+    let job = world.add(world.new_job(soon(0)?, world::json(named))).await?;
+    let line = world.line(&job).await?;
+
+    assert_eq!(line.outcome, Outcome::Error);
+    assert_eq!(line.class.as_deref(), Some("database_permission_denied"));
+    let last = world.jobs.get(world.tenant, job.id).await?.last;
+    let last = last.and_then(|last| last.class);
+    assert_eq!(last.as_deref(), Some("database_permission_denied"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_firing_that_cannot_be_stored_does_not_hold_up_the_others() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let refuse = "create function session.refuse() returns trigger language plpgsql as $$ begin
+                      if new.body::text like '%poison%' then
+                          raise exception using errcode = '23514', message = 'not this one';
+                      end if;
+                      return new;
+                  end $$";
+    world.admin(refuse).await?;
+    let each = "create trigger refuse before insert on session.inbox
+                for each row execute function session.refuse()";
+    world.admin(each).await?;
+    let same_slot = soon(1_000)?;
+    let mut jobs = Vec::new();
+    for text in ["tea", "poison", "coffee"] {
+        jobs.push(world.add(world.new_job(same_slot.clone(), turn(text))).await?);
+    }
+
+    let _scheduler = world.scheduler().await?;
+    let line = world.line(&jobs[1]).await?;
+
+    assert_eq!(line.class.as_deref(), Some("database_constraint_violated"));
+    for _ in ["tea", "coffee"] {
+        let (claim, loaded) = world.claim().await?;
+        world.answer(&claim, &loaded, Heard::Completed).await?;
+    }
+    assert_eq!(world.line(&jobs[0]).await?.outcome, Outcome::Ok);
+    assert_eq!(world.line(&jobs[2]).await?.outcome, Outcome::Ok);
+    Ok(())
+}
