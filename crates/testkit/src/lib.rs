@@ -17,6 +17,7 @@
 //! | [`matrix`], [`platforms`], [`slack`], [`telegram`], [`webhook`] | fake platforms that send and receive messages |
 //! | [`faults`] | faults of those platforms, injected on request |
 //! | [`inputs`] | hostile inputs for parsers |
+//! | [`statements`] | a check that a service may execute the statements that it contains |
 //! | [`process`] | a service as a child process, to be killed or paused |
 
 pub mod backends;
@@ -40,6 +41,7 @@ pub mod redis;
 pub mod replicated;
 mod scratch;
 pub mod slack;
+pub mod statements;
 pub mod telegram;
 pub mod tls_proxy;
 pub mod webhook;
