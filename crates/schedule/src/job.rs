@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
+use self::patch::{patch_isolation, patch_payload, patch_schedule};
 pub use self::{id::check_id, patch::JobPatch};
 use crate::{
     error::{Error, bounds},
@@ -162,19 +163,25 @@ impl Job {
         allowed: ScheduleLimits,
     ) -> Result<(), Error> {
         let mut what = self.what.clone();
-        let is_anew = patch.schedule.as_ref().is_some_and(|new| *new != what.schedule)
+        let schedule = patch.schedule.map(|fields| patch_schedule(&what.schedule, fields));
+        let schedule = schedule.transpose()?;
+        let payload = patch.payload.map(|fields| patch_payload(&what.payload, fields));
+        let is_anew = schedule.as_ref().is_some_and(|new| *new != what.schedule)
             || patch.enabled.is_some_and(|new| new != what.enabled);
         set(&mut what.name, patch.name);
         set(&mut what.description, patch.description);
         set(&mut what.enabled, patch.enabled);
         set(&mut what.delete_after_run, patch.delete_after_run);
-        set(&mut what.schedule, patch.schedule);
+        set(&mut what.schedule, schedule);
         set(&mut what.session_target, patch.session_target);
         set(&mut what.wake_mode, patch.wake_mode);
-        set(&mut what.payload, patch.payload);
+        set(&mut what.payload, payload.transpose()?);
         set(&mut what.missed, patch.missed);
         set(&mut what.overlap, patch.overlap);
-        set(&mut what.isolation, patch.isolation);
+        if let Some(isolation) = patch.isolation {
+            let was = what.isolation.take().unwrap_or_default();
+            what.isolation = isolation.map(|fields| patch_isolation(&was, fields)).transpose()?;
+        }
         // A one-time job whose time has passed may still be renamed or disabled.
         let late = if is_anew && what.enabled { allowed.max_lateness } else { SignedDuration::MAX };
         what.check(now, ScheduleLimits { max_lateness: late, ..allowed })?;

@@ -29,7 +29,7 @@ use crate::{
     backlog::Backlog,
     clock::ClaimedBatch,
     context::{Ctx, SCHEDULE_SOURCE},
-    failure::{Failure, retry_delay},
+    failure::{FailureKind, retry_delay},
     fire::{self, EndCondition, FiringMessage, FiringOutcome},
     meter,
     queue::{Part, Queue},
@@ -168,7 +168,7 @@ impl Deliver {
             Ok(results) => return results,
             Err(error) => error,
         };
-        if firings.len() == 1 || Failure::of(&error) == Failure::Transient {
+        if firings.len() == 1 || FailureKind::of(&error) == FailureKind::Transient {
             return FiringResults::of_failure(firings, &error);
         }
         let mut results = FiringResults::default();
@@ -278,9 +278,9 @@ impl Deliver {
             }
             Err(error) if error.kind().is_transient() => said.postpone(firing, retry_delay(firing)),
             Err(error) => {
-                let class = match Failure::of(&error) {
-                    Failure::Permanent(class) => class,
-                    Failure::Transient => "refused",
+                let class = match FailureKind::of(&error) {
+                    FailureKind::Permanent(class) => class,
+                    FailureKind::Transient => "refused",
                 };
                 let error = &error as &dyn std::error::Error;
                 warn!(error, job.id = %firing.id.job, "a firing was refused by its session");
@@ -360,12 +360,12 @@ impl FiringResults {
     /// Returns the results of firings that failed together: refused for good, or postponed.
     fn of_failure(firings: &[Firing], error: &(dyn std::error::Error + 'static)) -> Self {
         let (mut results, count) = (Self::default(), firings.len());
-        match Failure::of(error) {
-            Failure::Permanent(class) => {
+        match FailureKind::of(error) {
+            FailureKind::Permanent(class) => {
                 error!(error, count, class, "firings cannot be delivered");
                 firings.iter().for_each(|firing| results.refuse(firing, class));
             }
-            Failure::Transient => {
+            FailureKind::Transient => {
                 warn!(error, count, "firings cannot be delivered yet; trying again");
                 firings.iter().for_each(|firing| results.postpone(firing, retry_delay(firing)));
             }

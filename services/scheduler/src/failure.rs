@@ -17,13 +17,13 @@ const RETRY_BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::fr
 const UNREADABLE_CLASS: &str = "unreadable";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Failure {
+pub enum FailureKind {
     Transient,
     /// A retry fails in the same way; holds the error class for the job's log.
     Permanent(&'static str),
 }
 
-impl Failure {
+impl FailureKind {
     /// Classifies an error by the first one of its sources that has a kind. An error without a kind
     /// counts as transient.
     pub fn of(error: &(dyn Error + 'static)) -> Self {
@@ -70,9 +70,9 @@ mod tests {
         let refused = SessionError::Store(sqlx::Error::RowNotFound);
         let busy = SessionError::Store(sqlx::Error::PoolTimedOut);
 
-        assert_eq!(Failure::of(unreadable.as_ref()), Failure::Permanent("unreadable"));
-        assert_eq!(Failure::of(&refused), Failure::Permanent("database_row_unreadable"));
-        assert_eq!(Failure::of(&busy), Failure::Transient);
-        assert_eq!(Failure::of(&std::fmt::Error), Failure::Transient);
+        assert_eq!(FailureKind::of(unreadable.as_ref()), FailureKind::Permanent("unreadable"));
+        assert_eq!(FailureKind::of(&refused), FailureKind::Permanent("database_row_unreadable"));
+        assert_eq!(FailureKind::of(&busy), FailureKind::Transient);
+        assert_eq!(FailureKind::of(&std::fmt::Error), FailureKind::Transient);
     }
 }

@@ -34,7 +34,7 @@ use tracing::{error, warn};
 
 use crate::{
     context::Ctx,
-    failure::{self, Failure},
+    failure::{self, FailureKind},
 };
 
 /// Outcome of preparing a firing.
@@ -88,12 +88,12 @@ pub async fn prepare(ctx: &Ctx, firing: &Firing, job: &Job) -> FiringOutcome {
         Ok(outcome) => outcome,
         Err(error) => {
             let error: &(dyn std::error::Error + 'static) = error.as_ref();
-            match Failure::of(error) {
-                Failure::Permanent(class) => {
+            match FailureKind::of(error) {
+                FailureKind::Permanent(class) => {
                     error!(error, job.id = %job.id, class, "a firing cannot be prepared");
                     FiringOutcome::Refused(class)
                 }
-                Failure::Transient => {
+                FailureKind::Transient => {
                     warn!(error, job.id = %job.id, "a firing cannot be prepared yet; trying again");
                     FiringOutcome::RetryAfter(failure::retry_delay(firing))
                 }

@@ -11,7 +11,7 @@ use holdfast_proto::gateway::v1::{
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use self::job_options::{JobOptions, Schedule};
+use self::job_options::{DEFAULT_ZONE, JobOptions, Schedule};
 use super::super::option_values;
 use crate::{
     client::Client,
@@ -167,7 +167,8 @@ impl Cron {
             Self::Edit { job, name, what, json } => {
                 let patch = match json {
                     Some(json) => option_values::json(&json)?,
-                    None => what.patch(name)?,
+                    None if what.needs_zone() => what.patch(name, &zone_of(client, &job).await?)?,
+                    None => what.patch(name, DEFAULT_ZONE)?,
                 };
                 let request = UpdateJobRequest { job, patch: patch.to_string(), version: 0 };
                 let changed = client.schedules().update_job(client.request(request)).await;
@@ -198,7 +199,8 @@ impl Cron {
                 screen.list(&RUN_COLUMNS, runs.iter().map(run_view).collect())
             }
             Self::Next { job, schedule, count, zone } => {
-                let schedule = schedule.json()?.map(|json| json.to_string()).unwrap_or_default();
+                let schedule =
+                    schedule.json(DEFAULT_ZONE)?.map(|json| json.to_string()).unwrap_or_default();
                 let job = job.unwrap_or_default();
                 let request = ListNextTimesRequest { job, schedule, count, time_zone: zone };
                 let times = client.schedules().list_next_times(client.request(request)).await;
@@ -238,18 +240,32 @@ impl Cron {
 }
 
 async fn list(client: &Client, screen: &Screen, agent: &str, kind: &str) -> Result<(), Error> {
+    let jobs = load_jobs(client, agent, kind).await?;
+    screen.list(&COLUMNS, jobs.iter().map(view).collect())
+}
+
+/// Returns the jobs of all agents or one, of one kind or all.
+pub async fn load_jobs(client: &Client, agent: &str, kind: &str) -> Result<Vec<Job>, Error> {
     let (mut jobs, mut after) = (Vec::new(), String::new());
     loop {
         let (agent, kind) = (agent.to_owned(), kind.to_owned());
         let request = ListJobsRequest { agent, kind, limit: 200, after };
         let page = client.schedules().list_jobs(client.request(request)).await;
         let page = client.answer(page)?;
-        jobs.extend(page.jobs.iter().map(view));
+        jobs.extend(page.jobs);
         if page.next.is_empty() {
-            return screen.list(&COLUMNS, jobs);
+            return Ok(jobs);
         }
         after = page.next;
     }
+}
+
+/// Returns the zone of a job's schedule.
+async fn zone_of(client: &Client, job: &str) -> Result<String, Error> {
+    let request = client.request(GetJobRequest { job: job.to_owned() });
+    let job = client.answer(client.schedules().get_job(request).await)?.job.unwrap_or_default();
+    let what: Value = serde_json::from_str(&job.what).unwrap_or_default();
+    Ok(what["schedule"]["tz"].as_str().unwrap_or(DEFAULT_ZONE).to_owned())
 }
 
 async fn status(client: &Client, screen: &Screen) -> Result<(), Error> {

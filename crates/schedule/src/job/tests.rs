@@ -190,3 +190,109 @@ fn an_id_that_another_system_gave_may_stay() {
     assert!(["cron_12ab34cd", "a.b:c@d-1", "任务1"].iter().all(|id| check_id(id).is_ok()));
     assert!(["", "a b", "a\n", "../x", &"x".repeat(129)].iter().all(|id| check_id(id).is_err()));
 }
+
+/// A job with a value in every field that is not its default.
+fn job_with_all_fields(schedule: Value, payload: Value, target: &str) -> Job {
+    let isolation = json!({
+        "postToMainPrefix": "News", "postToMainMode": "full", "postToMainMaxChars": 7,
+    });
+    let what = NewJob::from_json(json!({
+        "name": "tea", "description": "at nine", "enabled": true, "delete_after_run": true,
+        "schedule": schedule, "session_target": target, "wake_mode": "now", "payload": payload,
+        "isolation": isolation, "missed": {"policy": "all", "within_ms": 60_000}, "overlap": "wait",
+    }));
+    add("cron_00001a2b", what.unwrap(), now(), allowed()).unwrap()
+}
+
+#[test]
+fn a_change_resets_nothing_that_it_does_not_name() {
+    let cron = json!({"kind": "cron", "expr": "0 9 * * *", "tz": "Asia/Tokyo"});
+    let every = json!({"kind": "every", "every_ms": 60_000, "anchor_ms": 5});
+    let turn = json!({
+        "kind": "agentTurn", "message": "look", "model": "a:b", "thinking": "high",
+        "timeout_seconds": 9, "deliver": false, "channel": "telegram", "to": "7",
+        "best_effort_deliver": true,
+    });
+    let message = json!({"kind": "message", "message": "tea", "session": "agent:main:api:a"});
+    let timer = json!({"kind": "timer", "event": "tea", "session": "agent:main:api:a"});
+    // Path of the changed field, its new value, and the change as callers write it.
+    let changes = [
+        ("/name", json!("b"), json!({"name": "b"})),
+        ("/description", json!("b"), json!({"description": "b"})),
+        ("/delete_after_run", json!(false), json!({"deleteAfterRun": false})),
+        ("/wake_mode", json!("next-heartbeat"), json!({"wake_mode": "next-heartbeat"})),
+        ("/missed", json!({"policy": "skip"}), json!({"missed": {"policy": "skip"}})),
+        ("/overlap", json!("skip"), json!({"overlap": "skip"})),
+        (
+            "/isolation/postToMainMode",
+            json!("summary"),
+            json!({"isolation": {"post_to_main_mode": null}}),
+        ),
+        (
+            "/schedule/expr",
+            json!("0 8 * * *"),
+            json!({"schedule": {"kind": "cron", "expr": "0 8 * * *"}}),
+        ),
+        ("/schedule/expr", json!("0 7 * * *"), json!({"schedule": {"expr": "0 7 * * *"}})),
+        ("/schedule/tz", json!("Europe/Oslo"), json!({"schedule": {"tz": "Europe/Oslo"}})),
+        ("/schedule/anchor_ms", json!(7), json!({"schedule": {"anchorMs": 7}})),
+        ("/payload/message", json!("b"), json!({"payload": {"kind": "agentTurn", "message": "b"}})),
+        ("/payload/message", json!("b"), json!({"payload": {"kind": "message", "text": "b"}})),
+        ("/payload/timeout_seconds", json!(8), json!({"payload": {"timeoutSeconds": 8}})),
+        ("/payload/timeout_seconds", json!(3_600), json!({"payload": {"timeoutSeconds": null}})),
+        ("/payload/deliver", json!(true), json!({"payload": {"deliver": true}})),
+        ("/payload/to", json!("8"), json!({"payload": {"to": "8"}})),
+        ("/payload/event", json!("b"), json!({"payload": {"event": "b"}})),
+    ];
+    let jobs = [
+        job_with_all_fields(cron.clone(), turn, "isolated"),
+        job_with_all_fields(every, message, "main"),
+        job_with_all_fields(cron, timer, "main"),
+    ];
+
+    for (path, value, change) in changes {
+        let mut tried = 0;
+        for before in &jobs {
+            let mut wanted = serde_json::to_value(&before.what).unwrap();
+            let is_of_job = wanted.pointer(path).is_some()
+                && change["payload"]
+                    .get("kind")
+                    .is_none_or(|kind| *kind == wanted["payload"]["kind"]);
+            let mut changed = before.clone();
+            let patch = JobPatch::from_json(change.clone()).unwrap();
+            if !is_of_job {
+                continue;
+            }
+            *wanted.pointer_mut(path).unwrap() = value.clone();
+
+            changed.update(patch, now(), allowed()).unwrap();
+
+            assert_eq!(serde_json::to_value(&changed.what).unwrap(), wanted, "{change}");
+            tried += 1;
+        }
+        assert!(tried > 0, "no job has {path}");
+    }
+}
+
+#[test]
+fn another_kind_begins_with_the_defaults_and_a_field_of_another_kind_is_refused() {
+    let cron = json!({"kind": "cron", "expr": "0 9 * * *", "tz": "Asia/Tokyo"});
+    let turn = json!({"kind": "agentTurn", "message": "look", "to": "7"});
+    let mut job = job_with_all_fields(cron, turn, "isolated");
+    let patch = |patch: Value| JobPatch::from_json(patch).unwrap();
+
+    job.update(patch(json!({"payload": {"channel": "slack"}})), now(), allowed()).unwrap();
+    let what = serde_json::to_value(&job.what).unwrap();
+    assert_eq!(what["payload"].get("to"), None, "a chat belongs to its channel");
+    let wrong = job.update(patch(json!({"schedule": {"every_ms": 60_000}})), now(), allowed());
+    assert!(wrong.unwrap_err().to_string().contains("unknown field `every_ms`"));
+    let other = json!({
+        "schedule": {"kind": "every", "every_ms": 60_000}, "session_target": "main",
+        "payload": {"kind": "systemEvent", "message": "tea"},
+    });
+    job.update(patch(other), now(), allowed()).unwrap();
+
+    let what = serde_json::to_value(&job.what).unwrap();
+    assert_eq!(what["schedule"], json!({"kind": "every", "every_ms": 60_000, "anchor_ms": NOW}));
+    assert_eq!(what["payload"], json!({"kind": "systemEvent", "message": "tea"}));
+}

@@ -9,7 +9,7 @@
 //! | `payload` | heartbeat | the agent's heartbeat settings |
 //! | `isolation` | cron, every, at | [`crate::Isolation`] |
 
-use holdfast_types::{AgentId, JobId};
+use holdfast_types::{AgentId, AgentName, JobId};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -339,6 +339,16 @@ impl Changes {
             delete_after_run: Some(new.delete_after_run),
             overlap,
         })
+    }
+
+    /// Checks the session that the new payload names.
+    ///
+    /// # Errors
+    ///
+    /// The key is malformed, or of another agent's session.
+    pub fn check_session(&self, agent: &AgentName) -> Result<(), crate::Error> {
+        let payload = self.payload.as_ref().map(read::<crate::Payload>).transpose()?;
+        payload.map_or(Ok(()), |payload| payload.check_session(agent))
     }
 }
 

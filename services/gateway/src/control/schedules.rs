@@ -160,12 +160,7 @@ impl Service for Schedules {
         let patch =
             JobPatch::from_json(parse_json("patch", &request.patch)?).map_err(invalid_schedule)?;
         let job = self.changeable_job(caller.tenant, &request.job).await?;
-        if let Some(payload) = &patch.payload {
-            let agent = self.state.directory.agents().by_id(caller.tenant, job.agent).await;
-            let agent = agent.map_err(Error::from)?;
-            payload.check_session(&agent.name).map_err(invalid_schedule)?;
-            check_payload(&caller, payload)?;
-        }
+        let has_payload = patch.payload.is_some();
         let seen = Some(request.version).filter(|version| *version != 0);
 
         let changes = Changes::of(&job, patch, Timestamp::now(), self.rules.allowed());
@@ -173,6 +168,15 @@ impl Service for Schedules {
             holdfast_schedule::store::PatchError::Wrong(error) => invalid_schedule(error),
             holdfast_schedule::store::PatchError::Stored(error) => error.into(),
         })?;
+        if has_payload {
+            let agent = self.state.directory.agents().by_id(caller.tenant, job.agent).await;
+            let agent = agent.map_err(Error::from)?;
+            changes.check_session(&agent.name).map_err(invalid_schedule)?;
+            let payload = changes.payload.clone().map(serde_json::from_value::<Payload>);
+            if let Some(Ok(payload)) = payload {
+                check_payload(&caller, &payload)?;
+            }
+        }
         // The changes were checked against the version read above.
         let version = seen.unwrap_or(job.version);
         let job = self.jobs.update(caller.tenant, job.id, Some(version), changes).await;

@@ -7,6 +7,9 @@ use serde_json::{Map, Value, json};
 
 use crate::{commands::option_values, error::Error};
 
+/// Zone of a new schedule for which none is given.
+pub const DEFAULT_ZONE: &str = "UTC";
+
 /// Schedule of a job: at a time, at an interval, or by a cron expression
 #[derive(Debug, Args)]
 pub struct Schedule {
@@ -19,9 +22,10 @@ pub struct Schedule {
     /// Run by a cron expression of minute, hour, day, month and weekday, for example `0 9 * * 1-5`
     #[arg(long, value_name = "EXPRESSION")]
     cron: Option<String>,
-    /// Time zone of `--at` and `--cron`, for example `Europe/Oslo`
-    #[arg(long, value_name = "ZONE", default_value = "UTC")]
-    tz: String,
+    /// Time zone of `--at` and `--cron`, for example `Europe/Oslo` [default: the job's when it is
+    /// changed, otherwise UTC]
+    #[arg(long, value_name = "ZONE")]
+    tz: Option<String>,
 }
 
 /// Settings of a job; options that are not given keep the default or the current value
@@ -90,10 +94,17 @@ pub struct JobOptions {
 }
 
 impl Schedule {
-    /// Returns the schedule as JSON; `None` if no option is given.
-    pub fn json(&self) -> Result<Option<Value>, Error> {
+    /// Whether the meaning of the options depends on the zone of the job that is changed.
+    pub fn needs_zone(&self) -> bool {
+        self.at.is_some() && self.tz.is_none()
+    }
+
+    /// Returns the given fields of the schedule as JSON; `None` if no option is given. `zone` is
+    /// that of `--at` without `--tz`.
+    pub fn json(&self, zone: &str) -> Result<Option<Value>, Error> {
         if let Some(at) = &self.at {
-            let zone: Zone = self.tz.parse().map_err(usage_error)?;
+            let zone = self.tz.as_deref().unwrap_or(zone);
+            let zone: Zone = zone.parse().map_err(usage_error)?;
             let at = parse_time(at, Timestamp::now(), &zone).map_err(usage_error)?;
             return Ok(Some(json!({"kind": "at", "at_ms": at.as_millisecond()})));
         }
@@ -101,15 +112,22 @@ impl Schedule {
             let ms = milliseconds(every)?;
             return Ok(Some(json!({"kind": "every", "every_ms": ms})));
         }
-        let cron = self.cron.as_ref();
-        Ok(cron.map(|expr| json!({"kind": "cron", "expr": expr, "tz": self.tz})))
+        let mut fields = Map::new();
+        if let Some(expr) = &self.cron {
+            fields.insert("kind".to_owned(), "cron".into());
+            fields.insert("expr".to_owned(), expr.as_str().into());
+        }
+        if let Some(zone) = &self.tz {
+            fields.insert("tz".to_owned(), zone.as_str().into());
+        }
+        Ok((!fields.is_empty()).then_some(Value::Object(fields)))
     }
 }
 
 impl JobOptions {
     /// Returns a complete job. Fails if its task or its schedule is missing.
     pub fn new_job(&self, name: String) -> Result<Value, Error> {
-        let mut job = self.patch(Some(name))?;
+        let mut job = self.fields(Some(name), DEFAULT_ZONE)?;
         if job.get("payload").is_none() {
             return Err(Error::Usage(
                 "say what is to be done: `--message` for the agent, `--event` for its main \
@@ -119,15 +137,31 @@ impl JobOptions {
             ));
         }
         // A timer has an interval of its own.
-        if job.get("schedule").is_none() && self.timer.is_none() {
+        let schedule = job.get("schedule");
+        if schedule.map_or(self.timer.is_none(), |schedule| schedule.get("kind").is_none()) {
             return Err(Error::Usage("say when: `--at`, `--every` or `--cron`".to_owned()));
         }
         job["enabled"] = Value::Bool(true);
         Ok(job)
     }
 
+    /// Whether a change needs the zone of the job.
+    pub fn needs_zone(&self) -> bool {
+        self.schedule.needs_zone()
+    }
+
+    /// Returns the change of a job whose schedule has this zone.
+    pub fn patch(&self, name: Option<String>, zone: &str) -> Result<Value, Error> {
+        let mut patch = self.fields(name, zone)?;
+        // The job may have been one whose answers are not delivered.
+        if self.channel.is_some() || self.to.is_some() {
+            patch["payload"]["deliver"] = Value::Bool(true);
+        }
+        Ok(patch)
+    }
+
     /// Returns only the given fields.
-    pub fn patch(&self, name: Option<String>) -> Result<Value, Error> {
+    fn fields(&self, name: Option<String>, zone: &str) -> Result<Value, Error> {
         let mut patch = Map::new();
         let mut put = |field: &str, value: Option<Value>| {
             if let Some(value) = value {
@@ -136,7 +170,7 @@ impl JobOptions {
         };
         put("name", name.map(Value::from));
         put("description", self.description.clone().map(Value::from));
-        put("schedule", self.schedule.json()?);
+        put("schedule", self.schedule.json(zone)?);
         if let Some(message) = &self.message {
             put("payload", Some(self.turn(option_values::text(message)?)));
             put("session_target", Some("isolated".into()));
@@ -289,10 +323,24 @@ mod tests {
         assert!(told(what(&["--every", "10m"])).contains("--message"));
         assert!(told(what(&["-m", "look"])).contains("--cron"));
         assert!(told(what(&["-m", "look", "--every", "soon"])).contains("as `10m`"));
-        assert!(what(&[]).patch(None).is_err());
-        let renamed = what(&[]).patch(Some("b".to_owned())).unwrap();
+        assert!(told(what(&["-m", "look", "--tz", "Asia/Tokyo"])).contains("--cron"));
+        assert!(what(&[]).patch(None, "UTC").is_err());
+        let renamed = what(&[]).patch(Some("b".to_owned()), "UTC").unwrap();
         assert_eq!(renamed, json!({"name": "b"}));
-        let late = what(&["--missed", "6h"]).patch(None).unwrap();
+        let late = what(&["--missed", "6h"]).patch(None, "UTC").unwrap();
         assert_eq!(late, json!({"missed": {"policy": "all", "within_ms": 21_600_000}}));
+    }
+
+    #[test]
+    fn a_change_of_the_time_names_no_zone_unless_one_is_given() {
+        let patch = |line: &[&str]| what(line).patch(None, "Asia/Tokyo").unwrap();
+
+        let cron = json!({"kind": "cron", "expr": "0 11 * * *"});
+        assert_eq!(patch(&["--cron", "0 11 * * *"]), json!({ "schedule": cron }));
+        assert_eq!(patch(&["--tz", "Europe/Oslo"]), json!({"schedule": {"tz": "Europe/Oslo"}}));
+        let at = json!({"kind": "at", "at_ms": 1_798_020_000_000_i64});
+        assert_eq!(patch(&["--at", "2026-12-23 19:00"]), json!({ "schedule": at }));
+        let to = patch(&["-m", "look", "--to", "42"]);
+        assert_eq!(to["payload"]["deliver"], true);
     }
 }

@@ -222,11 +222,7 @@ impl ScheduleTools {
             Ok(patch) => patch,
             Err(error) => return Ok(Err(error.to_string())),
         };
-        if let Some(Err(error)) =
-            patch.payload.as_ref().map(|payload| payload.check_session(&call.agent_name))
-        {
-            return Ok(Err(error.to_string()));
-        }
+        let has_payload = patch.payload.is_some();
         let job = match self.find_own(call, id).await? {
             Ok(job) => job,
             Err(told) => return Ok(Err(told)),
@@ -235,6 +231,9 @@ impl ScheduleTools {
             Ok(changes) => changes,
             Err(error) => return to_answer(error),
         };
+        if has_payload && let Err(error) = changes.check_session(&call.agent_name) {
+            return Ok(Err(error.to_string()));
+        }
         match self.jobs.update(call.tenant, job.id, Some(job.version), changes).await {
             Ok(job) => {
                 self.mesh.bus.wake_schedule();

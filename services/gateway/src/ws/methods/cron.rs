@@ -348,6 +348,9 @@ async fn add(call: Call, params: AddParams) -> Reply {
         "payload": payload(&params.payload, params.delivery.as_ref())?,
         "session_target": session_target(params.session_target.as_deref(), &params.payload)?,
     });
+    if let Some(payload) = job["payload"].as_object_mut() {
+        payload.retain(|_, value| !value.is_null());
+    }
     if let Some(mode) = params.wake_mode {
         job["wake_mode"] = mode.into();
     }
@@ -407,15 +410,18 @@ fn payload(given: &Value, delivery: Option<&Value>) -> Result<Value, MethodError
                 ("timeoutSeconds", "timeout_seconds"),
             ];
             for (theirs, ours) in fields {
-                if !given[theirs].is_null() {
-                    turn[ours] = given[theirs].clone();
+                // A change sets a field to its default by `null`.
+                if let Some(value) = given.get(theirs) {
+                    turn[ours] = value.clone();
                 }
             }
             if let Some(model) = turn["model"].as_str() {
                 turn["model"] = model.replacen('/', ":", usize::from(!model.contains(':'))).into();
             }
             match delivery.and_then(|delivery| delivery["mode"].as_str()) {
+                // Said in both cases: a change keeps what it does not name.
                 Some("none") => turn["deliver"] = false.into(),
+                Some("announce") => turn["deliver"] = true.into(),
                 Some("webhook") => {
                     return Err(wrong(
                         "answers go to channels: `delivery.mode` is none or announce",
@@ -526,15 +532,17 @@ async fn update(call: Call, params: UpdateParams) -> Reply {
     Ok(job)
 }
 
-/// A new payload of a job. The protocol knows no fixed messages and shows them as system events, so
-/// an event for such a job is its new text.
+/// A new payload of a job. The protocol knows neither fixed messages nor timers and shows them as
+/// system events, so an event for such a job is its new text or name.
 fn of_same_kind(job: &pb::Job, mut payload: Value) -> Value {
     let what: Value = serde_json::from_str(&job.what).unwrap_or_default();
     let before = &what["payload"];
-    if before["kind"] == "message" && payload["kind"] == "systemEvent" {
-        let message = payload["message"].take();
-        payload = before.clone();
-        payload["message"] = message;
+    if payload["kind"] == "systemEvent" {
+        match before["kind"].as_str() {
+            Some("message") => payload["kind"] = "message".into(),
+            Some("timer") => payload = json!({ "kind": "timer", "event": payload["message"] }),
+            _ => {}
+        }
     }
     payload
 }
