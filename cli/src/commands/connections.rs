@@ -18,7 +18,7 @@ const COLUMNS: [&str; 6] = ["name", "kind", "agent", "used_by", "has_secret", "s
 pub enum Connections {
     /// List all connections of the tenant
     List,
-    /// Create or replace a connection
+    /// Create or change a connection; options and settings that are not given stay unchanged
     Add {
         /// Name of the connection, for example `anna-calendar`
         name: String,
@@ -32,13 +32,16 @@ pub enum Connections {
         /// one is kept
         #[arg(long, env = "HOLDFAST_CONNECTION_SECRET", hide_env_values = true)]
         secret: Option<String>,
-        /// The agent that may use it [default: every agent]
-        #[arg(long, default_value = "", hide_default_value = true)]
-        agent: String,
+        /// The agent that may use it; empty for every agent [default for a new one: every agent]
+        #[arg(long)]
+        agent: Option<String>,
         /// Conversations that may use it: those of `owner`, of `everyone`, or of a person such as
-        /// `telegram:42`
-        #[arg(long = "for", default_value = "owner")]
-        used_by: String,
+        /// `telegram:42` [default for a new one: owner]
+        #[arg(long = "for")]
+        used_by: Option<String>,
+        /// Replace the connection as a whole: options that are not given are as for a new one
+        #[arg(long)]
+        replace: bool,
     },
     /// Delete a connection and its secret
     Remove {
@@ -50,13 +53,22 @@ pub enum Connections {
 impl Connections {
     pub async fn run(self, client: &Client, screen: &Screen) -> Result<(), Error> {
         match self {
-            Self::List => {
-                let request = client.request(ListConnectionsRequest {});
-                let listed = client.answer(client.connections().list_connections(request).await)?;
-                screen.list(&COLUMNS, listed.connections.iter().map(view).collect())
-            }
-            Self::Add { name, kind, set, secret, agent, used_by } => {
-                let settings = settings(&set)?.to_string();
+            Self::List => screen.list(&COLUMNS, list(client).await?.iter().map(view).collect()),
+            Self::Add { name, kind, set, secret, agent, used_by, replace } => {
+                let before = match replace {
+                    true => None,
+                    false => list(client).await?.into_iter().find(|one| one.name == name),
+                };
+                let before = before
+                    .unwrap_or(Connection { used_by: "owner".to_owned(), ..Connection::default() });
+                // Each kind has settings of its own.
+                let known = match kind == before.kind {
+                    true => serde_json::from_str(&before.settings).unwrap_or_default(),
+                    false => Map::new(),
+                };
+                let settings = settings(known, &set)?.to_string();
+                let agent = agent.unwrap_or(before.agent);
+                let used_by = used_by.unwrap_or(before.used_by);
                 let secret =
                     secret.as_deref().map(option_values::secret).transpose()?.unwrap_or_default();
                 let connection =
@@ -75,9 +87,13 @@ impl Connections {
     }
 }
 
-/// Parses settings into a JSON object. `port` becomes a number, `to` a list, all others strings.
-fn settings(given: &[String]) -> Result<Value, Error> {
-    let mut settings = Map::new();
+async fn list(client: &Client) -> Result<Vec<Connection>, Error> {
+    let request = client.request(ListConnectionsRequest {});
+    Ok(client.answer(client.connections().list_connections(request).await)?.connections)
+}
+
+/// Adds settings to a JSON object. `port` becomes a number, `to` a list, all others strings.
+fn settings(mut settings: Map<String, Value>, given: &[String]) -> Result<Value, Error> {
     for pair in given {
         let Some((name, value)) = pair.split_once('=') else {
             return Err(Error::Usage(format!("`{pair}` is no setting: write NAME=VALUE")));
@@ -115,12 +131,12 @@ mod tests {
     fn settings_are_what_their_service_takes() {
         let given = ["url=https://h/?a=b", "port=465", "to=@a.test, b@c.test"];
 
-        let settings = settings(&given.map(str::to_owned)).unwrap();
+        let settings = settings(Map::new(), &given.map(str::to_owned)).unwrap();
 
         let url = "https://h/?a=b";
         assert_eq!(settings, json!({"url": url, "port": 465, "to": ["@a.test", "b@c.test"]}));
         for wrong in ["url", "port=x", "port=70000"] {
-            assert!(super::settings(&[wrong.to_owned()]).is_err(), "{wrong}");
+            assert!(super::settings(Map::new(), &[wrong.to_owned()]).is_err(), "{wrong}");
         }
     }
 }

@@ -20,7 +20,7 @@ const TOOL_COLUMNS: [&str; 3] = ["name", "reads", "description"];
 pub enum Mcp {
     /// List MCP servers
     List,
-    /// Set an MCP server up, or replace what one is
+    /// Set an MCP server up, or change one; options that are not given stay unchanged
     #[command(after_help = "\
 Examples:
   holdfast mcp add github --url https://api.githubcopilot.com/mcp/ \\
@@ -32,10 +32,12 @@ Examples:
         /// Its endpoint, if it is reached by HTTP
         #[arg(long, conflicts_with = "command", required_unless_present = "command")]
         url: Option<String>,
-        /// A header for it, as `Name: value`; a value of `@file` or `-` is read from there
+        /// A header for it, as `Name: value`; a value of `@file` or `-` is read from there. Given
+        /// headers replace all that are stored
         #[arg(long = "header", value_name = "HEADER", requires = "url")]
         headers: Vec<String>,
-        /// A variable for it, as `NAME=value`; a value of `@file` or `-` is read from there
+        /// A variable for it, as `NAME=value`; a value of `@file` or `-` is read from there. Given
+        /// variables replace all that are stored
         #[arg(long = "env", value_name = "VARIABLE", requires = "command")]
         env: Vec<String>,
         /// Let it use the network, where the sandbox has one
@@ -44,15 +46,21 @@ Examples:
         /// Keep the files of its folder, /workspace, among the agent's files
         #[arg(long, requires = "command")]
         keep: bool,
-        /// An agent that may use it, by name or id; without one every agent may
+        /// An agent that may use it, by name or id; without one every agent may use a new server
         #[arg(long = "agent", value_name = "AGENT")]
         agents: Vec<String>,
-        /// Keep the headers or variables that are stored
+        /// Keep the headers or variables that are stored, also with `--replace`
         #[arg(long, conflicts_with_all = ["headers", "env"])]
         keep_secrets: bool,
-        /// Set it up without using it yet
+        /// Set it up without using it yet, or use it no more
         #[arg(long)]
         disabled: bool,
+        /// Let agents use a disabled server again
+        #[arg(long, conflicts_with = "disabled")]
+        enabled: bool,
+        /// Replace the server as a whole: options that are not given are as for a new one
+        #[arg(long)]
+        replace: bool,
         /// The program to run in the sandbox, and its arguments, if it is a process
         #[arg(last = true)]
         command: Vec<String>,
@@ -72,11 +80,7 @@ Examples:
 impl Mcp {
     pub async fn run(self, client: &Client, screen: &Screen) -> Result<(), Error> {
         match self {
-            Self::List => {
-                let request = client.request(ListMcpServersRequest {});
-                let listed = client.answer(client.mcp_servers().list_mcp_servers(request).await)?;
-                screen.list(&COLUMNS, listed.servers.iter().map(view).collect())
-            }
+            Self::List => screen.list(&COLUMNS, list(client).await?.iter().map(view).collect()),
             Self::Add {
                 name,
                 url,
@@ -87,12 +91,22 @@ impl Mcp {
                 agents,
                 keep_secrets,
                 disabled,
+                enabled,
+                replace,
                 command,
             } => {
                 let (secrets, transport) = match url {
                     Some(_) => (pairs(&headers, ':')?, "http"),
                     None => (pairs(&env, '=')?, "stdio"),
                 };
+                let before = match replace {
+                    true => None,
+                    false => list(client).await?.into_iter().find(|server| server.name == name),
+                };
+                // The gateway refuses to keep what was given for another address or command.
+                let keep_secrets = keep_secrets || (before.is_some() && secrets.is_empty());
+                let before = before.unwrap_or(McpServer { enabled: true, ..McpServer::default() });
+                let is_process = transport == "stdio";
                 let mut words = command.into_iter();
                 let server = McpServer {
                     name,
@@ -100,11 +114,11 @@ impl Mcp {
                     url: url.unwrap_or_default(),
                     command: words.next().unwrap_or_default(),
                     args: words.collect(),
-                    network,
+                    network: network || (is_process && before.network),
                     secret_names: Vec::new(),
-                    agents,
-                    enabled: !disabled,
-                    keep,
+                    agents: if agents.is_empty() { before.agents } else { agents },
+                    enabled: enabled || (before.enabled && !disabled),
+                    keep: keep || (is_process && before.keep),
                 };
                 let put = PutMcpServerRequest { server: Some(server), secrets, keep_secrets };
                 let request = client.request(put);
@@ -126,6 +140,11 @@ impl Mcp {
             }
         }
     }
+}
+
+async fn list(client: &Client) -> Result<Vec<McpServer>, Error> {
+    let request = client.request(ListMcpServersRequest {});
+    Ok(client.answer(client.mcp_servers().list_mcp_servers(request).await)?.servers)
 }
 
 /// Names and values. What a value says is never repeated.

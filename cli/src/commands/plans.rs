@@ -29,13 +29,17 @@ pub enum Plans {
         /// Name of the plan
         name: String,
     },
-    /// Create a plan, or replace it as a whole; tenants that have it get its limits at once
+    /// Create or change a plan; options that are not given stay unchanged, and tenants that have the
+    /// plan get its limits at once
     Put {
         /// Name of the plan: a-z, 0-9, `_` and `-`
         name: String,
         /// Description for people
-        #[arg(long, default_value = "", hide_default_value = true)]
-        description: String,
+        #[arg(long)]
+        description: Option<String>,
+        /// Replace the plan as a whole: limits that are not given are removed
+        #[arg(long)]
+        replace: bool,
         #[command(flatten)]
         limits: Limits,
     },
@@ -46,7 +50,7 @@ pub enum Plans {
     },
 }
 
-/// Limits; those that are not given are the installation's defaults, or none
+/// Limits; without one the installation's default counts, or none
 #[derive(Debug, Clone, Copy, Args)]
 pub struct Limits {
     /// Maximum number of calls per minute, for all keys of a tenant together
@@ -76,16 +80,18 @@ pub struct Limits {
 }
 
 impl Limits {
-    fn to_message(self) -> Result<PlanLimits, Error> {
+    /// Returns the limits; those that are not given are those of `before`.
+    fn apply(self, before: PlanLimits) -> Result<PlanLimits, Error> {
+        let usd = self.usd_per_month.map(micros).transpose()?;
         Ok(PlanLimits {
-            calls_per_minute: self.calls_per_minute,
-            concurrent_calls: self.concurrent_calls,
-            sessions: self.sessions,
-            parallel_runs: self.parallel_runs,
-            tokens_per_day: self.tokens_per_day,
-            micros_per_month: self.usd_per_month.map(micros).transpose()?,
-            storage_bytes: self.storage_bytes,
-            commands_per_day: self.commands_per_day,
+            calls_per_minute: self.calls_per_minute.or(before.calls_per_minute),
+            concurrent_calls: self.concurrent_calls.or(before.concurrent_calls),
+            sessions: self.sessions.or(before.sessions),
+            parallel_runs: self.parallel_runs.or(before.parallel_runs),
+            tokens_per_day: self.tokens_per_day.or(before.tokens_per_day),
+            micros_per_month: usd.or(before.micros_per_month),
+            storage_bytes: self.storage_bytes.or(before.storage_bytes),
+            commands_per_day: self.commands_per_day.or(before.commands_per_day),
         })
     }
 }
@@ -93,18 +99,20 @@ impl Limits {
 impl Plans {
     pub async fn run(self, client: &Client, screen: &Screen) -> Result<(), Error> {
         match self {
-            Self::List => {
-                let request = client.request(ListPlansRequest {});
-                let listed = client.answer(client.plans().list_plans(request).await)?;
-                screen.list(&COLUMNS, listed.plans.iter().map(view).collect())
-            }
+            Self::List => screen.list(&COLUMNS, list(client).await?.iter().map(view).collect()),
             Self::Get { name } => {
                 let request = client.request(GetPlanRequest { name });
                 let plan = client.answer(client.plans().get_plan(request).await)?.plan;
                 screen.one(&COLUMNS, &view(&plan.unwrap_or_default()))
             }
-            Self::Put { name, description, limits } => {
-                let limits = Some(limits.to_message()?);
+            Self::Put { name, description, replace, limits } => {
+                let before = match replace {
+                    true => None,
+                    false => find(client, &name).await?,
+                };
+                let before = before.unwrap_or_default();
+                let limits = Some(limits.apply(before.limits.unwrap_or_default())?);
+                let description = description.unwrap_or(before.description);
                 let plan = Plan { name, description, limits, ..Plan::default() };
                 let request = client.request(PutPlanRequest { plan: Some(plan) });
                 let put = client.answer(client.plans().put_plan(request).await)?.plan;
@@ -118,6 +126,15 @@ impl Plans {
             }
         }
     }
+}
+
+async fn list(client: &Client) -> Result<Vec<Plan>, Error> {
+    let request = client.request(ListPlansRequest {});
+    Ok(client.answer(client.plans().list_plans(request).await)?.plans)
+}
+
+async fn find(client: &Client, name: &str) -> Result<Option<Plan>, Error> {
+    Ok(list(client).await?.into_iter().find(|plan| plan.name == name))
 }
 
 fn view(plan: &Plan) -> Value {

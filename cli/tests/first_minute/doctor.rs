@@ -3,7 +3,7 @@
 use holdfast_testkit::{FakeModel, Reply};
 use serde_json::Value;
 
-use crate::installation::Installation;
+use crate::installation::{Installation, eventually};
 
 /// State and text of the finding about this.
 fn finding<'f>(findings: &'f Value, about: &str) -> (&'f str, &'f str) {
@@ -18,7 +18,7 @@ async fn doctor_says_what_works_and_what_does_not() -> anyhow::Result<()> {
     let installation = Installation::with_model(&model).await?;
 
     let findings = installation.json(&["doctor", "--ask"]);
-    for about in ["gateway", "runners", "credential", "models", "channels", "an answer"] {
+    for about in ["gateway", "runners", "credential", "models", "channels", "jobs", "an answer"] {
         let (state, found) = finding(&findings, about);
         assert_eq!(state, "ok", "{about}: {found}");
     }
@@ -30,6 +30,15 @@ async fn doctor_says_what_works_and_what_does_not() -> anyhow::Result<()> {
     let (state, found) = finding(&called, "model");
     assert!(state == "ok" && found.starts_with("fake:one: answers"), "{found}");
     assert_eq!(model.count(), 2);
+
+    // A job that does not know where its answer goes.
+    let job = ["cron", "add", "news", "--at", "in 1 second", "-m", "look", "--channel", "slack"];
+    let id = installation.json(&job)["id"].as_str().unwrap().to_owned();
+    eventually("the job fails", || {
+        let findings = installation.json(&["doctor"]);
+        let (state, found) = finding(&findings, "jobs");
+        (state == "warning" && found.contains(&format!("{id} news (no_account)"))).then_some(())
+    });
 
     // A model that fails, a tenant without a provider, a key without the right, no gateway.
     model.answer(|_| Reply::status(401));

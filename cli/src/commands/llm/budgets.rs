@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use holdfast_proto::gateway::v1::{
-    Budget, ListBudgetsRequest, SetBudgetRequest, UnsetBudgetRequest,
+    Budget, GetAgentRequest, ListBudgetsRequest, SetBudgetRequest, UnsetBudgetRequest,
 };
 use serde_json::{Value, json};
 
@@ -14,19 +14,14 @@ const COLUMNS: [&str; 6] = ["agent", "tokens", "used_tokens", "usd", "used_usd",
 pub enum Budgets {
     /// List budgets and today's usage
     List,
-    /// Limit the usage per day (UTC)
+    /// Limit the usage per day (UTC); a limit that is not given stays unchanged
     Set {
         #[command(flatten)]
         of: BudgetOwner,
-        /// Maximum number of tokens, input and output together
-        #[arg(
-            long,
-            required_unless_present = "usd",
-            default_value_t = 0,
-            hide_default_value = true
-        )]
-        tokens: u64,
-        /// Maximum cost in US dollars, by the prices that `models list` shows
+        /// Maximum number of tokens, input and output together; 0 for any number
+        #[arg(long, required_unless_present = "usd")]
+        tokens: Option<u64>,
+        /// Maximum cost in US dollars, by the prices that `models list` shows; 0 for any cost
         #[arg(long)]
         usd: Option<f64>,
     },
@@ -56,7 +51,13 @@ impl Budgets {
                 screen.list(&COLUMNS, rows.collect())
             }
             Self::Set { of, tokens, usd } => {
-                let micros = usd.map(micros).transpose()?.unwrap_or_default();
+                let before = current(client, &of.agent).await?;
+                let tokens = tokens.unwrap_or(before.tokens);
+                let micros = match usd {
+                    Some(0.0) => 0,
+                    Some(usd) => micros(usd)?,
+                    None => before.micros,
+                };
                 let set = json!({"agent": of.agent, "tokens": tokens, "micros": micros});
                 let request = SetBudgetRequest { agent: of.agent, tokens, micros };
                 let request = client.request(request);
@@ -71,6 +72,21 @@ impl Budgets {
             }
         }
     }
+}
+
+/// Returns the budget of an agent or the tenant; without limits if it has none.
+async fn current(client: &Client, agent: &str) -> Result<Budget, Error> {
+    let name = match agent {
+        "" => String::new(),
+        agent => {
+            let request = client.request(GetAgentRequest { agent: agent.to_owned() });
+            let agent = client.answer(client.agents().get_agent(request).await)?.agent;
+            agent.unwrap_or_default().name
+        }
+    };
+    let request = client.request(ListBudgetsRequest {});
+    let listed = client.answer(client.budgets().list_budgets(request).await)?.budgets;
+    Ok(listed.into_iter().find(|budget| budget.agent == name).unwrap_or_default())
 }
 
 /// Converts US dollars to millionths of a dollar.

@@ -21,10 +21,14 @@ pub enum Models {
         #[arg(long)]
         own: bool,
     },
-    /// Define a model; options that are not given are as for an unknown model
+    /// Define a model, or change its definition; options that are not given stay unchanged, and are
+    /// as for an unknown model at first
     Put {
         /// The model to define, as `provider:id`
         model: String,
+        /// Begin with an unknown model instead of the tenant's definition
+        #[arg(long)]
+        replace: bool,
         #[command(flatten)]
         card: Card,
     },
@@ -85,8 +89,12 @@ impl Models {
                 let listed = client.answer(client.models().list_models(request).await)?;
                 screen.list(&COLUMNS, listed.models.iter().map(view).collect())
             }
-            Self::Put { model, card } => {
-                let card = card.json()?;
+            Self::Put { model, replace, card } => {
+                let before = match replace {
+                    true => Map::new(),
+                    false => own_card(client, &model).await?,
+                };
+                let card = card.json(before)?;
                 let put = json!({"model": model, "card": card});
                 let request = client.request(PutModelRequest { model, card: card.to_string() });
                 client.answer(client.models().put_model(request).await)?;
@@ -115,12 +123,13 @@ impl Models {
 }
 
 impl Card {
-    fn json(self) -> Result<Value, Error> {
+    /// Returns the definition; fields that are not given are those of `before`.
+    fn json(self, before: Map<String, Value>) -> Result<Value, Error> {
         let given = self.card.as_deref().map(option_values::json).transpose()?;
         let mut card = match given {
             Some(Value::Object(card)) => card,
             Some(_) => return Err(Error::Usage("`--card` is no JSON object".to_owned())),
-            None => Map::new(),
+            None => before,
         };
         let mut set = |name: &str, value: Option<Value>| {
             if let Some(value) = value {
@@ -142,6 +151,15 @@ impl Card {
         }
         Ok(Value::Object(card))
     }
+}
+
+/// Returns the tenant's definition of a model; empty if there is none.
+async fn own_card(client: &Client, model: &str) -> Result<Map<String, Value>, Error> {
+    let request = client.request(ListModelsRequest { own: true });
+    let models = client.answer(client.models().list_models(request).await)?.models;
+    let known = models.into_iter().find(|known| known.model == model);
+    let card = known.and_then(|known| serde_json::from_str(&known.card).ok());
+    Ok(card.unwrap_or_default())
 }
 
 /// Converts US dollars to thousandths, the unit of the model catalogue.
@@ -191,7 +209,11 @@ mod tests {
             "10",
         ]);
 
-        let card = line.card.json().unwrap();
+        let before = Map::from_iter([("context".to_owned(), json!(7))]);
+        let changed = Line::parse_from(["x", "--images"]).card.json(before).unwrap();
+        let card = line.card.json(Map::new()).unwrap();
+
+        assert_eq!(changed, json!({"context": 7, "images": true}));
 
         let prices = json!({"input": 2_500, "output": 10_000});
         assert_eq!(card, json!({"context": 8_192, "tools": true, "prices": prices}));

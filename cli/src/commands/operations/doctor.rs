@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use clap::Args;
 use holdfast_proto::gateway::v1::{
-    GetCallerRequest, GetMemoryStatusRequest, GetStatusRequest, GetStatusResponse,
+    GetCallerRequest, GetMemoryStatusRequest, GetStatusRequest, GetStatusResponse, Job,
     ListAccountsRequest, ListAgentsRequest, ListCredentialsRequest, ListProvidersRequest,
 };
 use holdfast_types::Kind;
@@ -13,7 +13,10 @@ use tokio::time::sleep;
 
 use crate::{
     client::Client,
-    commands::llm::check::{self, Failure},
+    commands::{
+        llm::check::{self, Failure},
+        schedules::cron::load_jobs,
+    },
     error::Error,
     screen::{Screen, progress},
 };
@@ -22,6 +25,9 @@ use crate::{
 const LONG_WAIT: Duration = Duration::from_secs(60);
 /// Wait before runners are asked again.
 const RUNNER_DELAY: Duration = Duration::from_millis(500);
+
+/// Maximum number of failed jobs that are named.
+const MAX_NAMED_JOBS: usize = 5;
 
 const COLUMNS: [&str; 3] = ["state", "about", "found"];
 
@@ -101,6 +107,7 @@ pub async fn run(args: &DoctorArgs, client: &Client, screen: &Screen) -> Result<
             findings.extend(models(client).await);
             findings.push(memory(client).await);
             findings.push(channels(client).await);
+            findings.push(jobs(client).await);
             if args.models {
                 findings.extend(call_models(client).await);
             }
@@ -310,6 +317,37 @@ async fn channels(client: &Client) -> Finding {
         }
         Err(error) => Finding::of_error("channels", &error),
     }
+}
+
+/// Jobs whose last run failed.
+async fn jobs(client: &Client) -> Finding {
+    let jobs = match load_jobs(client, "", "all").await {
+        Ok(jobs) => jobs,
+        Err(error) => return Finding::of_error("jobs", &error),
+    };
+    let failed: Vec<&Job> = jobs.iter().filter(|job| job.last_status == "error").collect();
+    if failed.is_empty() {
+        return Finding::ok("jobs", format!("{}, and none failed in its last run", jobs.len()));
+    }
+    let is_defect = failed.iter().any(|job| job.last_error.starts_with("database_"));
+    let shown = failed.iter().take(MAX_NAMED_JOBS);
+    let mut named: Vec<String> =
+        shown.map(|job| format!("{} {} ({})", job.id, job.name, job.last_error)).collect();
+    if failed.len() > MAX_NAMED_JOBS {
+        named.push(format!("{} more", failed.len() - MAX_NAMED_JOBS));
+    }
+    Finding::bad(
+        if is_defect { State::Failure } else { State::Warning },
+        "jobs",
+        format!(
+            "{} of {} failed in their last run: {}",
+            failed.len(),
+            jobs.len(),
+            named.join(", ")
+        ),
+        "docs/scheduler.md#how-a-firing-ends says what each reason means; `holdfast cron runs ID` \
+         lists a job's runs",
+    )
 }
 
 /// Holds a short conversation with the default agent.
