@@ -19,6 +19,7 @@ export const t = texts({
     required: 'required',
     copy: 'Copy',
     copied: 'Copied',
+    newTab: 'opens in a new tab',
   },
   zh: {
     close: '关闭',
@@ -37,5 +38,6 @@ export const t = texts({
     required: '必填',
     copy: '复制',
     copied: '已复制',
+    newTab: '在新标签页中打开',
   },
 });
