@@ -1,6 +1,6 @@
 //! gRPC client of the gateway.
 
-use std::{env, fs, time::Duration};
+use std::{env, time::Duration};
 
 use holdfast_kit::{config, tls::Tls};
 use holdfast_proto::gateway::v1::{
@@ -32,12 +32,10 @@ use tonic::{
 use crate::{
     error::Error,
     global::Global,
-    state_dir::{self, StateDir},
+    target::Target,
     tokens::{Session, bearer},
 };
 
-/// Default address of a gateway.
-const DEFAULT_URL: &str = "http://127.0.0.1:18790";
 /// Maximum time until a call's answer begins.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum time until the answer of a call begins for which a model is asked.
@@ -73,17 +71,15 @@ impl Client {
     /// Creates a client from the global options, or else from a sign-in (`holdfast login`) or the
     /// files of `up`.
     pub async fn new(global: &Global) -> Result<Self, Error> {
-        let home = home(global);
-        let url = url(global.gateway.clone(), home.as_ref())?;
-        let session = match &global.key {
-            Some(_) => None,
-            None => Session::open(global, &url).await?,
+        let target = Target::new(global)?;
+        let credential = match &global.key {
+            Some(given) => Credential::Fixed(key(given)?),
+            None => match Session::open(global, &target.url).await? {
+                Some(session) => Credential::Session(session),
+                None => Credential::Fixed(target.folder_key()?),
+            },
         };
-        let credential = match session {
-            Some(session) => Credential::Session(session),
-            None => Credential::Fixed(key(global.key.clone(), home.as_ref())?),
-        };
-        Self::connect(global, url, credential)
+        Self::connect(global, target.url, credential)
     }
 
     /// Creates a client with a token.
@@ -99,10 +95,7 @@ impl Client {
 
     /// Returns a client of the same gateway with another key.
     pub fn with_key(&self, given: &str) -> Result<Self, Error> {
-        Ok(Self {
-            credential: Credential::Fixed(key(Some(given.to_owned()), None)?),
-            ..self.clone()
-        })
+        Ok(Self { credential: Credential::Fixed(key(given)?), ..self.clone() })
     }
 
     pub fn url(&self) -> &str {
@@ -301,23 +294,6 @@ pub fn devices(client: &Client) -> DevicesClient<Channel> {
     DevicesClient::new(client.channel.clone())
 }
 
-/// The files of `up`, here or above.
-fn home(global: &Global) -> Option<StateDir> {
-    global.dir.clone().or_else(state_dir::find).and_then(|dir| StateDir::new(dir).ok())
-}
-
-/// Returns the gateway's address for these options.
-pub fn address(global: &Global) -> Result<String, Error> {
-    url(global.gateway.clone(), home(global).as_ref())
-}
-
-/// Returns the gateway's address: the given one, that of the running `up`, or the default.
-pub fn url(given: Option<String>, home: Option<&StateDir>) -> Result<String, Error> {
-    let found = || home.and_then(|home| home.state().ok()).map(|state| state.gateway.grpc);
-    let url = given.or_else(found).unwrap_or_else(|| DEFAULT_URL.to_owned());
-    Ok(if url.contains("://") { url } else { format!("http://{url}") })
-}
-
 /// Creates a channel to the gateway at `url`, which is verified as the global options say.
 pub fn channel(global: &Global, url: &str, timeout: Duration) -> Result<Channel, Error> {
     let config = config::Tls { authorities: global.ca_file.clone(), ..config::Tls::default() };
@@ -328,14 +304,12 @@ pub fn channel(global: &Global, url: &str, timeout: Duration) -> Result<Channel,
         .map_err(|error| Error::Usage(error.to_string()))
 }
 
-fn key(given: Option<String>, home: Option<&StateDir>) -> Result<MetadataValue<Ascii>, Error> {
-    let found = || fs::read_to_string(home?.key_file()).ok();
-    let key = given.or_else(found).unwrap_or_default();
-    let key = key.trim();
-    if key.is_empty() {
-        return Err(Error::NoKey);
+/// Returns a given key as the value of `authorization`.
+fn key(given: &str) -> Result<MetadataValue<Ascii>, Error> {
+    match given.trim() {
+        "" => Err(Error::NoKey),
+        key => bearer(key),
     }
-    bearer(key)
 }
 
 /// Returns the program's name as it was called, so that printed advice can be pasted.
@@ -350,22 +324,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_may_lack_its_scheme() {
-        assert_eq!(url(Some("h:1".to_owned()), None).unwrap(), "http://h:1");
-        assert_eq!(url(Some("https://h:1".to_owned()), None).unwrap(), "https://h:1");
-        assert_eq!(url(None, None).unwrap(), DEFAULT_URL);
-    }
-
-    #[test]
     fn a_missing_key_and_a_broken_one_are_different_errors() {
-        assert!(matches!(key(None, None), Err(Error::NoKey)));
-        assert!(matches!(key(Some(" \n".to_owned()), None), Err(Error::NoKey)));
-        assert!(matches!(key(Some("a\nb".to_owned()), None), Err(Error::Usage(_))));
-        assert!(key(Some("hf_1_2\n".to_owned()), None).is_ok());
+        assert!(matches!(key(" \n"), Err(Error::NoKey)));
+        assert!(matches!(key("a\nb"), Err(Error::Usage(_))));
+        assert!(key("hf_1_2\n").is_ok());
     }
 
     #[test]
     fn a_key_is_not_shown() {
-        assert!(!format!("{:?}", key(Some("hf_1_geheim".to_owned()), None)).contains("geheim"));
+        assert!(!format!("{:?}", key("hf_1_geheim")).contains("geheim"));
     }
 }

@@ -21,6 +21,10 @@ pub enum Error {
     )]
     NoKey,
 
+    /// The mesh of the folder does not run, and no other gateway was given.
+    #[error("{0}")]
+    MeshDown(String),
+
     /// The gateway does not answer at its address.
     #[error(
         "cannot reach the gateway at {url} ({why}): is it running? `holdfast up` (or `make up`) \
@@ -60,6 +64,10 @@ impl Error {
                      `https://{url}` in that case"
                 ))
             }
+            _ if is_http_answer(&status) => Self::Usage(format!(
+                "what answers at {url} speaks HTTP and no gRPC: the gateway's HTTP port is 18789 and \
+                 its gRPC port 18790, unless they were set"
+            )),
             Some(source) if status.code() == tonic::Code::Unavailable => {
                 Self::Unreachable { url: url.to_owned(), why: innermost(source) }
             }
@@ -73,7 +81,7 @@ impl Error {
             Self::Usage(_) | Self::NoAnswer(_) | Self::Io(_) | Self::Other(_) => None,
             Self::NotFound(_) => Some(Kind::NotFound),
             Self::NoKey => Some(Kind::Unauthenticated),
-            Self::Unreachable { .. } => Some(Kind::Unavailable),
+            Self::MeshDown(_) | Self::Unreachable { .. } => Some(Kind::Unavailable),
             Self::Refused(status) => Some(holdfast_grpc::kind(status)),
         }
     }
@@ -151,6 +159,12 @@ fn has_other_protocol(mut error: &(dyn std::error::Error + 'static)) -> bool {
             None => return false,
         }
     }
+}
+
+/// Whether a status was made of an answer that is no gRPC: tonic reads the first byte of a JSON or HTML
+/// document as a flag.
+fn is_http_answer(status: &Status) -> bool {
+    status.code() == tonic::Code::Internal && status.message().contains("invalid compression flag")
 }
 
 fn innermost(mut error: &(dyn std::error::Error + 'static)) -> String {

@@ -13,13 +13,15 @@ use crate::{
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Everywhere")]
 pub struct Global {
-    /// The gateway's gRPC address [default: that of `holdfast up`, else http://127.0.0.1:18790]
+    /// The gateway's gRPC address [default: that of the folder's `holdfast up`, or
+    /// http://127.0.0.1:18790 where no folder has one]
     // Not `--url`: a subcommand with an option of that name would take it over, and the API key
     // would be sent to the subcommand's address.
     #[arg(long, global = true, env = "HOLDFAST_URL", value_name = "URL")]
     pub gateway: Option<String>,
 
-    /// The API key [default: what `.holdfast/dev.key` holds, here or in a directory above]
+    /// The API key [default: what `.holdfast/dev.key` holds, here or in a directory above; it is sent
+    /// to the `holdfast up` of that directory alone]
     #[arg(long, global = true, env = "HOLDFAST_API_KEY", hide_env_values = true)]
     pub key: Option<String>,
 

@@ -16,10 +16,11 @@ use holdfast_proto::gateway::v1::{GetCallerRequest, GetCallerResponse};
 use serde_json::{Value, json};
 
 use crate::{
-    client::{self, Client},
+    client::Client,
     error::Error,
     global::Global,
     screen::Screen,
+    target::Target,
     tokens::{Login, Provider},
 };
 
@@ -50,6 +51,7 @@ pub struct LoginArgs {
 
 /// Signs in, and keeps the tokens if the gateway accepts them.
 pub async fn login(args: LoginArgs, global: &Global, screen: &Screen) -> Result<(), Error> {
+    let gateway = Target::new(global)?.url;
     let provider = Provider::discover(&args.issuer, &args.client_id).await?;
     let scope = args.scope.join(" ");
     let tokens = if args.device {
@@ -58,7 +60,6 @@ pub async fn login(args: LoginArgs, global: &Global, screen: &Screen) -> Result<
         let browser = browser::Options { opens: !args.no_browser, port: args.port };
         browser::sign_in(&provider, &scope, browser, screen).await?
     };
-    let gateway = client::address(global)?;
     let login = Login::new(&gateway, &provider, tokens)?;
 
     let client = Client::with_token(global, &gateway, login.token())?;

@@ -28,7 +28,7 @@ use holdfast_sandbox::{Backend, BackendChoice, Config, Limits, NetworkPolicy};
 use holdfast_types::MAX_NODE_OUTPUT_BYTES;
 
 use self::{allow::CommandAllowList, command_key::CommandKeyFile, host::Host, link::Link};
-use crate::{client, error::Error, global::Global, screen::Screen, state_dir::StateDir};
+use crate::{client, error::Error, global::Global, screen::Screen, target::Target};
 
 #[derive(Debug, Subcommand)]
 pub enum Node {
@@ -78,8 +78,7 @@ pub enum IsolationMode {
 /// If the node may not connect, or commands cannot be run here.
 pub async fn run(node: Node, global: &Global, screen: &Screen) -> Result<(), Error> {
     let Node::Run(args) = node;
-    let home = global.dir.clone().and_then(|dir| StateDir::new(dir).ok());
-    let url = client::url(global.gateway.clone(), home.as_ref())?;
+    let url = Target::of_node(global)?.url;
     let token = token(&args)?;
     let _flushed_on_drop = telemetry::init("node", &telemetry::Config::default())?;
     let host = Arc::new(host(&args, screen).await?);

@@ -19,6 +19,8 @@ use std::{
     net::SocketAddr,
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
+    thread,
+    time::Duration,
 };
 
 use anyhow::Context as _;
@@ -26,6 +28,11 @@ use serde::{Deserialize, Serialize};
 
 /// Default name of the directory.
 pub const DEFAULT_DIR_NAME: &str = ".holdfast";
+
+/// Attempts to take the lock, and the wait between them: a command that looks whether `up` runs
+/// holds it for a moment.
+const LOCK_ATTEMPTS: u32 = 5;
+const LOCK_RETRY_DELAY: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Clone)]
 pub struct StateDir {
@@ -164,7 +171,7 @@ impl StateDir {
     ///
     /// The lock lasts while any process has the file open, so a crash releases it.
     pub fn lock(&self) -> anyhow::Result<Option<File>> {
-        let path = self.path.join("run").join("up.lock");
+        let path = self.lock_file();
         let file = fs::OpenOptions::new()
             .create(true)
             .truncate(false)
@@ -172,13 +179,39 @@ impl StateDir {
             .mode(0o600)
             .open(&path)
             .with_context(|| format!("cannot open `{}`", path.display()))?;
-        match file.try_lock() {
-            Ok(()) => Ok(Some(file)),
-            Err(TryLockError::WouldBlock) => Ok(None),
+        for _ in 0..LOCK_ATTEMPTS {
+            match file.try_lock() {
+                Ok(()) => return Ok(Some(file)),
+                Err(TryLockError::WouldBlock) => thread::sleep(LOCK_RETRY_DELAY),
+                Err(TryLockError::Error(error)) => {
+                    return Err(error).with_context(|| format!("cannot lock `{}`", path.display()));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether an `up` runs here, by its lock: pids and files may be those of a crashed one.
+    pub fn is_up_running(&self) -> anyhow::Result<bool> {
+        let path = self.lock_file();
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => {
+                return Err(error).with_context(|| format!("cannot open `{}`", path.display()));
+            }
+        };
+        match file.try_lock_shared() {
+            Ok(()) => Ok(false),
+            Err(TryLockError::WouldBlock) => Ok(true),
             Err(TryLockError::Error(error)) => {
                 Err(error).with_context(|| format!("cannot lock `{}`", path.display()))
             }
         }
+    }
+
+    fn lock_file(&self) -> PathBuf {
+        self.path.join("run").join("up.lock")
     }
 
     /// Whether an `up` ever ran here.

@@ -16,6 +16,7 @@ mod export;
 mod identities;
 mod installation;
 mod keys;
+mod keys_stay;
 mod logs;
 mod moving;
 mod openai;
@@ -242,7 +243,8 @@ async fn what_fails_says_so_and_exits_with_the_code_that_help_promises() -> anyh
     installation.run(&["chat", "hello", "--key", "hf_1_2"]).exits_with(4);
     installation.run(&["frobnicate"]).exits_with(2);
     let lost =
-        installation.run(&["chat", "hello", "--gateway", "http://127.0.0.1:1"]).exits_with(5);
+        installation.run(&["chat", "hello", "--gateway", "http://127.0.0.1:1", "--key", "hf_1_2"]);
+    let lost = lost.exits_with(5);
     assert!(lost.err.contains("`make up`"), "{}", lost.err);
     let told =
         installation.run(&["chat", "x", "--key", "hf_1_2", "--output", "json"]).exits_with(4);

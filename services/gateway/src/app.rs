@@ -201,8 +201,15 @@ impl App {
         let mesh = mcp::service(mesh, (doorman.clone(), state), &settings, cut.clone());
         let api = OpenAi::new(ingest, follower, settings, embeddings);
         let origins = cors::Origins::new(&gateway.cors_origins);
-        let http_router = http::router(api, mesh, doorman, readiness.clone(), &config.telemetry)
-            .layer(from_fn_with_state(origins, cors::allow));
+        let http_router = http::router(
+            api,
+            mesh,
+            doorman,
+            readiness.clone(),
+            &config.telemetry,
+            grpc.local_addr()?,
+        )
+        .layer(from_fn_with_state(origins, cors::allow));
         let sockets_router = ws::router(Arc::clone(&sockets));
         let http_router = match &websocket {
             Some(_) => http_router,

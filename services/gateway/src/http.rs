@@ -1,6 +1,8 @@
 //! HTTP routes: the OpenAI-compatible API, AG-UI, the platform as an MCP server, health and metrics, and
 //! their description.
 
+use std::net::SocketAddr;
+
 use axum::{
     Router,
     extract::Request,
@@ -10,6 +12,7 @@ use axum::{
 };
 use holdfast_kit::{Readiness, telemetry};
 use http::header::CONTENT_TYPE;
+use tonic::Status;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::{
@@ -29,6 +32,7 @@ pub fn router(
     doorman: Authenticator,
     readiness: Readiness,
     telemetry: &telemetry::Config,
+    grpc_address: SocketAddr,
 ) -> Router {
     let mesh = Router::new()
         .route("/mcp", any_service(mesh))
@@ -56,10 +60,26 @@ pub fn router(
     holdfast_doors::health(readiness, telemetry)
         .route("/openapi.json", get(async || ([(CONTENT_TYPE, "application/json")], DESCRIPTION)))
         .merge(api)
-        .fallback(async |request: Request| {
-            ApiError::no_route(request.method().as_str(), request.uri().path())
+        .fallback(async move |request: Request| match is_grpc(&request) {
+            true => grpc_is_elsewhere(grpc_address).into_http(),
+            false => {
+                ApiError::no_route(request.method().as_str(), request.uri().path()).into_response()
+            }
         })
         .method_not_allowed_fallback(async |request: Request| {
             ApiError::no_method(request.method().as_str(), request.uri().path())
         })
+}
+
+fn is_grpc(request: &Request) -> bool {
+    let content_type = request.headers().get(CONTENT_TYPE);
+    content_type.is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
+}
+
+/// Answer to a gRPC call, which a client would otherwise read as a broken message.
+fn grpc_is_elsewhere(address: SocketAddr) -> Status {
+    Status::invalid_argument(format!(
+        "this is the gateway's HTTP port: gRPC is at port {}",
+        address.port()
+    ))
 }

@@ -1,7 +1,7 @@
 //! The gateway answers invalid input with an error, and goes on.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use holdfast_proto::gateway::v1::{FollowRequest, SendRequest};
+use holdfast_proto::gateway::v1::{FollowRequest, SendRequest, messages_client::MessagesClient};
 use serde_json::{Value, json};
 use tonic::Code;
 
@@ -277,4 +277,18 @@ async fn nul_in_any_text_is_cleaned_or_refused() {
 
         assert!(matches!(refused.code(), Code::InvalidArgument | Code::NotFound), "{refused}");
     }
+}
+
+#[tokio::test]
+async fn a_grpc_call_of_the_http_port_is_told_the_port_of_grpc() {
+    let world = World::start().await.unwrap();
+    let channel = tonic::transport::Endpoint::from_shared(world.url("")).unwrap();
+    let mut client = MessagesClient::new(channel.connect().await.unwrap());
+
+    let refused = client.send(world.anna.request(message("hi"))).await.unwrap_err();
+
+    assert_eq!(refused.code(), Code::InvalidArgument);
+    let port = world.grpc.port().to_string();
+    assert!(refused.message().contains("HTTP port"), "{refused:?}");
+    assert!(refused.message().ends_with(&format!("port {port}")), "{refused:?}");
 }
