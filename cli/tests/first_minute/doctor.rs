@@ -1,5 +1,7 @@
 //! `holdfast doctor` on installations that work, and on those that do not.
 
+use std::process::Stdio;
+
 use holdfast_testkit::{FakeModel, Reply};
 use serde_json::Value;
 
@@ -52,7 +54,8 @@ async fn doctor_says_what_works_and_what_does_not() -> anyhow::Result<()> {
     let key = chat["secret"].as_str().unwrap();
     let reader = installation.run(&["doctor", "--key", key, "--output", "json"]).ok();
     assert_eq!(finding(&reader.json(), "models").0, "unknown");
-    let text = installation.run(&["doctor", "--gateway", "http://127.0.0.1:1"]).exits_with(1);
+    let nowhere = ["doctor", "--gateway", "http://127.0.0.1:1", "--key", key];
+    let text = installation.run(&nowhere).exits_with(1);
     assert!(text.out.contains("cannot reach the gateway"), "{text:?}");
     Ok(())
 }
@@ -90,5 +93,45 @@ async fn the_security_audit_reports_what_exposes_a_tenant() -> anyhow::Result<()
     installation.vars.push(("HOLDFAST_GATEWAY__HTTP", "192.0.2.1:18789".to_owned()));
     let open = audit(&installation).exits_with(1);
     assert!(about(&open.json(), "critical", "gateway.http"), "{}", open.out);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn doctor_and_status_say_why_messages_wait_and_what_to_do() -> anyhow::Result<()> {
+    let model = FakeModel::start().await?;
+    model.answer(|_| Reply::text("done"));
+    let installation = Installation::with_model(&model).await?;
+    installation.run(&["chat", "hello", "--session", "held"]).ok();
+    let sessions = installation.json(&["sessions", "list"]);
+    let key = sessions[0]["key"].as_str().unwrap();
+    installation.run(&["sessions", "pause", key]).ok();
+    installation.run(&["agents", "create", "coach"]).ok();
+    installation.run(&["agents", "disable", "coach"]).ok();
+
+    let waiting = [&["--session", "held"][..], &["--agent", "coach"][..]].map(|more| {
+        let line = [&["chat", "are you there?"][..], more].concat();
+        installation.command(&line).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    });
+    let text = eventually("two reasons", || {
+        let told = installation.run(&["doctor"]).ok().out;
+        let is_whole = told.contains("is paused") && told.contains("coach is disabled");
+        is_whole.then(|| told + &installation.run(&["doctor"]).err)
+    });
+    let status = installation.run(&["status"]).ok().out;
+    for mut chat in waiting {
+        chat.kill()?;
+        chat.wait()?;
+    }
+
+    assert!(text.contains(&format!("`holdfast sessions resume {key}`")), "{text}");
+    assert!(text.contains("`holdfast agents enable coach`"), "{text}");
+    assert!(!text.contains("start more runners"), "{text}");
+    assert!(status.contains(&format!("{key} is paused")), "{status}");
+    installation.run(&["sessions", "resume", key]).ok();
+    installation.run(&["agents", "enable", "coach"]).ok();
+    eventually("the answers", || {
+        let status = installation.json(&["status"]);
+        (status["waiting_messages"] == 0 && status["waits"] == "").then_some(())
+    });
     Ok(())
 }

@@ -105,6 +105,7 @@ pub use protocol::workspaces::{WorkspaceBinding, bind_workspace};
 pub use queues::mesh::{MeshCounts, WaitingSession};
 pub use queues::runner_pools::{PoolGauges, RunnerPools, TenantPool};
 pub use queues::self_improvements::{DueSelfImprovement, SelfImprovementCandidate};
+pub use queues::waiting::WaitGroup;
 pub use queues::{Gauges, Queues, ShareChanges, TenantShare};
 pub use sessions::{CLAIM_LEASE, HOLDER_WAIT, Sessions};
 pub use settings::{KeyChanges, SessionChanges, Settings};

@@ -5,6 +5,7 @@ pub(crate) mod mesh;
 pub(crate) mod runner_pools;
 pub(crate) mod self_improvements;
 mod urgent;
+pub(crate) mod waiting;
 
 use std::time::Duration;
 

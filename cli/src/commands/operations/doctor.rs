@@ -6,6 +6,7 @@ use clap::Args;
 use holdfast_proto::gateway::v1::{
     GetCallerRequest, GetMemoryStatusRequest, GetStatusRequest, GetStatusResponse, Job,
     ListAccountsRequest, ListAgentsRequest, ListCredentialsRequest, ListProvidersRequest,
+    WaitReason,
 };
 use holdfast_types::Kind;
 use serde_json::{Value, json};
@@ -21,8 +22,8 @@ use crate::{
     screen::{Screen, progress},
 };
 
-/// Age of the oldest waiting message that is a warning.
-const LONG_WAIT: Duration = Duration::from_secs(60);
+/// Age of the oldest waiting message that is a warning, in milliseconds.
+const LONG_WAIT_MS: i64 = 60_000;
 /// Wait before runners are asked again.
 const RUNNER_DELAY: Duration = Duration::from_millis(500);
 
@@ -196,17 +197,7 @@ fn of_status(status: &GetStatusResponse) -> Vec<Finding> {
         let found = format!("{runners} runners have none: {reason}");
         findings.push(Finding::bad(State::Warning, "commands", found, "see docs/sandbox.md"));
     }
-    let oldest = Duration::from_millis(u64::try_from(status.oldest_wait_ms).unwrap_or_default());
-    findings.push(if oldest > LONG_WAIT {
-        Finding::bad(
-            State::Warning,
-            "waiting messages",
-            format!("{}, the oldest for {} s", status.waiting_messages, oldest.as_secs()),
-            "look for paused sessions (`holdfast sessions list`) and pending approvals, then start more runners",
-        )
-    } else {
-        Finding::ok("waiting messages", status.waiting_messages.to_string())
-    });
+    findings.extend(waiting(status));
     if status.dead_letters > 0 {
         findings.push(Finding::bad(
             State::Warning,
@@ -227,6 +218,85 @@ fn of_status(status: &GetStatusResponse) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Messages that wait, by reason.
+fn waiting(status: &GetStatusResponse) -> Vec<Finding> {
+    const ABOUT: &str = "waiting messages";
+    if status.wait_reasons.is_empty() {
+        return vec![match is_long(status.oldest_wait_ms) {
+            false => Finding::ok(ABOUT, status.waiting_messages.to_string()),
+            // A gateway of an older version gives no reasons.
+            true => Finding::bad(
+                State::Warning,
+                ABOUT,
+                format!("{} for {}", status.waiting_messages, seconds(status.oldest_wait_ms)),
+                "`holdfast sessions list` shows paused sessions, `holdfast approvals list` questions",
+            ),
+        }];
+    }
+    let has_runner = status.sandboxes.values().chain(status.no_commands.values()).sum::<i64>() > 0;
+    let finding = |group: &WaitReason| {
+        let found = describe_wait(group);
+        match wait_advice(group, has_runner) {
+            Some(advice) => Finding::bad(State::Warning, ABOUT, found, advice),
+            None => Finding::ok(ABOUT, found),
+        }
+    };
+    status.wait_reasons.iter().map(finding).collect()
+}
+
+/// A sentence on messages that wait for one reason.
+pub fn describe_wait(group: &WaitReason) -> String {
+    let WaitReason { object, holder, .. } = group;
+    let reason = match group.reason.as_str() {
+        "running" => "their turn runs".to_owned(),
+        "runner" => "no runner is free".to_owned(),
+        "retry" => format!("{object} failed and is tried again"),
+        "paused" => format!("{object} is paused"),
+        "approval" => format!("{object} waits for an approval"),
+        "event" => format!("{object} waits for an answer or an event"),
+        "agent_disabled" => format!("the agent {object} is disabled"),
+        "agent_rests" => format!("the agent {object} rests until its hit points recover"),
+        "workspace_held" => format!("{holder} keeps the workspace {object}"),
+        "tenant_cap" => format!("the tenant has {object} sessions at work, which is its limit"),
+        "tenant_suspended" => "the tenant is suspended".to_owned(),
+        other => other.to_owned(),
+    };
+    let messages = if group.messages == 1 { "message" } else { "messages" };
+    let wait = seconds(group.oldest_wait_ms);
+    format!("{} {messages} for {wait}: {reason}", group.messages)
+}
+
+/// What to do about messages that wait; `None` if they are processed by themselves.
+fn wait_advice(group: &WaitReason, has_runner: bool) -> Option<String> {
+    let WaitReason { object, holder, .. } = group;
+    let advice = match group.reason.as_str() {
+        "paused" => format!("`holdfast sessions resume {object}`"),
+        "approval" => "`holdfast approvals list` shows it, `holdfast approvals allow ID` or `deny ID` decides".to_owned(),
+        "agent_disabled" => format!("`holdfast agents enable {object}`"),
+        "agent_rests" => format!("`holdfast hp show {object}` says for how long, `holdfast hp enable {object}` restores them"),
+        "workspace_held" => format!(
+            "finish or cancel the todos of that session (`holdfast todo ls {holder}`), or unbind it: `holdfast workspaces bind {holder}`"
+        ),
+        "tenant_cap" => "an operator raises it with `holdfast tenants update TENANT --cap NUMBER`; the other reasons say what keeps its places".to_owned(),
+        "tenant_suspended" => "an operator ends that with `holdfast tenants resume TENANT`".to_owned(),
+        "runner" if !has_runner => "start an agent-runner".to_owned(),
+        _ if !is_long(group.oldest_wait_ms) => return None,
+        "runner" => "start more runners, or see why turns take long: `holdfast runs list`".to_owned(),
+        "retry" => format!("`holdfast runs list --session {object}` and the runner's log say why it fails"),
+        "event" => format!("`holdfast sessions show {object}` says for what"),
+        _ => return None,
+    };
+    Some(advice)
+}
+
+const fn is_long(wait_ms: i64) -> bool {
+    wait_ms > LONG_WAIT_MS
+}
+
+fn seconds(millis: i64) -> String {
+    format!("{} s", millis / 1_000)
 }
 
 async fn caller(client: &Client) -> Finding {

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use holdfast_proto::gateway::v1::GetStatusRequest;
 use serde_json::{Map, Value, json};
 
+use super::doctor::describe_wait;
 use crate::{client::Client, error::Error, screen::Screen};
 
 const COLUMNS: [&str; 6] =
@@ -13,6 +14,8 @@ const COLUMNS: [&str; 6] =
 pub async fn run(client: &Client, screen: &Screen) -> Result<(), Error> {
     let request = client.request(GetStatusRequest {});
     let status = client.answer(client.operations().get_status(request).await)?;
+    let waits: Vec<String> = status.wait_reasons.iter().map(describe_wait).collect();
+    let waits = waits.join("; ");
     screen.one(
         &COLUMNS,
         &json!({
@@ -22,6 +25,7 @@ pub async fn run(client: &Client, screen: &Screen) -> Result<(), Error> {
             "sessions": counts(status.sessions),
             "waiting_messages": status.waiting_messages,
             "oldest_wait_ms": status.oldest_wait_ms,
+            "waits": waits,
             "dead_letters": status.dead_letters,
             "deliveries": counts(status.deliveries),
             "sandboxes": counts(status.sandboxes),

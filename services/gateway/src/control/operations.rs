@@ -7,6 +7,7 @@ use holdfast_grpc::Caller;
 use std::{collections::HashMap, time::Duration};
 
 use holdfast_bus::{Control, ControlKind, RunnerReport};
+use holdfast_directory::Routing;
 use holdfast_proto::gateway::v1::{
     self as pb, GetDeadLetterRequest, GetDeadLetterResponse, GetInboxCountsRequest,
     GetInboxCountsResponse, GetStatusRequest, GetStatusResponse, ListDeadLettersRequest,
@@ -15,7 +16,7 @@ use holdfast_proto::gateway::v1::{
     ResendDeliveryResponse, operations_server::Operations as Service,
 };
 use holdfast_session::{
-    DeadLetter, DeadLetterFilter, DeliveryFilter, DeliveryView, InboxCounts, ListCursor,
+    DeadLetter, DeadLetterFilter, DeliveryFilter, DeliveryView, InboxCounts, ListCursor, WaitGroup,
 };
 use holdfast_types::{AccountId, SessionId};
 use tonic::{Request, Response, Status};
@@ -43,6 +44,8 @@ impl Service for Handler {
         let (caller, _) = holdfast_grpc::caller(request)?;
 
         let counts = self.0.sessions.queues().counts(caller.tenant).await.map_err(Error::from)?;
+        let waiting = self.0.sessions.queues().wait_groups(caller.tenant).await;
+        let waiting = waiting.map_err(Error::from)?;
         let routing = self.0.directory.routing().get(caller.tenant).await.map_err(Error::from)?;
         let tenant = self.0.directory.tenants().get(&caller.tenant.to_string()).await;
 
@@ -71,6 +74,7 @@ impl Service for Handler {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             runner_pool: pool.pool.map(|pool| pool.to_string()).unwrap_or_default(),
             pool_runners: pool.live_runners,
+            wait_reasons: waiting.into_iter().map(|group| wait_reason(group, &routing)).collect(),
         }))
     }
 
@@ -239,6 +243,21 @@ fn delivery_of(view: DeliveryView) -> pb::Delivery {
         platform_id: view.platform_id.unwrap_or_default(),
         created_at: Some(timestamp(view.created_at)),
         finished_at: view.finished_at.map(timestamp),
+    }
+}
+
+fn wait_reason(group: WaitGroup, routing: &Routing) -> pb::WaitReason {
+    let agent = group.agent.map(|id| {
+        let agent = routing.agents().iter().find(|agent| agent.id == id);
+        agent.map_or_else(|| id.to_string(), |agent| agent.name.to_string())
+    });
+    pb::WaitReason {
+        reason: group.reason,
+        object: agent.or(group.object).unwrap_or_default(),
+        holder: group.holder.unwrap_or_default(),
+        sessions: group.sessions,
+        messages: group.messages,
+        oldest_wait_ms: millis(group.oldest_wait),
     }
 }
 

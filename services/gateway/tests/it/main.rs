@@ -53,6 +53,7 @@ mod stored_responses;
 mod subagents;
 mod tags;
 mod tenants;
+mod wait_reasons;
 mod websocket;
 mod work;
 mod workspaces;
