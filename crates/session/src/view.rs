@@ -24,6 +24,8 @@ use crate::{
 pub struct SessionFilter {
     pub agent: Option<AgentId>,
     pub kind: Option<SessionKind>,
+    /// Only sessions of one of these kinds; empty is all.
+    pub kinds: Vec<SessionKind>,
     /// Only sessions whose key, label or summary contains this, in any case.
     pub search: Option<String>,
     /// Only sessions with this label.
@@ -240,6 +242,7 @@ impl Views<'_> {
                           else l.state end = any($11))
              and ($13::text is null or $13 = any(t.tags))
              and ($14::uuid is null or s.person_id = $14)
+             and (cardinality($15::text[]) = 0 or s.kind = any($15))
              order by s.used_hour desc nulls last, s.updated_at desc, s.session_id desc limit $9"
         );
         let mut tx = self.pools.tenant(tenant).await?;
@@ -258,6 +261,7 @@ impl Views<'_> {
             .bind(SLEEP_AFTER.as_secs_f64())
             .bind(filter.tag)
             .bind(filter.person.map(PersonId::as_uuid))
+            .bind(filter.kinds.into_iter().map(SessionKind::as_str).collect::<Vec<_>>())
             .fetch_all(tx.conn())
             .await?;
         tx.commit().await?;

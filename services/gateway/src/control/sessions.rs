@@ -63,6 +63,8 @@ impl Service for Handler {
         let kind = non_empty(request.kind)
             .map(|kind| parse_word("kind", &kind, SESSION_KIND_WORDS))
             .transpose()?;
+        let kinds = request.kinds.iter().map(|kind| parse_word("kinds", kind, SESSION_KIND_WORDS));
+        let kinds = kinds.collect::<Result<Vec<_>, _>>()?;
         let after = paging::parse_session_token(request.page_token)?;
         let states = request.states.iter().map(|word| shown_state(word));
         let states = states.collect::<Result<Vec<_>, _>>()?;
@@ -79,8 +81,19 @@ impl Service for Handler {
         let (tag, pinned) = (non_empty(request.tag), request.pinned);
         let limit = most + 1;
         let person = rights::reads_only_own(&caller);
-        let filter =
-            SessionFilter { agent, kind, search, label, tag, pinned, states, person, limit, after };
+        let filter = SessionFilter {
+            agent,
+            kind,
+            kinds,
+            search,
+            label,
+            tag,
+            pinned,
+            states,
+            person,
+            limit,
+            after,
+        };
         let found = self.0.sessions.views().sessions(caller.tenant, filter).await;
         let names = self.0.agent_names(caller.tenant).await?;
 

@@ -106,3 +106,21 @@ async fn tags_that_lists_could_not_show_are_refused() -> anyhow::Result<()> {
     assert_eq!(tags(&world, &trip).await, ["tea"]);
     Ok(())
 }
+
+#[tokio::test]
+async fn a_list_of_several_kinds_has_those_alone() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    say(&world, "trip").await;
+    let listed = async |kinds: &[&str]| {
+        let kinds = kinds.iter().map(|&kind| kind.to_owned()).collect();
+        let request = ListSessionsRequest { kinds, ..Default::default() };
+        let listed = sessions(&world).await.list_sessions(world.anna.request(request)).await?;
+        anyhow::Ok(listed.into_inner().sessions.len())
+    };
+
+    assert_eq!(listed(&[]).await?, 1);
+    assert_eq!(listed(&["main", "dm", "api"]).await?, 1);
+    assert_eq!(listed(&["cron", "heartbeat"]).await?, 0);
+    assert!(listed(&["tea"]).await.is_err());
+    Ok(())
+}

@@ -4,7 +4,7 @@ import type { Session } from '$api/gen/holdfast/gateway/v1/sessions_pb';
 import { sessionTitle } from '$lib/session-title';
 import { SvelteMap } from 'svelte/reactivity';
 
-const names = new SvelteMap<string, string>();
+const known = new SvelteMap<string, Session>();
 const asked = new Set<string>();
 const queue: string[] = [];
 let workers = 0;
@@ -13,20 +13,20 @@ const MAX_WORKERS = 4;
 
 /** What people call the conversation: its title; its id until that is known. */
 export function sessionName(id: string): string {
-  const known = names.get(id);
-  if (known === undefined && id && !asked.has(id)) {
+  const session = known.get(id);
+  if (session === undefined && id && !asked.has(id)) {
     asked.add(id);
     queue.push(id);
     if (workers < MAX_WORKERS) void work();
   }
-  return known ?? id;
+  return session ? sessionTitle(session) : id;
 }
 
 /** Names that came with another answer. */
-export function knowNames(known: Session[]) {
-  for (const session of known) {
+export function knowNames(sessions: Session[]) {
+  for (const session of sessions) {
     asked.add(session.id);
-    names.set(session.id, sessionTitle(session));
+    known.set(session.id, session);
   }
 }
 
@@ -37,7 +37,7 @@ async function work() {
   for (let id = queue.shift(); id !== undefined; id = queue.shift()) {
     try {
       const { session } = await sessions.getSession({ session: id });
-      if (session) names.set(id, sessionTitle(session));
+      if (session) known.set(id, session);
     } catch {
       // A deleted conversation has no name any more.
     }
