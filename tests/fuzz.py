@@ -36,6 +36,8 @@ PARSERS = {
     "mcp": ("holdfast-mcp", ["tool::tests::any_tool_", "tool_result::tests::any_result_"]),
     "telegram": ("channel-bridge", ["telegram::judge::tests::any_update_"]),
     "markdown": ("channel-bridge", ["telegram::render::tests::", "split::tests::"]),
+    "mail-results": ("channel-bridge", ["email::authentication::header::tests::"]),
+    "mail-sender": ("channel-bridge", ["email::sender::tests::", "email::judge::tests::any_"]),
     "webhook": ("channel-bridge", ["webhook::inbound::tests::any_signed_body_", "webhook::inbound::tests::a_body_that_was_changed_"]),
     "sse": ("holdfast-llm", ["http::sse::tests::"]),
     "openai-stream": ("holdfast-llm", ["openai::decode::tests::"]),

@@ -206,6 +206,10 @@ def check_matrix(mesh, folder):
     return "answered by sync and as an application service"
 
 
+# The servers of the test check no senders: the mails come with what a server would write.
+VERIFIED = "mail.example.test; dmarc=pass header.from=example.test"
+
+
 class Mailbox:
     """A person's mail client."""
 
@@ -213,6 +217,7 @@ class Mailbox:
         self.server, self.user = server, server["users"][name]
 
     def write(self, to, subject, text, **headers):
+        headers.setdefault("Authentication_Results", VERIFIED)
         mail = email.message.EmailMessage()
         mail["From"], mail["To"], mail["Subject"] = self.user["address"], to, subject
         mail["Message-ID"] = f"<{time.monotonic_ns()}@example.test>"
@@ -268,9 +273,10 @@ def check_email(mesh, folder, server):
     bob.write(address, "x", "let me in")
     anna.write(address, "x", "I am away", Auto_Submitted="auto-replied")
     anna.write(address, "x", "forged", Authentication_Results="mail.example.test; dmarc=fail header.from=example.test")
+    anna.write(address, "x", "forged by default", Authentication_Results="mx.google.com; dmarc=pass header.from=example.test")
     mail = email.message.EmailMessage()
     mail["From"], mail["To"], mail["Subject"] = anna.user["address"], address, "a file"
-    mail["Message-ID"] = "<file@example.test>"
+    mail["Message-ID"], mail["Authentication-Results"] = "<file@example.test>", VERIFIED
     mail.set_content("see the list")
     mail.add_attachment(b"milk", maintype="text", subtype="csv", filename="list.csv")
     anna.hand_over(mail)

@@ -9,6 +9,7 @@ use std::{
 
 use holdfast_bus::Bus;
 use holdfast_directory::{AccountState, AccountStatus};
+use holdfast_proto::gateway::v1::SenderAssurance;
 use holdfast_session::Sessions;
 use holdfast_types::{AccountId, TenantId};
 use tokio::time::Instant;
@@ -35,6 +36,8 @@ pub struct ServedAccount {
     /// Name that bindings refer to.
     pub name: String,
     pub channel: &'static str,
+    /// How sure the channel is of a sender, where a message does not say it.
+    pub(crate) assurance: SenderAssurance,
     /// Client of the gateway, which receives the messages.
     pub ingest: Ingest,
     /// Where answers are seen while they are written; `None` where nothing is answered.
@@ -42,6 +45,9 @@ pub struct ServedAccount {
     pub(crate) notices: RefusalNotices,
     statuses: Arc<Statuses>,
 }
+
+/// Tenant, id, name, channel, and the channel's assurance of senders.
+type AccountIdentity = (TenantId, AccountId, String, &'static str, SenderAssurance);
 
 impl fmt::Debug for ServedAccount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -52,13 +58,13 @@ impl fmt::Debug for ServedAccount {
 
 impl ServedAccount {
     pub(crate) fn new(
-        (tenant, id, name, channel): (TenantId, AccountId, String, &'static str),
+        (tenant, id, name, channel, assurance): AccountIdentity,
         ingest: Ingest,
         answers: Option<RunningAnswers>,
         statuses: Arc<Statuses>,
     ) -> Self {
         let notices = RefusalNotices::default();
-        Self { tenant, id, name, channel, ingest, answers, notices, statuses }
+        Self { tenant, id, name, channel, assurance, ingest, answers, notices, statuses }
     }
 
     #[cfg(test)]
@@ -73,7 +79,8 @@ impl ServedAccount {
         let mesh = holdfast_grpc::Signer::new(&mesh)
             .map(|signer| holdfast_grpc::Mesh::new(signer, "test"));
         let ingest = Ingest::new("http://127.0.0.1:1", mesh.unwrap()).unwrap();
-        let identity = (TenantId::generate(), AccountId::generate(), "default".to_owned(), channel);
+        let (tenant, id) = (TenantId::generate(), AccountId::generate());
+        let identity = (tenant, id, "default".to_owned(), channel, SenderAssurance::None);
         Self::new(identity, ingest, None, Arc::default())
     }
 
@@ -85,6 +92,11 @@ impl ServedAccount {
     /// Reports why the account does not work, for people and without secrets.
     pub fn report_failing(&self, reason: impl Into<String>) {
         self.report(AccountState::Failing, reason.into());
+    }
+
+    /// Reports what the account waits for before it can work.
+    pub fn report_waiting(&self, detail: impl Into<String>) {
+        self.report(AccountState::Connecting, detail.into());
     }
 
     pub(crate) fn report_connecting(&self) {

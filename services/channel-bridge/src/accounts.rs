@@ -172,10 +172,10 @@ impl Accounts {
         open: &OpenAccount,
     ) -> Result<Arc<dyn ChannelAccount>, Unusable> {
         let OpenAccount { account, secrets } = open;
-        let Some(Channel { name, build, .. }) = self.channel(&account.channel) else {
+        let Some(Channel { name, assurance, build, .. }) = self.channel(&account.channel) else {
             return Err(Unusable::Channel(account.channel.clone()));
         };
-        let identity = (tenant, account.id, account.name.clone(), *name);
+        let identity = (tenant, account.id, account.name.clone(), *name, *assurance);
         let ingest = self.context.ingest.clone();
         let answers = Some(self.context.answers.clone());
         let served = ServedAccount::new(identity, ingest, answers, Arc::clone(&self.statuses));

@@ -8,6 +8,7 @@ use axum::response::Response;
 use futures::future::BoxFuture;
 use holdfast_directory::{Directory, channel};
 use holdfast_lock::Locks;
+use holdfast_proto::gateway::v1::SenderAssurance;
 use holdfast_session::Delivery;
 use holdfast_types::{DeliveryClass, DeliveryId, Sender, Target};
 use serde_json::Value;
@@ -32,6 +33,8 @@ pub struct Channel {
     pub name: &'static str,
     /// Guarantee of the platform for a message that is sent twice.
     pub class: DeliveryClass,
+    /// How sure the channel is of a sender, where a message does not say it.
+    pub assurance: SenderAssurance,
     /// Builds an account without a call to the platform.
     pub build: BuildAccount,
 }

@@ -9,7 +9,7 @@ mod step_text;
 
 use std::{sync::Arc, time::Duration};
 
-use holdfast_proto::gateway::v1::{AcceptRequest, AcceptResponse};
+use holdfast_proto::gateway::v1::{AcceptRequest, AcceptResponse, SenderAssurance};
 use tokio::{sync::mpsc, time::timeout};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, warn};
@@ -75,7 +75,12 @@ pub async fn handle(
             finish(account, "not_allowed")
         }
         Verdict::Take(request) => {
+            let assurance = match request.sender_assurance() {
+                SenderAssurance::Unspecified => served.assurance,
+                stated => stated,
+            };
             let request = AcceptRequest {
+                sender_assurance: assurance.into(),
                 account_id: served.id.to_string(),
                 channel: served.channel.to_owned(),
                 account: served.name.clone(),

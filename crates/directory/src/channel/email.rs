@@ -39,8 +39,12 @@ const FIELDS: [Field; 11] = [
     ("sent", "the name of the folder of sent mails: \"Sent\""),
     ("server_saves_sent", "true, if the server puts each sent mail into `sent` by itself"),
     ("allow", "a list of addresses, domains or \"*\": [\"anna@example.com\", \"@example.org\"]"),
-    ("authentication", "\"if_present\", \"required\" or \"off\""),
-    ("authserv", "the name in the server's `Authentication-Results`: \"mx.example.com\""),
+    ("authentication", "\"required\", \"if_present\" or \"off\""),
+    (
+        "authserv",
+        "the name at the beginning of the server's `Authentication-Results`: \"mx.example.com\"; \
+         \"-\" if there is none",
+    ),
 ];
 const FIELDS_OF_SERVERS: [Field; 3] = [
     ("host", "a host name: \"imap.example.com\""),
@@ -64,8 +68,9 @@ pub struct EmailSettings {
     pub server_saves_sent: bool,
     pub allow: AllowList,
     pub authentication: MailAuthentication,
-    /// Name in the header `Authentication-Results` of the account's own server; empty for the
-    /// IMAP server's host.
+    /// Name at the beginning of the header `Authentication-Results` that the account's own server
+    /// writes; several with spaces between them; `-` if it writes none. Empty learns it from a test
+    /// mail.
     authserv: String,
 }
 
@@ -110,16 +115,17 @@ pub enum MailSecurity {
     None,
 }
 
-/// What a mail needs so that its sender counts as its author.
+/// What becomes of a mail whose sender the own server has not verified.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MailAuthentication {
-    /// If the own server has written what it found out, that must be a pass.
+    /// It is refused, and stays unread in the mailbox.
     #[default]
-    IfPresent,
-    /// The own server must have written a pass.
     Required,
-    /// Nothing: a forged sender gets in.
+    /// It is refused if the check failed. If there was no check, its sender is a stranger without
+    /// rights, whatever the address.
+    IfPresent,
+    /// Nothing is checked: all senders are strangers without rights, whatever their addresses.
     Off,
 }
 
@@ -160,6 +166,7 @@ impl EmailSettings {
             ("user", &settings.user),
             ("mailbox", &settings.mailbox),
             ("sent", settings.sent.as_ref().unwrap_or(&settings.mailbox)),
+            ("authserv", &settings.authserv),
         ] {
             if text.len() > 200 || text.chars().any(char::is_control) {
                 return Err(UnusableAccount(format!(
@@ -185,10 +192,12 @@ impl EmailSettings {
         if self.user.is_empty() { &self.address } else { &self.user }
     }
 
-    /// Returns the name of the account's own server in `Authentication-Results`.
+    /// Returns the names of the account's own server in `Authentication-Results`, in lower case;
+    /// `None` stands for no name. Empty if they are not set.
     #[must_use]
-    pub fn authserv(&self) -> &str {
-        if self.authserv.is_empty() { &self.imap.host } else { &self.authserv }
+    pub fn own_servers(&self) -> Vec<Option<String>> {
+        let names = self.authserv.split_ascii_whitespace();
+        names.map(|name| Some(name.to_ascii_lowercase()).filter(|name| name != "-")).collect()
     }
 
     /// Whether this address may write: it is listed, or its domain is, as `@example.com`.
@@ -265,12 +274,10 @@ mod tests {
         let settings = read(least(json!({})), json!({"password": "p"})).unwrap();
 
         assert_eq!((settings.user(), settings.mailbox.as_str()), ("agent@example.com", "INBOX"));
-        assert_eq!(
-            (settings.authserv(), settings.imap.security),
-            ("i.example.com", MailSecurity::Tls)
-        );
+        // The name is never guessed.
+        assert_eq!((settings.own_servers(), settings.imap.security), (vec![], MailSecurity::Tls));
         assert_eq!((settings.imap.port(993, 143), settings.smtp.port(465, 587)), (993, 465));
-        assert_eq!(settings.authentication, MailAuthentication::IfPresent);
+        assert_eq!(settings.authentication, MailAuthentication::Required);
         assert!(!settings.allows("anna@example.com"));
     }
 
@@ -280,18 +287,18 @@ mod tests {
             "address": "a@x", "name": "A", "user": "u", "mailbox": "Agent", "sent": "Sent",
             "imap": {"host": "i", "port": 1143, "security": "starttls"},
             "smtp": {"host": "127.0.0.1", "port": 25, "security": "none"},
-            "server_saves_sent": true, "allow": ["anna@x", "@y"], "authentication": "required",
-            "authserv": "mx",
+            "server_saves_sent": true, "allow": ["anna@x", "@y"], "authentication": "off",
+            "authserv": "MX  mx2 -",
         });
         assert_eq!(all.as_object().unwrap().len(), FIELDS.len());
         assert_eq!(all["imap"].as_object().unwrap().len(), FIELDS_OF_SERVERS.len());
 
         let settings = read(all, json!({"password": "p"})).unwrap();
 
-        assert_eq!(
-            (settings.user(), settings.authserv(), settings.imap.port(1, 2)),
-            ("u", "mx", 1143)
-        );
+        assert_eq!((settings.user(), settings.imap.port(1, 2)), ("u", 1143));
+        let names = [Some("mx".to_owned()), Some("mx2".to_owned()), None];
+        assert_eq!(settings.own_servers(), names);
+        assert_eq!(settings.authentication, MailAuthentication::Off);
         assert!(settings.allows("anna@x") && settings.allows("ANNA@x") && settings.allows("bob@y"));
         assert!(
             !settings.allows("bob@x") && !settings.allows("y@z") && !settings.allows("bob@z.y")

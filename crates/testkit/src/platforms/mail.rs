@@ -1,5 +1,6 @@
 //! Mail: IMAP4rev1 (RFC 3501) with IDLE, and SMTP (RFC 5321), with servers of its own for each mailbox.
-//! The SMTP server stores what it takes in the folder of sent mails.
+//! The SMTP server stores what it takes in the folder of sent mails; a mail to the mailbox itself
+//! arrives there. The receiving server checks senders and writes `Authentication-Results`.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -26,9 +27,17 @@ pub struct FakeMail {
     _stop: DropGuard,
 }
 
+/// Name of the receiving server in `Authentication-Results`.
+const SERVER: &str = "mx.x.example";
+
 #[derive(Debug)]
 struct Mailbox {
+    address: String,
     secret: String,
+    /// Beginning of the header in which the server writes its findings; `None` if it writes none.
+    server: Mutex<Option<String>>,
+    /// UID, and flag that was set.
+    flags: Mutex<Vec<(usize, String)>>,
     /// Mails of the inbox; the UID of the first is 1.
     inbox: watch::Sender<Vec<String>>,
     sent: Mutex<Vec<(Instant, String)>>,
@@ -56,7 +65,11 @@ impl FakeMail {
 
     /// Makes a mailbox that everybody may write to.
     pub async fn account(&self, name: &str) -> anyhow::Result<AccountSettings> {
+        let address = format!("{name}@x.example");
         let mailbox = Arc::new(Mailbox {
+            address: address.clone(),
+            server: Mutex::new(Some(SERVER.to_owned())),
+            flags: Mutex::default(),
             secret: secret_of(name),
             inbox: watch::Sender::default(),
             sent: Mutex::default(),
@@ -77,7 +90,7 @@ impl FakeMail {
         });
         let host = self.ip.to_string();
         let server = |port| json!({"host": host, "port": port, "security": "none"});
-        let settings = json!({"address": format!("{name}@x.example"), "allow": ["*"],
+        let settings = json!({"address": address, "allow": ["*"],
             "imap": server(imap.await?), "smtp": server(smtp.await?), "server_saves_sent": true});
         lock(&self.mailboxes).insert(name.to_owned(), mailbox);
         Ok(AccountSettings { settings, secrets: json!({"password": secret_of(name)}) })
@@ -94,10 +107,36 @@ impl FakeMail {
         let Written { person, id, text } = written;
         let mail =
             format!("From: <person-{person}@y.example>\nMessage-ID: <{id}@y.example>\n\n{text}\n");
-        self.push_mail(account, &mail);
+        self.push_verified(account, "y.example", &mail);
     }
 
-    /// Puts a mail with lines that end in `\n` into the mailbox.
+    /// Changes the name under which the server writes its findings; `None` if it writes none.
+    pub fn set_server(&self, account: &str, name: Option<&str>) {
+        if let Some(mailbox) = self.mailbox(account) {
+            *lock(&mailbox.server) = name.map(str::to_owned);
+        }
+    }
+
+    /// Puts a mail into the mailbox whose sender's domain the server has verified.
+    pub fn push_verified(&self, account: &str, domain: &str, mail: &str) {
+        if let Some(mailbox) = self.mailbox(account) {
+            mailbox.receive(domain, &mail.replace('\n', "\r\n"));
+        }
+    }
+
+    /// Flags that were set, with the UIDs of their mails.
+    #[must_use]
+    pub fn flags(&self, account: &str) -> Vec<(usize, String)> {
+        self.mailbox(account).map(|mailbox| lock(&mailbox.flags).clone()).unwrap_or_default()
+    }
+
+    /// Number of mails in the mailbox.
+    #[must_use]
+    pub fn mails(&self, account: &str) -> usize {
+        self.mailbox(account).map_or(0, |mailbox| mailbox.inbox.borrow().len())
+    }
+
+    /// Puts a mail with lines that end in `\n` into the mailbox, as it is.
     pub fn push_mail(&self, account: &str, mail: &str) {
         if let Some(mailbox) = self.mailbox(account) {
             mailbox.inbox.send_modify(|mails| mails.push(mail.replace('\n', "\r\n")));
@@ -147,6 +186,15 @@ impl FakeMail {
 }
 
 impl Mailbox {
+    /// Puts a mail into the mailbox whose sender's domain is verified.
+    fn receive(&self, domain: &str, mail: &str) {
+        let findings = lock(&self.server).as_ref().map(|server| {
+            format!("Authentication-Results: {server}; dmarc=pass header.from={domain}\r\n")
+        });
+        let findings = findings.unwrap_or_default();
+        self.inbox.send_modify(|mails| mails.push(format!("{findings}{mail}")));
+    }
+
     /// Answers one IMAP connection; `None` ends it.
     async fn imap(&self, stream: &mut BufReader<TcpStream>) -> Option<()> {
         say(stream, "* OK ready").await?;
@@ -185,6 +233,16 @@ impl Mailbox {
                 ["UID", "SEARCH", "HEADER", _, id] => {
                     let is_there = mails.iter().any(|mail| mail.contains(id.trim_matches('"')));
                     say(stream, if is_there { "* SEARCH 1" } else { "* SEARCH" }).await?;
+                }
+                ["UID", "SEARCH", "SUBJECT", word] => {
+                    let matching = (1..).zip(&mails).filter(|(_, mail)| mail.contains(word));
+                    let uids: Vec<String> =
+                        matching.map(|(uid, _): (usize, _)| uid.to_string()).collect();
+                    say(stream, format!("* SEARCH {}", uids.join(" ")).trim_end()).await?;
+                }
+                ["UID", "STORE", uid, "+FLAGS.SILENT", flag] => {
+                    let flag = flag.trim_matches(['(', ')']).to_owned();
+                    lock(&self.flags).push((uid.parse().ok()?, flag));
                 }
                 ["UID", "SEARCH", ..] => {
                     told = mails.len();
@@ -228,14 +286,23 @@ impl Mailbox {
     /// Answers one SMTP connection; `None` ends it.
     async fn smtp(&self, stream: &mut BufReader<TcpStream>) -> Option<()> {
         say(stream, "220 ready").await?;
+        let mut is_own = false;
         loop {
             let line = read_line(stream).await?;
+            if let Some(recipient) = line.strip_prefix("RCPT TO:") {
+                is_own = recipient.contains(&self.address);
+            }
             let answer = match line.split(' ').next()? {
                 "EHLO" => "250-x\r\n250 AUTH PLAIN",
                 "AUTH" => "235 ok",
                 "DATA" => {
                     say(stream, "354 go on").await?;
                     let mail = read_mail(stream).await?;
+                    if is_own {
+                        self.receive("x.example", &mail);
+                        say(stream, "250 taken").await?;
+                        continue;
+                    }
                     let fault = self.faults.take();
                     if let Some(Fault::Status(..500)) = fault {
                         "550 no such person"

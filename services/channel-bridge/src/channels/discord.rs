@@ -28,6 +28,7 @@ use std::{
 
 use futures::future::BoxFuture;
 use holdfast_directory::channel::{self, DiscordSettings, Streaming};
+use holdfast_proto::gateway::v1::SenderAssurance;
 use holdfast_session::Delivery;
 use holdfast_types::{DeliveryClass, Sender};
 use tokio_util::sync::CancellationToken;
@@ -47,6 +48,7 @@ use crate::{
 pub(super) static CHANNEL: Channel = Channel {
     name: channel::DISCORD,
     class: DeliveryClass::Keyed { window: NONCE_WINDOW },
+    assurance: SenderAssurance::Verified,
     build: |account, stored, context| Ok(Arc::new(Discord::new(account, stored, context)?)),
 };
 

@@ -8,15 +8,21 @@
 //! | `imap` | client of the protocol |
 //! | `mailbox` | reading of a mailbox, and its position |
 //! | `judge` | classification of mails |
+//! | `sender` | the one address in `From` |
+//! | `own_server` | the names of the own server in its findings |
 //! | `authentication` | what the own server found out about a sender |
+//! | `lexer` | parts that structured headers share |
 //! | `quotes` | removal of quoted text |
 //! | `smtp` | mails as they are sent |
 
 mod authentication;
 mod imap;
 mod judge;
+mod lexer;
 mod mailbox;
+mod own_server;
 mod quotes;
+mod sender;
 mod smtp;
 
 use std::sync::Arc;
@@ -26,12 +32,15 @@ use holdfast_directory::{
     Directory,
     channel::{self, EmailSettings},
 };
+use holdfast_proto::gateway::v1::SenderAssurance;
 use holdfast_session::Delivery;
 use holdfast_types::{ChannelAction, DeliveryClass, Sender, StoredFile};
 use secrecy::SecretString;
+use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
+use self::own_server::FailedTest;
 use crate::{
     Outcome,
     account::ServedAccount,
@@ -44,6 +53,7 @@ use crate::{
 pub(super) static CHANNEL: Channel = Channel {
     name: channel::EMAIL,
     class: DeliveryClass::Reconcilable,
+    assurance: SenderAssurance::None,
     build: |account, stored, context| Ok(Arc::new(Email::new(account, stored, context)?)),
 };
 
@@ -60,6 +70,8 @@ struct Email {
     password: SecretString,
     clients: Clients,
     directory: Directory,
+    /// The last test mail that did not show the names of the own server.
+    failed_test: Mutex<Option<FailedTest>>,
 }
 
 impl Email {
@@ -70,7 +82,8 @@ impl Email {
     ) -> Result<Self, Unusable> {
         let (settings, secrets) = EmailSettings::read(stored.settings, stored.secrets)?;
         let (clients, directory) = (clients.clone(), directory.clone());
-        Ok(Self { account, settings, password: secrets.password, clients, directory })
+        let (password, failed_test) = (secrets.password, Mutex::default());
+        Ok(Self { account, settings, password, clients, directory, failed_test })
     }
 
     async fn send_part(&self, part: &Delivery, file: Option<&[u8]>) -> Outcome {

@@ -22,6 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::BoxFuture;
 use holdfast_directory::channel::{self, IrcIdentity, IrcSecrets, IrcSettings};
+use holdfast_proto::gateway::v1::SenderAssurance;
 use holdfast_session::Delivery;
 use holdfast_types::{ChannelAction, DeliveryClass, Sender};
 use tokio::sync::{mpsc, oneshot};
@@ -39,6 +40,7 @@ use crate::{
 pub(super) static CHANNEL: Channel = Channel {
     name: channel::IRC,
     class: DeliveryClass::Plain,
+    assurance: SenderAssurance::Weak,
     build: |account, stored, context| Ok(Arc::new(Irc::new(account, stored, context)?)),
 };
 

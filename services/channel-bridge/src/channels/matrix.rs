@@ -30,6 +30,7 @@ use holdfast_directory::{
     Directory,
     channel::{self, MatrixMode, MatrixSettings, Streaming},
 };
+use holdfast_proto::gateway::v1::SenderAssurance;
 use holdfast_session::Delivery;
 use holdfast_types::{DeliveryClass, Sender};
 use secrecy::SecretString;
@@ -59,6 +60,7 @@ const TYPING_MS: u32 = 20_000;
 pub(super) static CHANNEL: Channel = Channel {
     name: channel::MATRIX,
     class: DeliveryClass::Keyed { window: TXN_WINDOW },
+    assurance: SenderAssurance::Verified,
     build: |account, stored, context| Ok(Arc::new(Matrix::new(account, stored, context)?)),
 };
 

@@ -29,6 +29,7 @@ use std::sync::Arc;
 use axum::response::Response;
 use futures::future::BoxFuture;
 use holdfast_directory::channel::{self, SlackMode, SlackSecrets, SlackSettings, Streaming};
+use holdfast_proto::gateway::v1::SenderAssurance;
 use holdfast_session::Delivery;
 use holdfast_types::{DeliveryClass, Sender};
 use tokio::sync::OnceCell;
@@ -51,6 +52,7 @@ use crate::{
 pub(super) static CHANNEL: Channel = Channel {
     name: channel::SLACK,
     class: DeliveryClass::Reconcilable,
+    assurance: SenderAssurance::Verified,
     build: |account, stored, context| Ok(Arc::new(Slack::new(account, stored, context)?)),
 };
 

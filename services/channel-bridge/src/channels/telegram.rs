@@ -36,6 +36,7 @@ use std::{
 use axum::response::Response;
 use futures::future::BoxFuture;
 use holdfast_directory::channel::{self, ReplyFormat, Streaming, TelegramSettings, UpdateMode};
+use holdfast_proto::gateway::v1::SenderAssurance;
 use holdfast_session::Delivery;
 use holdfast_types::{DeliveryClass, Sender};
 use secrecy::SecretString;
@@ -61,6 +62,7 @@ use crate::{
 pub(super) static CHANNEL: Channel = Channel {
     name: channel::TELEGRAM,
     class: DeliveryClass::Plain,
+    assurance: SenderAssurance::Verified,
     build: |account, stored, context| Ok(Arc::new(Telegram::new(account, stored, context)?)),
 };
 

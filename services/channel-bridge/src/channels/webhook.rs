@@ -16,6 +16,7 @@ use axum::response::Response;
 use futures::future::BoxFuture;
 use holdfast_directory::channel::{self, WebhookSecrets, WebhookSettings};
 use holdfast_kit::trace;
+use holdfast_proto::gateway::v1::SenderAssurance;
 use holdfast_session::Delivery;
 use holdfast_types::{ChannelAction, DeliveryClass, Sender};
 use reqwest::{
@@ -37,6 +38,7 @@ use crate::{
 pub(super) static CHANNEL: Channel = Channel {
     name: channel::WEBHOOK,
     class: DeliveryClass::Keyed { window: KEY_WINDOW },
+    assurance: SenderAssurance::Verified,
     build: |account, stored, context| {
         Ok(Arc::new(Webhook::new(account, stored, &context.clients)?))
     },

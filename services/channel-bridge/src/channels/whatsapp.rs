@@ -27,6 +27,7 @@ use std::{
 use axum::response::Response;
 use futures::future::BoxFuture;
 use holdfast_directory::channel::{self, WhatsappSettings};
+use holdfast_proto::gateway::v1::SenderAssurance;
 use holdfast_session::Delivery;
 use holdfast_types::{DeliveryClass, Sender};
 use secrecy::SecretString;
@@ -50,6 +51,7 @@ use crate::{
 pub(super) static CHANNEL: Channel = Channel {
     name: channel::WHATSAPP,
     class: DeliveryClass::Reconcilable,
+    assurance: SenderAssurance::Verified,
     build: |account, stored, context| Ok(Arc::new(Whatsapp::new(account, stored, context)?)),
 };
 

@@ -26,6 +26,7 @@ use holdfast_directory::{
     Directory, NewWidgetMessage,
     channel::{self, WidgetSecrets, WidgetSettings},
 };
+use holdfast_proto::gateway::v1::SenderAssurance;
 use holdfast_session::Delivery;
 use holdfast_types::{ChannelAction, DeliveryClass, Sender};
 use tokio_util::sync::CancellationToken;
@@ -48,6 +49,7 @@ const KEY_WINDOW: Duration = Duration::from_secs(24 * 3600);
 pub(super) static CHANNEL: Channel = Channel {
     name: channel::WIDGET,
     class: DeliveryClass::Keyed { window: KEY_WINDOW },
+    assurance: SenderAssurance::Anonymous,
     build: |account, stored, context| Ok(Arc::new(Widget::new(account, stored, context)?)),
 };
 

@@ -157,7 +157,12 @@ impl Imap {
     }
 
     pub async fn mark_seen(&mut self, uid: u32) -> Result<(), ImapError> {
-        self.command(&format!("UID STORE {uid} +FLAGS.SILENT (\\Seen)")).await.map(drop)
+        self.add_flag(uid, "\\Seen").await
+    }
+
+    /// Adds a flag, or a keyword, which is an atom.
+    pub async fn add_flag(&mut self, uid: u32, flag: &'static str) -> Result<(), ImapError> {
+        self.command(&format!("UID STORE {uid} +FLAGS.SILENT ({flag})")).await.map(drop)
     }
 
     /// Returns the folder of sent mails: the one that the server marks so.

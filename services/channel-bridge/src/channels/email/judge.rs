@@ -1,15 +1,21 @@
 //! Classification of a mail: a message to accept, or nothing to do.
 //!
-//! Pure: the result depends on the mail and the account's settings. Strangers get no answer, since
-//! the sender of a mail may be forged; automatic mails get none, since two programs would answer
-//! each other for ever.
+//! Pure: the result depends on the mail, the account's settings, and the names of its own server.
+//! Strangers get no answer, since the sender of a mail may be forged; automatic mails get none, since
+//! two programs would answer each other for ever.
 
-use holdfast_directory::channel::EmailSettings;
-use holdfast_proto::gateway::v1::{AcceptRequest, MessageAttachment};
+use std::borrow::Cow;
+
+use holdfast_directory::channel::{EmailSettings, MailAuthentication};
+use holdfast_proto::gateway::v1::{AcceptRequest, MessageAttachment, SenderAssurance};
 use mail_parser::{HeaderValue, Message, MessageParser, MimeHeaders as _, PartType};
 use sha2::{Digest as _, Sha256};
 
-use super::{authentication::is_authentic, quotes::without_quotation};
+use super::{
+    authentication::{Finding, OwnServers, finding},
+    quotes::without_quotation,
+    sender::author_address,
+};
 use crate::inbound::Verdict;
 
 /// Maximum size of an attached file, in bytes.
@@ -40,7 +46,10 @@ pub struct Mail<'a> {
     pub place: String,
 }
 
-pub fn judge(mail: &Mail<'_>, settings: &EmailSettings) -> Verdict {
+/// Why a mail of an allowed sender is refused whose sender is not verified.
+pub const NOT_VERIFIED: &str = "not_verified";
+
+pub fn judge(mail: &Mail<'_>, settings: &EmailSettings, own: &OwnServers) -> Verdict {
     let Some(message) = MessageParser::default().parse(mail.content) else {
         return Verdict::Ignore("malformed");
     };
@@ -54,11 +63,9 @@ pub fn judge(mail: &Mail<'_>, settings: &EmailSettings) -> Verdict {
     if !settings.allows(&sender) {
         return Verdict::Ignore("not_allowed");
     }
-    let domain = sender.rsplit_once('@').map_or("", |(_, domain)| domain);
-    let results = raw_values(&message, "authentication-results");
-    if !is_authentic(settings.authentication, settings.authserv(), results, domain) {
-        return Verdict::Ignore("not_authentic");
-    }
+    let Some(assurance) = sender_assurance(&message, settings, own, &sender) else {
+        return Verdict::Ignore(NOT_VERIFIED);
+    };
     let subject = one_line(message.subject().unwrap_or_default());
     let attachments = attachments(&message);
     let is_cut = mail.content.len() < mail.size;
@@ -75,9 +82,31 @@ pub fn judge(mail: &Mail<'_>, settings: &EmailSettings) -> Verdict {
         text,
         attachments,
         sender_listed: listed,
+        sender_assurance: assurance.into(),
         has_text_of_others: is_forwarded(&message, &subject),
         ..request
     }))
+}
+
+/// How sure it is that the mail is from the sender; `None` if the settings want it surer.
+fn sender_assurance(
+    message: &Message<'_>,
+    settings: &EmailSettings,
+    own: &OwnServers,
+    sender: &str,
+) -> Option<SenderAssurance> {
+    if settings.authentication == MailAuthentication::Off {
+        return Some(SenderAssurance::None);
+    }
+    let domain = sender.rsplit_once('@').map_or("", |(_, domain)| domain);
+    let headers = raw_headers(message);
+    let finding = finding(headers.iter().map(|(name, value)| (*name, &**value)), own, domain);
+    match (finding, settings.authentication) {
+        (Finding::Verified, _) => Some(SenderAssurance::Verified),
+        (Finding::Weak, MailAuthentication::IfPresent) => Some(SenderAssurance::Weak),
+        (Finding::Missing, MailAuthentication::IfPresent) => Some(SenderAssurance::None),
+        (Finding::Weak | Finding::Missing | Finding::Failed, _) => None,
+    }
 }
 
 fn accept_request(
@@ -124,19 +153,13 @@ fn reply_thread(root: &str, subject: &str) -> String {
 /// Returns address and name of the author. A mail with several authors has none: which of them was
 /// checked would not be clear.
 fn author(message: &Message<'_>) -> Option<(String, String)> {
-    if message.headers().iter().filter(|header| header.name().eq_ignore_ascii_case("from")).count()
-        != 1
-    {
-        return None;
-    }
-    let mut from = message.from()?.iter();
-    let (first, second) = (from.next()?, from.next());
-    let address = first.address()?.trim().to_lowercase();
-    let is_address = address.len() <= 254
-        && address.split('@').count() == 2
-        && !address.contains(|letter: char| letter.is_whitespace() || letter.is_control());
-    let name = one_line(first.name().unwrap_or_default());
-    (is_address && second.is_none()).then_some((address, name))
+    let mut from = raw_values(message, "from");
+    let (value, second) = (from.next()?, from.next());
+    let address = author_address(&value).filter(|_| second.is_none())?;
+    let name = message.from().and_then(|from| from.first()).and_then(|first| first.name());
+    // The model reads the name: an address in it could pass for the sender's.
+    let name = name.filter(|name| !name.contains('@')).unwrap_or_default();
+    Some((address, one_line(name)))
 }
 
 /// Whether a program sent the mail, or a list: then nobody waits for an answer.
@@ -219,11 +242,21 @@ fn attachments(message: &Message<'_>) -> Vec<MessageAttachment> {
 }
 
 /// Values of a header as they were written, the topmost first.
-fn raw_values<'a>(message: &'a Message<'_>, name: &'static str) -> impl Iterator<Item = &'a str> {
-    message
-        .headers_raw()
-        .filter(move |(found, _)| found.eq_ignore_ascii_case(name))
-        .map(|(_, value)| value)
+fn raw_values<'a>(
+    message: &'a Message<'_>,
+    name: &'static str,
+) -> impl Iterator<Item = Cow<'a, str>> {
+    let headers = raw_headers(message).into_iter();
+    headers.filter(move |(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+}
+
+/// Headers as they were written, the topmost first, with those that are not UTF-8.
+pub(super) fn raw_headers<'a>(message: &'a Message<'_>) -> Vec<(&'a str, Cow<'a, str>)> {
+    let value = |header: &mail_parser::Header<'_>| {
+        let (start, end) = (header.offset_start as usize, header.offset_end as usize);
+        String::from_utf8_lossy(message.raw_message.get(start..end).unwrap_or_default())
+    };
+    message.headers().iter().map(|header| (header.name(), value(header))).collect()
 }
 
 /// Ids in a header, without angle brackets.
@@ -274,10 +307,22 @@ mod tests {
         .unwrap()
     }
 
+    fn own() -> OwnServers {
+        OwnServers(vec![Some("mx.example.org".to_owned())])
+    }
+
+    const VERIFIED: &str =
+        "Authentication-Results: mx.example.org; dmarc=pass header.from=example.com\n";
+
+    /// Judges a mail that the own server has verified.
     fn verdict(content: &str) -> Verdict {
+        received(&format!("{VERIFIED}{content}"))
+    }
+
+    fn received(content: &str) -> Verdict {
         let content = content.replace('\n', "\r\n");
         let mail = Mail { content: content.as_bytes(), size: content.len(), place: "1.7".into() };
-        judge(&mail, &settings())
+        judge(&mail, &settings(), &own())
     }
 
     fn taken(content: &str) -> AcceptRequest {
@@ -313,6 +358,7 @@ mod tests {
                 reply_thread: "1@example.com Lunch".into(),
                 reply_to: "1@example.com".into(),
                 sender_listed: true,
+                sender_assurance: SenderAssurance::Verified.into(),
                 sent_at: Some(prost_types::Timestamp { seconds: 1_767_607_200, nanos: 0 }),
                 ..AcceptRequest::default()
             }
@@ -365,14 +411,52 @@ mod tests {
     }
 
     #[test]
-    fn a_forged_sender_does_not_get_in() {
-        let with = |result: &str| {
-            verdict(&mail(&format!("Authentication-Results: mx.example.org; {result}\n"), "hi"))
+    fn what_the_settings_ask_decides_about_a_sender_who_is_not_verified() {
+        let assurance = |authentication: &str, result: &str| {
+            let content = mail(result, "hi").replace('\n', "\r\n");
+            let mail =
+                Mail { content: content.as_bytes(), size: content.len(), place: "1.7".into() };
+            let mut settings = settings();
+            settings.authentication = serde_json::from_value(json!(authentication)).unwrap();
+            match judge(&mail, &settings, &own()) {
+                Verdict::Take(request) => Ok(request.sender_assurance()),
+                Verdict::Ignore(why) => Err(why),
+                refused @ Verdict::Refuse { .. } => panic!("{refused:?}"),
+            }
         };
+        let refused = Err(NOT_VERIFIED);
+        for (results, by_default, if_present) in [
+            (
+                "dmarc=pass header.from=example.com",
+                Ok(SenderAssurance::Verified),
+                Ok(SenderAssurance::Verified),
+            ),
+            ("spf=pass smtp.mailfrom=example.com", refused, Ok(SenderAssurance::Weak)),
+            ("dmarc=fail header.from=example.com", refused, refused),
+            ("none", refused, refused),
+            ("", refused, Ok(SenderAssurance::None)),
+        ] {
+            let header = match results {
+                "" => String::new(),
+                results => format!("Authentication-Results: mx.example.org; {results}\n"),
+            };
+            assert_eq!(assurance("required", &header), by_default, "{results}");
+            assert_eq!(assurance("if_present", &header), if_present, "{results}");
+            assert_eq!(assurance("off", &header), Ok(SenderAssurance::None), "{results}");
+        }
+    }
 
-        assert_eq!(with("dmarc=fail header.from=example.com"), Verdict::Ignore("not_authentic"));
-        assert_eq!(with("spf=pass smtp.mailfrom=evil.net"), Verdict::Ignore("not_authentic"));
-        assert!(matches!(with("dkim=pass header.d=example.com"), Verdict::Take(_)));
+    #[test]
+    fn a_header_that_is_not_utf_8_is_not_passed_over() {
+        let mut content =
+            b"Authentication-Results: mx.example.org; dmarc=fail reason=\"\xff\"\r\n".to_vec();
+        content.extend_from_slice(
+            b"Authentication-Results: mx.example.org; dmarc=pass header.from=example.com\r\n\
+              From: anna@example.com\r\n\r\nhi\r\n",
+        );
+        let mail = Mail { content: &content, size: content.len(), place: "1.7".into() };
+
+        assert_eq!(judge(&mail, &settings(), &own()), Verdict::Ignore(NOT_VERIFIED));
     }
 
     #[test]
@@ -391,9 +475,9 @@ mod tests {
 
     #[test]
     fn a_mail_that_is_too_large_is_named_and_a_command_stays_first() {
-        let content = mail("Message-ID: <1@x>\nSubject: s\n", "");
+        let content = format!("{VERIFIED}{}", mail("Message-ID: <1@x>\nSubject: s\n", ""));
         let mail_of = Mail { content: content.as_bytes(), size: 99_000_000, place: "1.7".into() };
-        let Verdict::Take(request) = judge(&mail_of, &settings()) else { panic!() };
+        let Verdict::Take(request) = judge(&mail_of, &settings(), &own()) else { panic!() };
 
         assert!(request.text.contains("99000000 bytes"), "{}", request.text);
         assert_eq!(taken(&mail("Subject: x\n", "/status")).text, "/status");
@@ -418,14 +502,14 @@ mod tests {
         #[test]
         fn any_bytes_are_judged(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             let mail = Mail { content: &bytes, size: bytes.len(), place: "1.7".into() };
-            judge(&mail, &settings());
+            judge(&mail, &settings(), &own());
         }
 
         #[test]
         fn any_text_is_judged(headers in "([A-Za-z-]{1,12}: [ -~]{0,40}\r\n){0,5}", body in "\\PC{0,80}") {
             let content = format!("From: anna@example.com\r\n{headers}\r\n{body}");
             let mail = Mail { content: content.as_bytes(), size: content.len(), place: "1.7".into() };
-            judge(&mail, &settings());
+            judge(&mail, &settings(), &own());
         }
     }
 }

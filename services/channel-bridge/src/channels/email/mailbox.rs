@@ -8,14 +8,19 @@
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
-use holdfast_directory::{Error as DirectoryError, channel::MailSecurity};
-use serde::{Deserialize, Serialize};
+use holdfast_directory::{
+    Error as DirectoryError,
+    channel::{MailAuthentication, MailSecurity},
+};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tokio::time::sleep;
 
 use super::{
     Email,
+    authentication::OwnServers,
     imap::{Imap, ImapError, Selected},
-    judge::{Mail, judge},
+    judge::{Mail, NOT_VERIFIED, judge},
 };
 use crate::{
     channel::ChannelAccount,
@@ -37,12 +42,40 @@ const MAX_MAIL_BYTES: usize = 28 * 1024 * 1024;
 /// Name under which the position is stored.
 const POSITION: &str = "mailbox";
 
+/// Name under which it is stored how many mails were refused.
+const REFUSALS: &str = "refusals";
+
+/// Keyword of mails that were refused because their senders are not verified.
+const REFUSED_KEYWORD: &str = "HoldfastRefused";
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Position {
     mailbox: String,
     uid_validity: u32,
     /// UID from which on mails are new.
     next: u32,
+}
+
+/// Mails that were refused because their senders are not verified.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Refusals {
+    count: u64,
+    last: Timestamp,
+}
+
+/// An open mailbox, and what is known of it.
+struct OpenMailbox {
+    imap: Imap,
+    uid_validity: u32,
+    own: OwnServers,
+    refusals: Refusals,
+}
+
+/// Where reading begins.
+struct Beginning {
+    position: Position,
+    /// Unread mails before the position, which got new numbers.
+    earlier: Vec<u32>,
 }
 
 /// Reason why there is no connection.
@@ -112,9 +145,7 @@ impl Email {
         if let Err(error) = self.connect_smtp().await {
             return error.into();
         }
-        let (address, host) = (&self.settings.address, &self.settings.imap.host);
-        self.account.report_working(format!("reads the mailbox of {address} at {host}"));
-        match self.take_new_mails(&mut imap, selected).await {
+        match self.take_new_mails(imap, selected).await {
             Ok(never) => match never {},
             Err(ended) => ended,
         }
@@ -122,20 +153,31 @@ impl Email {
 
     async fn take_new_mails(
         self: &Arc<Self>,
-        imap: &mut Imap,
+        mut imap: Imap,
         selected: Selected,
     ) -> Result<Infallible, Disconnected> {
-        let mut position = self.begin(imap, selected).await?;
+        let Beginning { mut position, earlier } = self.begin(&mut imap, selected).await?;
+        let own = self.own_servers(&mut imap).await?;
+        let refusals = self.stored(REFUSALS).await?.unwrap_or_default();
+        let uid_validity = position.uid_validity;
+        let mut mailbox = OpenMailbox { imap, uid_validity, own, refusals };
+        self.report_reading(&mailbox);
+        for uid in earlier {
+            self.take(&mut mailbox, uid).await?;
+        }
+        self.store(POSITION, &position).await?;
         loop {
-            for uid in imap.search(&format!("UID {}:*", position.next)).await.map_err(lost)? {
+            let new = format!("UID {}:*", position.next);
+            for uid in mailbox.imap.search(&new).await.map_err(lost)? {
                 // The range `n:*` has the last mail in it, however small its number.
                 if uid < position.next {
                     continue;
                 }
-                self.take(imap, position.uid_validity, uid).await?;
+                self.take(&mut mailbox, uid).await?;
                 position.next = uid + 1;
-                self.store_position(&position).await?;
+                self.store(POSITION, &position).await?;
             }
+            let imap = &mut mailbox.imap;
             if imap.has("IDLE") {
                 imap.idle(IDLE_WAIT).await.map_err(lost)?;
             } else {
@@ -145,67 +187,127 @@ impl Email {
         }
     }
 
-    /// Returns the position to begin at: the stored one; in a new mailbox its end.
+    /// Returns where to begin: at the stored position; in a new mailbox at its end, which is stored
+    /// at once.
     async fn begin(
-        self: &Arc<Self>,
+        &self,
         imap: &mut Imap,
         Selected { uid_validity, uid_next }: Selected,
-    ) -> Result<Position, Disconnected> {
-        let (tenant, id) = (self.account.tenant, self.account.id);
-        let stored = self.directory.accounts().position(tenant, id, POSITION).await;
-        let unreadable = |error: DirectoryError| {
-            Disconnected::lost(format!("the position cannot be read: {error}"))
-        };
-        let stored = stored.map_err(unreadable)?;
-        let stored = stored.and_then(|text| serde_json::from_str::<Position>(&text).ok());
+    ) -> Result<Beginning, Disconnected> {
         let mailbox = self.settings.mailbox.clone();
         let end = Position { mailbox, uid_validity, next: uid_next };
-        match stored.filter(|stored| stored.mailbox == end.mailbox) {
-            Some(stored) if stored.uid_validity == uid_validity => return Ok(stored),
+        let stored: Option<Position> = self.stored(POSITION).await?;
+        let earlier = match stored.filter(|stored| stored.mailbox == end.mailbox) {
+            Some(stored) if stored.uid_validity == uid_validity => {
+                return Ok(Beginning { position: stored, earlier: Vec::new() });
+            }
             Some(_) => {
                 let unseen = imap.search("UNSEEN").await.map_err(lost)?;
-                for uid in unseen.into_iter().filter(|uid| *uid < uid_next) {
-                    self.take(imap, uid_validity, uid).await?;
-                }
+                unseen.into_iter().filter(|uid| *uid < uid_next).collect()
             }
-            None => {}
-        }
-        self.store_position(&end).await?;
-        Ok(end)
+            None => {
+                self.store(POSITION, &end).await?;
+                Vec::new()
+            }
+        };
+        Ok(Beginning { position: end, earlier })
     }
 
     /// Takes one mail, and marks it as seen if the gateway has it.
     async fn take(
         self: &Arc<Self>,
-        imap: &mut Imap,
-        uid_validity: u32,
+        mailbox: &mut OpenMailbox,
         uid: u32,
     ) -> Result<(), Disconnected> {
-        let Some(fetched) = imap.fetch(uid, MAX_MAIL_BYTES).await.map_err(lost)? else {
+        let Some(fetched) = mailbox.imap.fetch(uid, MAX_MAIL_BYTES).await.map_err(lost)? else {
             return Ok(());
         };
         let mail = Mail {
             content: &fetched.content,
             size: fetched.size,
-            place: format!("{uid_validity}.{uid}"),
+            place: format!("{}.{uid}", mailbox.uid_validity),
         };
-        let verdict = judge(&mail, &self.settings);
+        let verdict = judge(&mail, &self.settings, &mailbox.own);
         let is_taken = matches!(verdict, Verdict::Take(_));
         let account: Arc<dyn ChannelAccount> = Arc::<Self>::clone(self);
+        if verdict == Verdict::Ignore(NOT_VERIFIED) {
+            self.note_refusal(mailbox, uid).await?;
+            inbound::finish(&account, NOT_VERIFIED);
+            return Ok(());
+        }
         match inbound::handle(&account, verdict, RetryMode::UntilDecided).await {
             UpdateResult::SendAgain => Err(Disconnected::lost("a mail could not be taken in yet")),
-            UpdateResult::Done if is_taken => imap.mark_seen(uid).await.map_err(lost),
+            UpdateResult::Done if is_taken => mailbox.imap.mark_seen(uid).await.map_err(lost),
             UpdateResult::Done => Ok(()),
         }
     }
 
-    async fn store_position(&self, position: &Position) -> Result<(), Disconnected> {
+    /// Counts a mail whose sender is not verified, and marks it so that people find it.
+    async fn note_refusal(&self, mailbox: &mut OpenMailbox, uid: u32) -> Result<(), Disconnected> {
+        // Servers may have no keywords. The mail is unread in any case.
+        match mailbox.imap.add_flag(uid, REFUSED_KEYWORD).await {
+            Ok(()) | Err(ImapError::Refused(_)) => {}
+            Err(error) => return Err(lost(error)),
+        }
+        let count = mailbox.refusals.count.saturating_add(1);
+        mailbox.refusals = Refusals { count, last: Timestamp::now() };
+        self.store(REFUSALS, &mailbox.refusals).await?;
+        self.report_reading(mailbox);
+        Ok(())
+    }
+
+    fn report_reading(&self, mailbox: &OpenMailbox) {
+        let (address, host) = (&self.settings.address, &self.settings.imap.host);
+        let checked = match (self.settings.authentication, mailbox.own.0.as_slice()) {
+            (MailAuthentication::Off, _) => {
+                "; all senders are strangers without rights, since `authentication` is `off`"
+                    .to_owned()
+            }
+            (_, []) => "; all senders are strangers without rights, since the name of the server \
+                        in `Authentication-Results` is not known: set `authserv`"
+                .to_owned(),
+            (_, names) => {
+                let shown = |name: &Option<String>| name.clone().unwrap_or_else(|| "-".to_owned());
+                let names: Vec<String> = names.iter().map(shown).collect();
+                format!("; believes the results of `{}` about senders", names.join(" "))
+            }
+        };
+        let refused = match mailbox.refusals {
+            Refusals { count: 0, .. } => String::new(),
+            Refusals { count, last } => format!(
+                "; {count} mails were refused because their senders are not verified, the last at \
+                 {last:.0}: they are unread in `{}`, with the keyword `{REFUSED_KEYWORD}`",
+                self.settings.mailbox
+            ),
+        };
+        self.account
+            .report_working(format!("reads the mailbox of {address} at {host}{checked}{refused}"));
+    }
+
+    /// Returns what the account has stored under a name.
+    pub(super) async fn stored<T: DeserializeOwned>(
+        &self,
+        name: &str,
+    ) -> Result<Option<T>, Disconnected> {
         let (tenant, id) = (self.account.tenant, self.account.id);
-        let text = serde_json::to_string(position);
+        let stored = self.directory.accounts().position(tenant, id, name).await;
+        let unreadable = |error: DirectoryError| {
+            Disconnected::lost(format!("the account's state cannot be read: {error}"))
+        };
+        Ok(stored.map_err(unreadable)?.and_then(|text| serde_json::from_str(&text).ok()))
+    }
+
+    pub(super) async fn store(
+        &self,
+        name: &str,
+        state: &impl Serialize,
+    ) -> Result<(), Disconnected> {
+        let (tenant, id) = (self.account.tenant, self.account.id);
+        let text = serde_json::to_string(state);
         let text = text.map_err(|error| Disconnected::lost(error.to_string()))?;
-        let stored = self.directory.accounts().set_position(tenant, id, POSITION, &text).await;
+        let stored = self.directory.accounts().set_position(tenant, id, name, &text).await;
         let failed = |error: DirectoryError| {
-            Disconnected::lost(format!("the position cannot be stored: {error}"))
+            Disconnected::lost(format!("the account's state cannot be stored: {error}"))
         };
         stored.map_err(failed)
     }

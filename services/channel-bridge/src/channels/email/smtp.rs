@@ -64,6 +64,20 @@ impl Email {
         self.write(&id, &place.chat, (place.thread.as_deref(), None), (text, None))
     }
 
+    /// Writes a mail of the account to itself, with the token in its subject and findings as a
+    /// server writes them.
+    pub(super) fn test_mail(&self, token: &str, findings: &str) -> Result<OutgoingMail, String> {
+        let id = self.message_id(&format!("test-{token}"));
+        let thread = format!("{token} Test of this mailbox: {token}");
+        let text = "The assistant has sent this mail to itself, to see how your mail server \
+                    marks senders whom it has checked. You can delete it.";
+        let mut mail =
+            self.write(&id, &self.settings.address, (Some(&thread), None), (text, None))?;
+        let name = HeaderName::new_from_ascii_str("Authentication-Results");
+        mail.message.headers_mut().insert_raw(HeaderValue::new(name, findings.to_owned()));
+        Ok(mail)
+    }
+
     fn message_id(&self, name: &str) -> String {
         let domain = self.settings.address.rsplit_once('@').map_or("", |(_, domain)| domain);
         format!("{name}@{domain}")
@@ -157,6 +171,23 @@ impl Email {
             }
         }
         outcome
+    }
+
+    /// Hands a mail over to the SMTP server, without a copy.
+    pub(super) async fn hand_over(&self, mail: &OutgoingMail) -> Result<(), ConnectError> {
+        let mut connection = self.connect_smtp().await?;
+        let sent = connection.send(mail.message.envelope(), &mail.message.formatted()).await;
+        connection.abort().await;
+        match sent {
+            Ok(_) => Ok(()),
+            Err(error) if error.is_permanent() => Err(ConnectError::Rejected(format!(
+                "the SMTP server refuses it: {}",
+                shown(&error.to_string())
+            ))),
+            Err(_) => Err(ConnectError::Unreachable(
+                "the SMTP server does not take a test mail now".to_owned(),
+            )),
+        }
     }
 
     async fn store_copy(&self, content: &[u8]) -> Result<(), ConnectError> {

@@ -1,7 +1,7 @@
 //! Classification of a message: one to accept, one to refuse, or nothing to do.
 
 use holdfast_directory::channel::{IrcIdentity, IrcSettings};
-use holdfast_proto::gateway::v1::AcceptRequest;
+use holdfast_proto::gateway::v1::{AcceptRequest, SenderAssurance};
 use holdfast_types::{Command, MessageId};
 
 use super::wire::{self, Line};
@@ -50,6 +50,11 @@ pub(super) fn judge(line: &Line, settings: &IrcSettings, nick: &str) -> Verdict 
             return Verdict::Refuse { place, sender };
         }
     }
+    let assurance = match (settings.identify_by, &identity) {
+        (IrcIdentity::Account, Some(_)) => SenderAssurance::Verified,
+        // Anybody can take a nick that is not in use.
+        (IrcIdentity::Account, None) | (IrcIdentity::Nick, _) => SenderAssurance::Weak,
+    };
     // Without an account somebody is known by a nick only, which the sign tells apart from accounts.
     let sender_id = identity.unwrap_or_else(|| format!("~{}", line.source.to_ascii_lowercase()));
     let chat = if is_group { target.to_ascii_lowercase() } else { line.source.clone() };
@@ -70,6 +75,7 @@ pub(super) fn judge(line: &Line, settings: &IrcSettings, nick: &str) -> Verdict 
         reply_to: if is_group { line.source.clone() } else { String::new() },
         silent: is_group && settings.mention_only && !is_mentioned,
         sender_listed: is_listed,
+        sender_assurance: assurance.into(),
         ..AcceptRequest::default()
     }))
 }

@@ -151,6 +151,7 @@ impl Widget {
             platform_message_id: posted.key.clone(),
             reply_chat: visitor.clone(),
             sender_listed: self.settings.allow.names(&visitor, ""),
+            sender_assurance: visitor::assurance(&visitor).into(),
             ..AcceptRequest::default()
         }));
         let new =

@@ -70,8 +70,9 @@ impl Platform for EmailPlatform {
     async fn write(&self, _: &World, _: &Address, written: Written) {
         let from = if written.is_allowed { "anna@y.example" } else { "eve@z.example" };
         let (id, text) = (written.id, written.text);
-        self.server
-            .push_mail(AGENT, &format!("From: <{from}>\nMessage-ID: <{id}@y.example>\n\n{text}\n"));
+        let (_, domain) = from.split_once('@').unwrap();
+        let mail = format!("From: <{from}>\nMessage-ID: <{id}@y.example>\n\n{text}\n");
+        self.server.push_verified(AGENT, domain, &mail);
     }
 
     async fn write_file(&self, _: &World, _: &Address, file: File) {
@@ -83,7 +84,7 @@ impl Platform for EmailPlatform {
              Content-Transfer-Encoding: base64\n\n{content}\n",
             file.name
         );
-        self.server.push_mail(AGENT, &mail);
+        self.server.push_verified(AGENT, "y.example", &mail);
     }
 
     async fn press(&self, _: &World, _: &Address, _: &str) {}
