@@ -79,7 +79,7 @@ pub use media::{Media, StoredFile, extension, media_type};
 pub use message::{
     Attachment, Author, BlockBoundary, BlockSettings, Body, ChannelOptions, Heartbeat, JobFiring,
     MainSessionPost, MessageOptions, ModelRoute, Peer, PeerKind, ReplyTo, RouteScope,
-    SCHEDULE_SOURCE, Sender, Source, Target,
+    SCHEDULE_SOURCE, Sender, Source, Target, UNVERIFIED_PEER_PREFIX,
 };
 pub use model_record::ModelRecord;
 pub use money::{InvalidAmount, Money};

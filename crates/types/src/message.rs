@@ -91,6 +91,28 @@ pub struct Author {
     pub roles: Vec<String>,
 }
 
+/// End of the prefix of authors who may not be who their ids say: `email-unverified:a@example.com`.
+/// No channel has such a name.
+const UNVERIFIED_SUFFIX: &str = "-unverified";
+
+/// Prefix of senders and peers who may not be who their ids say, so that they share no conversation,
+/// binding or link with the people whom the ids name.
+pub const UNVERIFIED_PEER_PREFIX: &str = "unverified:";
+
+impl Author {
+    /// Author whom the channel has not verified: without roles, and known to no list.
+    #[must_use]
+    pub fn unverified(channel: &str, id: &str) -> Self {
+        Self { id: format!("{channel}{UNVERIFIED_SUFFIX}:{id}"), roles: Vec::new() }
+    }
+
+    /// Whether the edge has verified who the author is.
+    #[must_use]
+    pub fn is_verified(&self) -> bool {
+        self.id.split_once(':').is_none_or(|(edge, _)| !edge.ends_with(UNVERIFIED_SUFFIX))
+    }
+}
+
 /// Reference to a file that came with a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attachment {

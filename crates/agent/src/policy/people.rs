@@ -5,7 +5,7 @@
 //! | `owner` | people in `owners`; owners of the tenant; an API key with the scope `owner` |
 //! | `admin` | people with it in `roles`; operators of the tenant; an API key with the scope `admin` |
 //! | `member` | people in `roles` or on the account's allow-list; people who signed in; every API key but a guest's; owners and admins |
-//! | `guest` | all other authors |
+//! | `guest` | all other authors, and those whom their channel has not verified |
 //! | any other | people with it in `roles` |
 //!
 //! A turn may answer several people at once. It has the roles that all of them have, so that nobody
@@ -119,6 +119,8 @@ impl NamedPeople {
 
     fn roles(&self, speaker: &Author) -> BTreeSet<String> {
         let id = person_id(&speaker.id);
+        // No list can name an author who may be anybody.
+        let id = id.filter(|_| speaker.is_verified());
         let named = self.named.iter().filter(|(who, _)| Some(who) == id.as_ref());
         let mut roles: BTreeSet<String> =
             named.map(|(_, role)| role.clone()).chain(speaker.roles.iter().cloned()).collect();
@@ -254,7 +256,7 @@ mod tests {
     #[test]
     fn everybody_has_the_roles_that_the_table_says() {
         let people = people(json!({
-            "owners": ["Telegram:7"],
+            "owners": ["Telegram:7", "irc-unverified:anna"],
             "roles": { "vip": ["telegram:8"], "admin": ["slack:U1"], "member": ["slack:U2"] }
         }))
         .unwrap();
@@ -268,6 +270,8 @@ mod tests {
             (author("slack:u1", &[]), "guest"),
             (author("telegram:9", &[]), "guest"),
             (author("discord:7", &[]), "guest"),
+            (Author::unverified("telegram", "7"), "guest"),
+            (Author::unverified("irc", "anna"), "guest"),
             (author("api:key_1", &["owner", "admin", "member"]), "admin member owner"),
         ] {
             assert_eq!(roles(&people, std::slice::from_ref(&speaker)), expected, "{speaker:?}");

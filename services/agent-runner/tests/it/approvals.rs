@@ -785,6 +785,47 @@ async fn in_a_direct_conversation_its_user_decides() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A message in the user's own conversation by e-mail, whose author the channel has verified or not.
+fn mail(world: &World, account: AccountId, is_verified: bool, text: &str) -> NewMessage {
+    let scope = DmScope::PerPeer;
+    let key = SessionKey::direct(&world.agent.name, scope, "email", "default", "a@x").unwrap();
+    let author = match is_verified {
+        true => Author { id: "email:a@x".to_owned(), roles: vec!["member".to_owned()] },
+        false => Author::unverified("email", "a@x"),
+    };
+    let message = on_channel(world, &key, account, "a@x", text);
+    let target = Target { channel: "email".into(), account, ..place("a@x") };
+    let body = Body { author: Some(author), ..message.body };
+    NewMessage { body, target: Some(target), ..message }
+}
+
+#[tokio::test]
+async fn a_mail_decides_only_with_an_id_and_from_a_verified_sender() -> anyhow::Result<()> {
+    let (world, launch) = (World::start().await?, Launch::default());
+    let account = bot(&world).await?;
+    launches(&world, &["rocket"]);
+    let _runner = runner(&world, &launch).await?;
+    let sent = world.send(mail(&world, account, true, "go")).await?;
+    let asked = waiting(&world, 1).await?;
+    rests(&world, &sent).await?;
+    let with_id = format!("/approve {}", asked[0].id.slug());
+
+    for (is_verified, text, reply) in [
+        (true, "/approve", "Say which approval you mean"),
+        (false, "/approve", "This channel cannot tell whether you are"),
+        (false, &with_id, "This channel cannot tell whether you are"),
+    ] {
+        let refused = world.send(mail(&world, account, is_verified, text)).await?;
+        let refused = world.answer(&refused).await?;
+        assert!(refused.reason.is_some_and(|why| why.starts_with(reply)), "{text}");
+        assert_eq!(launch.made(), Vec::<String>::new());
+    }
+
+    let own = world.send(mail(&world, account, true, &with_id)).await?;
+    assert_eq!(world.text(&own).await?, "launched rocket");
+    Ok(())
+}
+
 #[tokio::test]
 async fn whom_the_policy_names_in_any_role_decides_in_the_own_conversation() -> anyhow::Result<()> {
     let (world, launch) = (World::start().await?, Launch::default());

@@ -28,6 +28,34 @@ async fn ask(world: &World, role: &str, text: &str) -> anyhow::Result<(Acceptanc
     Ok((sent, answer))
 }
 
+#[tokio::test]
+async fn a_sender_who_is_not_verified_is_no_owner_and_links_no_account() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let owners = json!({ "owners": ["telegram:7"] });
+    world.directory.policies().put(world.tenant, Actor::Operator, None, None, &owners).await?;
+    let _runner = world.runner().await?;
+    let ask_as = async |author: Author, text: &str| {
+        let message = from(&world, "member", text);
+        let body = Body { author: Some(author), ..message.body };
+        let sent = world.send(NewMessage { body, ..message }).await?;
+        world.text(&sent).await
+    };
+    let owner = || Author { id: "telegram:7".to_owned(), roles: Vec::new() };
+    let claimed = || Author::unverified("telegram", "7");
+
+    assert_eq!(ask_as(owner(), "/elevated full").await?, "Elevated: full");
+    for (text, reply) in [
+        ("/elevated full", "Only"),
+        ("/link", "This channel cannot tell whether you are"),
+        ("/link 123456", "This channel cannot tell whether you are"),
+        ("/unlink", "This channel cannot tell whether you are"),
+    ] {
+        let answer = ask_as(claimed(), text).await?;
+        assert!(answer.starts_with(reply), "{text}: {answer}");
+    }
+    Ok(())
+}
+
 /// Thinking level that the prompt mentions.
 fn level(prompt: &str) -> String {
     let level = prompt.split("thinking=").nth(1).unwrap_or_default();

@@ -5,6 +5,7 @@
 //! | an API key | `api:key_…` | `member`; with the scope `admin` also `admin`, with `owner` also `admin` and `owner`; a guest's none |
 //! | a person who signed in | `person:per_…` | `member`; an operator also `admin`, an owner also `admin` and `owner`; a guest none |
 //! | a channel | `telegram:12345` | `member`, if the account's allow-list names the sender |
+//! | a channel that has not verified the sender | `email-unverified:a@example.com` | none |
 //! | a service of the mesh | no author | |
 //!
 //! Roles from the tenant's policy are added where the policy is evaluated.

@@ -2,11 +2,12 @@
 
 use holdfast_directory::{RoutedAgent, TenantState};
 use holdfast_kit::trace;
-use holdfast_proto::gateway::v1 as pb;
+use holdfast_proto::gateway::v1::{self as pb, SenderAssurance};
 use holdfast_session::NewMessage;
 use holdfast_types::{
-    AccountId, AgentName, Attachment, Body, Command, MessageOptions, Peer, PeerKind, ReplyTo,
-    Sender, SessionKey, Source, Target, TenantId, account_name, is_reserved_peer,
+    AccountId, AgentName, Attachment, Author, Body, Command, MessageOptions, Peer, PeerKind,
+    ReplyTo, Sender, SessionKey, Source, Target, TenantId, UNVERIFIED_PEER_PREFIX, account_name,
+    is_reserved_peer,
 };
 use sha2::{Digest as _, Sha256};
 
@@ -51,7 +52,8 @@ impl ChannelMessage {
         }
         let channel = required_text("channel", &request.channel)?.to_lowercase();
         let chat = required_text("reply_chat", &request.reply_chat)?;
-        let peer = Peer {
+        let assurance = assurance(&request);
+        let mut peer = Peer {
             kind: peer_kind("peer_kind", &request.peer_kind)?,
             id: required_text("peer_id", &request.peer_id)?,
         };
@@ -67,6 +69,10 @@ impl ChannelMessage {
         let direct = (peer.kind == PeerKind::Direct).then_some(&peer.id);
         if sender.iter().chain(direct).any(|id| is_reserved_peer(id)) {
             return Err(Error::ReservedSender);
+        }
+        let sender = sender.map(|id| sender_id(id, assurance));
+        if peer.kind == PeerKind::Direct {
+            peer.id = sender_id(peer.id, assurance);
         }
         let body = body(&request, text_limit)?;
         let files = storable_files(request.attachments);
@@ -213,12 +219,13 @@ fn body(request: &pb::AcceptRequest, text_limit: usize) -> Result<Body, Error> {
     let sender = text::non_empty(&request.sender_id, MAX_NAME_BYTES);
     let answered = text::non_empty(&request.reply_to_message_id, MAX_NAME_BYTES);
     let channel = request.channel.trim().to_lowercase();
-    let author = of_sender(&channel, sender.as_deref(), request.sender_listed);
+    let assurance = assurance(request);
+    let author = author(&channel, sender.as_deref(), assurance, request.sender_listed);
     Ok(Body {
         author: Some(author),
         text: said,
         sender: sender.map(|id| Sender {
-            id,
+            id: sender_id(id, assurance),
             name: text::clean_and_cut(&request.sender_name, MAX_NAME_BYTES),
         }),
         message_id: text::non_empty(&request.platform_message_id, MAX_NAME_BYTES),
@@ -232,6 +239,38 @@ fn body(request: &pb::AcceptRequest, text_limit: usize) -> Result<Body, Error> {
         outside: request.has_text_of_others,
         ..Body::default()
     })
+}
+
+/// How sure the channel is of the sender. A value of a later version counts as the least.
+fn assurance(request: &pb::AcceptRequest) -> SenderAssurance {
+    request.sender_assurance.try_into().unwrap_or(SenderAssurance::None)
+}
+
+/// Whether the sender may be another than the id says.
+const fn is_claimed(assurance: SenderAssurance) -> bool {
+    matches!(assurance, SenderAssurance::Weak | SenderAssurance::None)
+}
+
+/// Id of a sender in conversations, bindings and links: one that is only claimed is another than
+/// the one that it claims to be.
+fn sender_id(id: String, assurance: SenderAssurance) -> String {
+    if is_claimed(assurance) { format!("{UNVERIFIED_PEER_PREFIX}{id}") } else { id }
+}
+
+/// Author of a message. A sender who is not verified has no roles, whatever the lists say.
+fn author(
+    channel: &str,
+    sender: Option<&str>,
+    assurance: SenderAssurance,
+    is_listed: bool,
+) -> Author {
+    match (sender, assurance) {
+        (Some(sender), assurance) if is_claimed(assurance) => Author::unverified(channel, sender),
+        (_, SenderAssurance::Unspecified | SenderAssurance::Verified) => {
+            of_sender(channel, sender, is_listed)
+        }
+        _ => of_sender(channel, sender, false),
+    }
 }
 
 fn required_text(field: &'static str, text: &str) -> Result<String, Error> {
@@ -279,6 +318,39 @@ mod tests {
         assert_eq!(arrival.body.sender.unwrap().name, "Anna\u{202e}");
         assert_eq!(arrival.target.channel, "telegram");
         assert_eq!(arrival.target.thread, None);
+    }
+
+    #[test]
+    fn only_a_verified_sender_is_the_person_whom_the_lists_name() {
+        let accepted = |assurance: i32| {
+            let request = pb::AcceptRequest {
+                channel: "email".into(),
+                peer_id: "anna@x".into(),
+                sender_id: "anna@x".into(),
+                sender_listed: true,
+                sender_assurance: assurance,
+                ..request()
+            };
+            let ChannelMessage { inbound, body, target, .. } =
+                ChannelMessage::new(request, 100).unwrap();
+            assert_eq!(target.chat, "42");
+            let author = body.author.unwrap();
+            let ids = [inbound.sender.unwrap(), body.sender.unwrap().id, inbound.peer.id];
+            assert!(ids.iter().all(|id| *id == ids[0]));
+            let [id, ..] = ids;
+            (id, author.id, author.roles.join(" "))
+        };
+        let as_claimed = ("anna@x".to_owned(), "email:anna@x".to_owned(), "member".to_owned());
+        let unverified =
+            ("unverified:anna@x".to_owned(), "email-unverified:anna@x".to_owned(), String::new());
+
+        assert_eq!(accepted(SenderAssurance::Unspecified.into()), as_claimed);
+        assert_eq!(accepted(SenderAssurance::Verified.into()), as_claimed);
+        assert_eq!(accepted(SenderAssurance::Weak.into()), unverified);
+        assert_eq!(accepted(SenderAssurance::None.into()), unverified);
+        assert_eq!(accepted(99), unverified);
+        let (id, author, roles) = accepted(SenderAssurance::Anonymous.into());
+        assert_eq!([id.as_str(), &author, &roles], ["anna@x", "email:anna@x", ""]);
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::{borrow::Cow, fmt::Write as _};
 use holdfast_agent::person;
 use holdfast_directory::{RoutedAgent, Routing};
 use holdfast_types::{
-    DmScope, GroupScope, InvalidSessionKey, PeerKind, SessionKey, has_platform_wide_ids,
-    linked_person,
+    DmScope, GroupScope, InvalidSessionKey, PeerKind, SessionKey, UNVERIFIED_PEER_PREFIX,
+    has_platform_wide_ids, linked_person,
 };
 use sha2::{Digest as _, Sha256};
 
@@ -92,7 +92,14 @@ impl Parts<'_> {
         let (name, settings) = (&agent.name, &agent.settings);
         if kind == PeerKind::Direct {
             let author = author.as_deref().unwrap_or(UNKNOWN_ID);
-            return SessionKey::direct(name, settings.dm_scope, channel, account, author);
+            // The main session is the owner's, and such a sender may be anybody.
+            let scope = match settings.dm_scope {
+                DmScope::Main if author.starts_with(UNVERIFIED_PEER_PREFIX) => {
+                    DmScope::PerChannelPeer
+                }
+                scope => scope,
+            };
+            return SessionKey::direct(name, scope, channel, account, author);
         }
         match (settings.group_scope, author, thread) {
             (GroupScope::GroupUser, Some(author), _) => {

@@ -8,11 +8,15 @@
 //! | a group, or a conversation that several share | whom the account's `allow` names; `*` names nobody |
 //! | the mesh itself: a schedule, another agent, a tool | no: no model approves its own calls |
 //!
+//! A sender whom the channel has not verified decides nothing. By e-mail a decision always names its
+//! approval: the id is known to whom the request was sent.
+//!
 //! A decision can only name calls of its own conversation and of the tasks that this conversation
 //! requested.
 
 use holdfast_agent::calls_awaiting_approval;
 use holdfast_bus::{Control, ControlKind};
+use holdfast_directory::channel;
 use holdfast_session::{Approval, DecisionResult, InboxMessage, NewDecision, NewDelivery};
 use holdfast_types::{
     AccountId, Author, Command, DecisionCommand, DeliveryId, Entry, Fault as _, KeyId, Kind,
@@ -135,6 +139,14 @@ async fn execute_decision(
     };
     let (claim, sessions) = (&turn.lease.claim, &turn.worker.sessions);
     let id = command.id.as_deref();
+    if let Decider::Sender { channel, author, .. } = &person {
+        if author.as_ref().is_some_and(|author| !author.is_verified()) {
+            return Ok(Err(request::NOT_VERIFIED_REPLY.to_owned()));
+        }
+        if id.is_none() && channel == channel::EMAIL {
+            return Ok(Err(request::ID_NEEDED_REPLY.to_owned()));
+        }
+    }
     let mut found = sessions.approvals().in_family(claim.tenant, claim.session, id).await?;
     let approval = match (found.len(), id) {
         (0, None) => return Ok(Err(request::NO_APPROVAL_REPLY.to_owned())),

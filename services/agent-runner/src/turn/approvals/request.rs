@@ -58,6 +58,14 @@ pub(super) const KEY_NOT_PERMITTED_REPLY: &str =
 pub(super) const PERSON_NOT_PERMITTED_REPLY: &str =
     "You may not decide about tool calls: that needs the role `operator` or `owner`.";
 
+/// Reply to a decision of a sender whom the channel has not verified.
+pub(super) const NOT_VERIFIED_REPLY: &str = "This channel cannot tell whether you are who you say, so \
+     you may not decide here. Decide in the console, or with `holdfast approvals`.";
+
+/// Reply to a decision without an id on a channel where it needs one.
+pub(super) const ID_NEEDED_REPLY: &str = "Say which approval you mean, with the id in its request: \
+     /approve 1a2b3c4d. By e-mail the id is always needed.";
+
 /// Reply to a decision that comes from the mesh.
 pub(super) const NOT_A_PERSON_REPLY: &str = "Only a person can decide about this.";
 

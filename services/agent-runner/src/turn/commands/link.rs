@@ -8,8 +8,8 @@ use holdfast_directory::{Actor, Identity, IssuedLink, LinkOutcome, PersonAccount
 use holdfast_proto::memory::v1 as memory;
 use holdfast_session::{KeyChanges, NewDelivery};
 use holdfast_types::{
-    AgentId, AgentName, DmScope, Entry, Fault as _, SessionKey, SessionKind, Target, TreePath,
-    has_platform_wide_ids, linked_peer,
+    AgentId, AgentName, Author, DmScope, Entry, Fault as _, SessionKey, SessionKind, Target,
+    TreePath, has_platform_wide_ids, linked_peer,
 };
 use holdfast_workspace::{Base, ChangeAuthor, Edit};
 use tracing::warn;
@@ -29,6 +29,9 @@ const NOT_HERE: &str = "Send this in a direct conversation on a channel: it is a
 const NAMED_BY_ADMIN: &str = "An administrator has set who you are here, so you cannot link this \
                               account yourself.";
 
+const NOT_VERIFIED: &str = "This channel cannot tell whether you are who you say, so this account \
+                            cannot be linked with another.";
+
 /// The account of the sender, and where it is answered.
 struct Place {
     account: PersonAccount,
@@ -42,6 +45,9 @@ pub(crate) async fn run_link_command(
     turn: &mut TurnState<'_>,
     code: Option<&str>,
 ) -> Result<String, Error> {
+    if !is_verified(turn) {
+        return Ok(NOT_VERIFIED.to_owned());
+    }
     let Some(place) = place(turn).await? else { return Ok(NOT_HERE.to_owned()) };
     participants::load_policy(turn).await?;
     match code {
@@ -51,6 +57,9 @@ pub(crate) async fn run_link_command(
 }
 
 pub(crate) async fn run_unlink_command(turn: &mut TurnState<'_>) -> Result<String, Error> {
+    if !is_verified(turn) {
+        return Ok(NOT_VERIFIED.to_owned());
+    }
     let Some(place) = place(turn).await? else { return Ok(NOT_HERE.to_owned()) };
     let (tenant, session) = (turn.lease.claim.tenant, turn.lease.claim.session);
     let routing = turn.worker.directory.routing();
@@ -225,6 +234,11 @@ fn tell_other_side(turn: &mut TurnState<'_>, place: &Place, link: &IssuedLink) {
         id,
         delay: std::time::Duration::ZERO,
     }]);
+}
+
+/// Whether the channel has verified all authors of the turn.
+fn is_verified(turn: &TurnState<'_>) -> bool {
+    participants::authors(turn.journal.turn()).all(Author::is_verified)
 }
 
 /// Account of the message's sender; `None` if the message did not come directly by a channel.
