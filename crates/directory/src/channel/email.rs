@@ -119,11 +119,11 @@ pub enum MailSecurity {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MailAuthentication {
-    /// It is refused, and stays unread in the mailbox.
+    /// The mail is refused, and stays unread in the mailbox.
     #[default]
     Required,
-    /// It is refused if the check failed. If there was no check, its sender is a stranger without
-    /// rights, whatever the address.
+    /// The mail is refused if the check failed. If there was no check, its sender is a stranger
+    /// without rights, whatever the address.
     IfPresent,
     /// Nothing is checked: all senders are strangers without rights, whatever their addresses.
     Off,

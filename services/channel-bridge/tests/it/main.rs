@@ -5,6 +5,7 @@
 mod acting;
 mod contract;
 mod delivering;
+mod forged_mail;
 mod gateway;
 mod irc_server;
 mod polling;

@@ -6,7 +6,7 @@
 
 /// A header violates its grammar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Malformed;
+pub(super) struct MalformedHeader;
 
 /// Position in the value of a header.
 #[derive(Debug, Clone)]
@@ -43,7 +43,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// Skips white space and comments, which may be nested; returns whether there was any.
-    pub(super) fn skip_comments(&mut self) -> Result<bool, Malformed> {
+    pub(super) fn skip_comments(&mut self) -> Result<bool, MalformedHeader> {
         let before = self.rest.len();
         loop {
             self.take_while(is_space);
@@ -63,9 +63,9 @@ impl<'a> Lexer<'a> {
     }
 
     /// Takes a quoted string, whose opening quote is the next character, without its quotes.
-    pub(super) fn quoted_string(&mut self) -> Result<String, Malformed> {
+    pub(super) fn quoted_string(&mut self) -> Result<String, MalformedHeader> {
         if !self.take('"') {
-            return Err(Malformed);
+            return Err(MalformedHeader);
         }
         let mut text = String::new();
         loop {
@@ -79,8 +79,8 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn next(&mut self) -> Result<char, Malformed> {
-        let letter = self.peek().ok_or(Malformed)?;
+    fn next(&mut self) -> Result<char, MalformedHeader> {
+        let letter = self.peek().ok_or(MalformedHeader)?;
         self.rest = &self.rest[letter.len_utf8()..];
         Ok(letter)
     }

@@ -159,7 +159,7 @@ impl Email {
             let uids = imap.search(&format!("SUBJECT {token}")).await.map_err(lost)?;
             if let Some(uid) = uids.last() {
                 let fetched = imap.fetch(*uid, MAX_TEST_MAIL_BYTES).await.map_err(lost)?;
-                // That it is unread harms nobody.
+                // A test mail that stays unread harms nobody.
                 match imap.mark_seen(*uid).await {
                     Ok(()) | Err(ImapError::Refused(_)) => {}
                     Err(error) => return Err(lost(error)),

@@ -3,7 +3,7 @@
 //! Programs read unusual forms of this header in different ways, so that the address which a server
 //! checked may not be the one that is read here. Whatever is unusual has no author.
 
-use super::lexer::{Lexer, Malformed, has_control_characters, is_domain};
+use super::lexer::{Lexer, MalformedHeader, has_control_characters, is_domain};
 
 /// Maximum length of an address, in bytes.
 const MAX_ADDRESS_BYTES: usize = 254;
@@ -26,7 +26,7 @@ pub(super) fn is_address(text: &str) -> bool {
         })
 }
 
-fn mailbox(lexer: &mut Lexer<'_>) -> Result<String, Malformed> {
+fn mailbox(lexer: &mut Lexer<'_>) -> Result<String, MalformedHeader> {
     let mut words = Vec::new();
     loop {
         lexer.skip_comments()?;
@@ -43,7 +43,7 @@ fn mailbox(lexer: &mut Lexer<'_>) -> Result<String, Malformed> {
                 let is_plain = words.iter().all(|word: &String| !word.contains('@'));
                 return match is_closed && is_plain && lexer.is_at_end() {
                     true => Ok(address),
-                    false => Err(Malformed),
+                    false => Err(MalformedHeader),
                 };
             }
             // A quoted string is part of a name. As an address it is not accepted.
@@ -53,14 +53,14 @@ fn mailbox(lexer: &mut Lexer<'_>) -> Result<String, Malformed> {
             }
             Some(_) => match lexer.take_while(|letter| is_in_address(letter) || !letter.is_ascii())
             {
-                "" => return Err(Malformed),
+                "" => return Err(MalformedHeader),
                 word => words.push(word.to_lowercase()),
             },
         }
     }
     match words.as_slice() {
         [address] => Ok(address.clone()),
-        _ => Err(Malformed),
+        _ => Err(MalformedHeader),
     }
 }
 

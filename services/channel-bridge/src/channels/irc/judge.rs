@@ -30,6 +30,7 @@ pub(super) fn judge(line: &Line, settings: &IrcSettings, nick: &str) -> Verdict 
         IrcIdentity::Account => line.tag("account").map(str::to_owned),
         IrcIdentity::Nick => Some(line.source.clone()),
     };
+    let assurance = assurance(settings, identity.is_some());
     let identity = identity.map(|name| name.to_ascii_lowercase());
     // In account mode a nick proves nothing, so it is not compared.
     let name = match settings.identify_by {
@@ -50,11 +51,6 @@ pub(super) fn judge(line: &Line, settings: &IrcSettings, nick: &str) -> Verdict 
             return Verdict::Refuse { place, sender };
         }
     }
-    let assurance = match (settings.identify_by, &identity) {
-        (IrcIdentity::Account, Some(_)) => SenderAssurance::Verified,
-        // Anybody can take a nick that is not in use.
-        (IrcIdentity::Account, None) | (IrcIdentity::Nick, _) => SenderAssurance::Weak,
-    };
     // Without an account somebody is known by a nick only, which the sign tells apart from accounts.
     let sender_id = identity.unwrap_or_else(|| format!("~{}", line.source.to_ascii_lowercase()));
     let chat = if is_group { target.to_ascii_lowercase() } else { line.source.clone() };
@@ -78,6 +74,14 @@ pub(super) fn judge(line: &Line, settings: &IrcSettings, nick: &str) -> Verdict 
         sender_assurance: assurance.into(),
         ..AcceptRequest::default()
     }))
+}
+
+/// How sure the server is of a sender: anybody can take a nick that is not in use.
+fn assurance(settings: &IrcSettings, has_identity: bool) -> SenderAssurance {
+    match settings.identify_by {
+        IrcIdentity::Account if has_identity => SenderAssurance::Verified,
+        IrcIdentity::Account | IrcIdentity::Nick => SenderAssurance::Weak,
+    }
 }
 
 fn is_joined(settings: &IrcSettings, channel: &str) -> bool {

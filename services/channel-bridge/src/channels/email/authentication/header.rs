@@ -4,7 +4,7 @@
 //! common servers differ from the grammar: values may have `/` and `=` in them, properties may lack
 //! their type (`action=none`), and the name of the server may be missing (Microsoft 365).
 
-use crate::channels::email::lexer::{Lexer, Malformed, has_control_characters};
+use crate::channels::email::lexer::{Lexer, MalformedHeader, has_control_characters};
 
 /// Maximum number of results in a header. More are malformed.
 const MAX_RESULTS: usize = 100;
@@ -50,9 +50,9 @@ impl MethodResult {
 
 impl AuthenticationResults {
     /// Parses the value of a header.
-    pub(in crate::channels::email) fn parse(value: &str) -> Result<Self, Malformed> {
+    pub(in crate::channels::email) fn parse(value: &str) -> Result<Self, MalformedHeader> {
         if has_control_characters(value) {
-            return Err(Malformed);
+            return Err(MalformedHeader);
         }
         let mut lexer = Lexer::new(value);
         lexer.skip_comments()?;
@@ -66,7 +66,7 @@ impl AuthenticationResults {
                 break;
             }
             if !is_first && !lexer.take(';') {
-                return Err(Malformed);
+                return Err(MalformedHeader);
             }
             is_first = false;
             lexer.skip_comments()?;
@@ -76,7 +76,7 @@ impl AuthenticationResults {
             }
             results.push(method_result(&mut lexer)?);
             if results.len() > MAX_RESULTS {
-                return Err(Malformed);
+                return Err(MalformedHeader);
             }
         }
         // `none` stands alone.
@@ -85,21 +85,21 @@ impl AuthenticationResults {
             results.retain(|result| !is_none(result));
         }
         if results.iter().any(|result| result.result.is_empty()) {
-            return Err(Malformed);
+            return Err(MalformedHeader);
         }
         Ok(Self { server, results })
     }
 }
 
 /// Takes the server's name and the version; `None` if a result stands in their place.
-fn server_name(lexer: &mut Lexer<'_>) -> Result<Option<String>, Malformed> {
+fn server_name(lexer: &mut Lexer<'_>) -> Result<Option<String>, MalformedHeader> {
     let begin = lexer.clone();
     let name = match lexer.peek() {
         Some('"') => lexer.quoted_string()?,
         _ => lexer.take_while(is_token).to_owned(),
     };
     if name.is_empty() {
-        return Err(Malformed);
+        return Err(MalformedHeader);
     }
     let has_space = lexer.skip_comments()?;
     match lexer.peek() {
@@ -108,25 +108,25 @@ fn server_name(lexer: &mut Lexer<'_>) -> Result<Option<String>, Malformed> {
             *lexer = begin;
             return Ok(None);
         }
-        Some(_) if !has_space => return Err(Malformed),
+        Some(_) if !has_space => return Err(MalformedHeader),
         Some(_) => {}
     }
     let version = lexer.take_while(|letter| letter.is_ascii_digit());
     lexer.skip_comments()?;
     match lexer.peek() {
         None | Some(';') if version == VERSION => Ok(Some(name.to_ascii_lowercase())),
-        _ => Err(Malformed),
+        _ => Err(MalformedHeader),
     }
 }
 
 /// Takes a result with its properties, up to a semicolon or the end. `none` has no result.
-fn method_result(lexer: &mut Lexer<'_>) -> Result<MethodResult, Malformed> {
+fn method_result(lexer: &mut Lexer<'_>) -> Result<MethodResult, MalformedHeader> {
     let method = keyword(lexer)?;
     lexer.skip_comments()?;
     if lexer.take('/') {
         lexer.skip_comments()?;
         if lexer.take_while(|letter| letter.is_ascii_digit()) != VERSION {
-            return Err(Malformed);
+            return Err(MalformedHeader);
         }
         lexer.skip_comments()?;
     }
@@ -134,7 +134,7 @@ fn method_result(lexer: &mut Lexer<'_>) -> Result<MethodResult, Malformed> {
     if !lexer.take('=') {
         return match (result.method.as_str(), lexer.peek()) {
             ("none", None | Some(';')) => Ok(result),
-            _ => Err(Malformed),
+            _ => Err(MalformedHeader),
         };
     }
     lexer.skip_comments()?;
@@ -143,31 +143,31 @@ fn method_result(lexer: &mut Lexer<'_>) -> Result<MethodResult, Malformed> {
         let has_space = lexer.skip_comments()?;
         match lexer.peek() {
             None | Some(';') => return Ok(result),
-            Some(_) if !has_space => return Err(Malformed),
+            Some(_) if !has_space => return Err(MalformedHeader),
             Some(_) => {}
         }
         result.properties.push(property(lexer)?);
         if result.properties.len() > MAX_PROPERTIES {
-            return Err(Malformed);
+            return Err(MalformedHeader);
         }
     }
 }
 
 /// Takes a property, as in `header.d=example.com`, or a reason.
-fn property(lexer: &mut Lexer<'_>) -> Result<(String, String), Malformed> {
+fn property(lexer: &mut Lexer<'_>) -> Result<(String, String), MalformedHeader> {
     let mut name = keyword(lexer)?;
     lexer.skip_comments()?;
     if lexer.take('.') {
         lexer.skip_comments()?;
         let part = lexer.take_while(|letter| is_keyword(letter) || letter == '.');
         if part.is_empty() {
-            return Err(Malformed);
+            return Err(MalformedHeader);
         }
         name = format!("{name}.{}", part.to_ascii_lowercase());
         lexer.skip_comments()?;
     }
     if !lexer.take('=') {
-        return Err(Malformed);
+        return Err(MalformedHeader);
     }
     lexer.skip_comments()?;
     Ok((name, value(lexer)?))
@@ -175,7 +175,7 @@ fn property(lexer: &mut Lexer<'_>) -> Result<(String, String), Malformed> {
 
 /// Takes a value: words and quoted strings without space between them, as `"a b"@example.com`. It
 /// may be empty.
-fn value(lexer: &mut Lexer<'_>) -> Result<String, Malformed> {
+fn value(lexer: &mut Lexer<'_>) -> Result<String, MalformedHeader> {
     let mut value = String::new();
     loop {
         match lexer.peek() {
@@ -186,9 +186,9 @@ fn value(lexer: &mut Lexer<'_>) -> Result<String, Malformed> {
     }
 }
 
-fn keyword(lexer: &mut Lexer<'_>) -> Result<String, Malformed> {
+fn keyword(lexer: &mut Lexer<'_>) -> Result<String, MalformedHeader> {
     match lexer.take_while(is_keyword) {
-        "" => Err(Malformed),
+        "" => Err(MalformedHeader),
         word => Ok(word.to_ascii_lowercase()),
     }
 }
@@ -300,7 +300,7 @@ mod tests {
             "mx; =pass",
             "mx dkim=pass",
         ] {
-            assert_eq!(AuthenticationResults::parse(value), Err(Malformed), "{value}");
+            assert_eq!(AuthenticationResults::parse(value), Err(MalformedHeader), "{value}");
         }
     }
 
