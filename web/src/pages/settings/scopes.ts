@@ -14,10 +14,9 @@ export function ownScopes(): Scope[] {
   return me.role ? SCOPES.filter((scope) => scope !== 'platform') : SCOPES.filter((scope) => me.scopes.includes(scope));
 }
 
-/** What invited people may do. */
-export const INVITATIONS: { id: 'viewer' | 'member' | 'operator' | 'full'; scopes: Scope[] }[] = [
-  { id: 'viewer', scopes: ['read'] },
-  { id: 'member', scopes: ['read', 'chat'] },
-  { id: 'operator', scopes: ['read', 'chat', 'approve'] },
-  { id: 'full', scopes: [] },
-];
+const ROLES = ['viewer', 'member', 'operator', 'owner'] as const;
+
+/** Roles that the person may give: an owner gives any, an operator those below. */
+export function rolesToGive(): readonly (typeof ROLES)[number][] {
+  return me.role === 'operator' ? ROLES.slice(0, ROLES.indexOf('operator')) : ROLES;
+}
