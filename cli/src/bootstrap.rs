@@ -11,7 +11,7 @@ use clap::Args;
 use holdfast_directory::{Actor, Directory, NewKey, NewProvider, ProviderKind, SCOPES};
 use holdfast_kit::config::{self, Secrets};
 use holdfast_pg::Pools;
-use holdfast_types::{ModelId, TenantId};
+use holdfast_types::{ModelId, PersonId, TenantId};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -173,7 +173,8 @@ pub async fn set_up_tenant(
     let directory = Directory::new(pools.clone(), &config.secrets)?;
 
     let (tenant, _) = directory.tenants().ensure(tenant).await?;
-    let key = key(&directory, home, tenant.id).await?;
+    let owner = directory.people().first_owner(tenant.id, (&owner_name(), true)).await?;
+    let key = key(&directory, home, (tenant.id, owner.id)).await?;
     let model = match model_from_environment(|name| env::var(name).ok())? {
         Some(wanted) => Some(set_model(&directory, tenant.id, wanted).await?),
         None => None,
@@ -187,20 +188,39 @@ pub async fn set_up_tenant(
     Ok(BootstrappedTenant { key, model, local_models: local.collect() })
 }
 
-/// Returns the stored key if it is valid and has all scopes; otherwise creates a new one.
-async fn key(directory: &Directory, home: &StateDir, tenant: TenantId) -> anyhow::Result<String> {
+/// Name of the first owner: that of the user of this machine.
+fn owner_name() -> String {
+    let mut named =
+        ["USER", "LOGNAME", "USERNAME"].into_iter().filter_map(|name| env::var(name).ok());
+    let fit = |name: &String| {
+        !name.trim().is_empty() && !name.contains(char::is_control) && name.chars().count() <= 200
+    };
+    named.find(fit).unwrap_or_else(|| "Owner".to_owned())
+}
+
+/// Returns the stored key if it is valid and has all scopes; otherwise creates a new one. It is the
+/// owner's.
+async fn key(
+    directory: &Directory,
+    home: &StateDir,
+    (tenant, owner): (TenantId, PersonId),
+) -> anyhow::Result<String> {
     let file = home.key_file();
     let known = fs::read_to_string(&file).unwrap_or_default().trim().to_owned();
     if let Ok(caller) = directory.keys().authenticate(&known).await
         && caller.tenant == tenant
         && SCOPES.iter().all(|scope| caller.scopes.iter().any(|has| has == scope))
     {
+        if caller.person.is_none() {
+            directory.keys().give_to(tenant, caller.key, owner).await?;
+        }
         return Ok(known);
     }
     let new = NewKey {
         name: "development".to_owned(),
         scopes: SCOPES.map(str::to_owned).to_vec(),
         lifetime: None,
+        person: Some(owner),
     };
     let (_, secret) = directory.keys().create(tenant, Actor::Operator, new).await?;
     let key = secret.expose_secret().to_owned();

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use crate::{client::Client, error::Error, screen::Screen, view::time};
 
-const COLUMNS: [&str; 6] = ["id", "name", "scopes", "created_at", "expires_at", "revoked_at"];
+const COLUMNS: [&str; 7] =
+    ["id", "name", "scopes", "created_at", "expires_at", "revoked_at", "person"];
 const DAY: u64 = 86_400;
 
 #[derive(Debug, Subcommand)]
@@ -33,6 +34,9 @@ pub enum Keys {
         /// Lifetime in days; 0 for no expiry
         #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=3650))]
         days: u64,
+        /// Id of the person whose the key is, `per_…`: its calls are theirs, with no more than their role
+        #[arg(long)]
+        person: Option<String>,
     },
     /// Revoke a key; takes effect everywhere within 5 s
     Revoke {
@@ -49,8 +53,9 @@ impl Keys {
                 let keys = client.answer(client.keys().list_keys(request).await)?.keys;
                 screen.list(&COLUMNS, keys.iter().map(view).collect())
             }
-            Self::Create { name, scopes, days } => {
-                let request = CreateKeyRequest { name, scopes, lifetime_seconds: days * DAY };
+            Self::Create { name, scopes, days, person } => {
+                let (lifetime_seconds, person) = (days * DAY, person.unwrap_or_default());
+                let request = CreateKeyRequest { name, scopes, lifetime_seconds, person };
                 let made = client.keys().create_key(client.request(request)).await;
                 let made = client.answer(made)?;
                 let mut shown = view(&made.key.unwrap_or_default());
@@ -78,5 +83,6 @@ fn view(key: &Key) -> Value {
         "created_at": time(key.created_at.as_ref()),
         "expires_at": time(key.expires_at.as_ref()),
         "revoked_at": time(key.revoked_at.as_ref()),
+        "person": key.person,
     })
 }

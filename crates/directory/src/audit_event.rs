@@ -25,6 +25,15 @@ pub struct AuditEvent {
     pub outcome: String,
     /// Changed rows, before and after; null if there are none.
     pub changes: Value,
+    /// Through what the actor did it: `console/<session>`, or `device/<device>/<its approver>`; empty if
+    /// that is not known.
+    pub via: String,
+    /// Name of what was changed; empty if none is known.
+    pub subject_name: String,
+    /// Id of the key or the person who invited the actor; empty if nobody did.
+    pub invited_by: String,
+    /// Name of who invited the actor.
+    pub inviter_name: String,
 }
 
 /// Which events are listed. Empty texts and `None` select all.
@@ -49,6 +58,8 @@ pub struct CallOutcome<'c> {
     pub request: Uuid,
     pub method: &'static str,
     pub actor: &'c str,
+    /// Through what the actor made the call.
+    pub via: Option<String>,
     pub subject: &'c str,
     /// `ok`, or the name of a gRPC status.
     pub outcome: &'static str,

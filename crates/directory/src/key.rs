@@ -5,7 +5,7 @@ pub mod device;
 
 use std::time::Duration;
 
-use holdfast_types::{KeyId, TenantId};
+use holdfast_types::{KeyId, PersonId, TenantId, TenantRole};
 use jiff::Timestamp;
 
 use crate::Error;
@@ -14,6 +14,9 @@ use crate::Error;
 /// tool calls, changes, ownership, operation of the installation.
 pub const SCOPES: [&str; 8] =
     ["guest", "chat", "read", "events", APPROVE, "admin", "owner", "platform"];
+
+/// Name of a tenant's first key.
+pub(crate) const FIRST_KEY_NAME: &str = "first key";
 
 /// Scopes of a tenant's first key.
 pub(crate) const FIRST_KEY_SCOPES: [&str; 5] = ["chat", "read", APPROVE, "admin", "owner"];
@@ -38,6 +41,8 @@ pub struct Key {
     pub expires_at: Option<Timestamp>,
     /// Time of revocation; `None` if the key is not revoked.
     pub revoked_at: Option<Timestamp>,
+    /// Person whose the key is; `None`: nobody's.
+    pub person: Option<PersonId>,
 }
 
 impl Key {
@@ -58,6 +63,8 @@ pub struct NewKey {
     pub scopes: Vec<String>,
     /// Time until the expiry; `None` is unlimited.
     pub lifetime: Option<Duration>,
+    /// Person whose the key is: it is refused when they are.
+    pub person: Option<PersonId>,
 }
 
 /// Authenticated caller of a request.
@@ -68,6 +75,8 @@ pub struct KeyPrincipal {
     pub name: String,
     /// Names from [`SCOPES`].
     pub scopes: Vec<String>,
+    /// Person whose the key is, with their role.
+    pub person: Option<(PersonId, TenantRole)>,
     /// Requests per minute that all keys of the tenant share.
     pub rate: u32,
     /// Calls that the tenant may have open at once in one process, if its plan limits them.
@@ -122,7 +131,8 @@ mod tests {
 
     fn new(name: &str, scopes: &[&str], lifetime: Option<u64>) -> Result<NewKey, Error> {
         let scopes = scopes.iter().map(|&scope| scope.to_owned()).collect();
-        NewKey { name: name.into(), scopes, lifetime: lifetime.map(Duration::from_secs) }.check()
+        let lifetime = lifetime.map(Duration::from_secs);
+        NewKey { name: name.into(), scopes, lifetime, person: None }.check()
     }
 
     #[test]

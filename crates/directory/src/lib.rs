@@ -63,15 +63,15 @@ pub use directory::Directory;
 pub use error::Error;
 pub use key::console::{
     ConsolePrincipal, ConsoleRights, ConsoleSession, ConsoleSessionLimits, IssuedConsoleLink,
-    IssuedConsoleSession, SignInMethod,
+    IssuedConsoleSession, LinkOrigin, SignInMethod,
 };
 pub use key::device::{
-    Approver, ApproverRights, Device, DevicePrincipal, DeviceProfile, DeviceRequest,
+    Approver, ApproverRights, Device, DevicePrincipal, DeviceProfile, DeviceRequest, DeviceUser,
 };
 pub use key::{Key, KeyPrincipal, NewKey, SCOPES};
 pub use mcp::{McpServer, McpTransport, NewMcpServer, OpenMcpServer};
 pub use node::{AuthenticatedNode, NewNode, Node, NodeConnection, NodeReport};
-pub use person::{Person, PersonPrincipal, SignIn};
+pub use person::{Invitation, Person, PersonPrincipal, ProviderAnswer, ProviderSignIn, SignIn};
 pub use policy::{KnownTool, Policies, StoredPolicy};
 pub use product::{Product, ProductCommand};
 pub use provider::catalogue::{KnownModel, TenantCatalogue};
@@ -98,6 +98,6 @@ pub use tenant::{Tenant, TenantChanges, TenantState};
 pub use verbs::{
     Accounts, Agents, Audit, BaseVersion, Behaviors, Budgets, Chains, Connections, ConsoleSessions,
     Credentials, Devices, EventWebhooks, ImportedAgent, Keys, McpServers, Models,
-    NodeConnectionState, Nodes, People, Plans, PolicyDocuments, Providers, Routes, SkillEnv,
-    TenantEvents, Tenants,
+    NodeConnectionState, Nodes, People, Plans, PolicyDocuments, ProviderCheck, Providers, Routes,
+    SkillEnv, TenantEvents, Tenants,
 };

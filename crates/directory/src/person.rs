@@ -1,23 +1,37 @@
-//! People who sign in at an identity provider.
+//! People of a tenant, and invitations.
 
-use holdfast_types::{PersonId, TenantId, TenantRole};
+use holdfast_types::{InvitationId, PersonId, TenantId, TenantRole};
 use jiff::Timestamp;
+use secrecy::SecretString;
+
+/// Issuer of people who sign in without an identity provider.
+pub(crate) const INVITATION: &str = "invitation";
+
+/// Subject of the first owner of a tenant, whom nobody invited.
+pub(crate) const FIRST_OWNER: &str = "owner";
 
 /// A person of a tenant, known since their first sign-in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Person {
     pub id: PersonId,
+    /// Identity provider, or `invitation`.
     pub issuer: String,
-    /// The person's id at the issuer.
+    /// The person's id at the issuer, or of the invitation.
     pub subject: String,
     pub name: String,
-    /// Role of the newest token.
+    /// Role of the newest token, or of the invitation.
     pub role: TenantRole,
     pub created_at: Timestamp,
     /// Exact to the hour.
     pub seen_at: Timestamp,
     /// Set if the person is refused.
     pub disabled_at: Option<Timestamp>,
+    /// Time zone that they chose.
+    pub zone: Option<String>,
+    /// Language that they chose.
+    pub language: Option<String>,
+    /// Id of the key or the person who invited them.
+    pub invited_by: Option<String>,
 }
 
 impl Person {
@@ -26,6 +40,40 @@ impl Person {
     pub fn may_approve(&self) -> bool {
         self.disabled_at.is_none() && self.role >= TenantRole::Approver
     }
+}
+
+/// An invitation that was not accepted yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Invitation {
+    pub id: InvitationId,
+    pub name: String,
+    /// Role that the person gets.
+    pub role: TenantRole,
+    /// Id of the key or the person who invites.
+    pub invited_by: String,
+    /// Name of the key or the person who invites; empty if it is not known.
+    pub inviter: String,
+    pub created_at: Timestamp,
+    pub expires_at: Timestamp,
+}
+
+/// Refresh token of a person, with which their identity provider is asked about them.
+#[derive(Debug, Clone)]
+pub struct ProviderSignIn {
+    pub issuer: String,
+    pub client_id: String,
+    pub refresh_token: SecretString,
+}
+
+/// What an identity provider says about a person.
+#[derive(Debug, Clone)]
+pub enum ProviderAnswer {
+    /// The person is one of its people; with the refresh token for the next time, if it is another one.
+    Accepted(Option<SecretString>),
+    /// The person is none of its people any more.
+    Refused,
+    /// The provider does not answer.
+    Unavailable,
 }
 
 /// What a verified token says about its person.

@@ -97,6 +97,8 @@ pub(crate) enum Purpose<'a> {
     ConnectionSecret(&'a str),
     /// Secret of the webhook for events with this id.
     EventWebhook(Uuid),
+    /// Refresh token of the person with this id.
+    RefreshToken(Uuid),
     /// An environment variable of a skill.
     SkillEnv {
         /// Name of the skill, in lower case.
@@ -216,6 +218,7 @@ impl DataKey {
             Purpose::McpSecrets(_) => "an mcp server's secrets",
             Purpose::ConnectionSecret(_) => "a connection's secret",
             Purpose::EventWebhook(_) => "the secret of a webhook for events",
+            Purpose::RefreshToken(_) => "a person's refresh token",
             Purpose::SkillEnv { .. } => "a skill's variable",
         };
         decrypt(&self.key, &self.context(purpose), sealed).ok_or(Error::Unsealable(what))
@@ -237,6 +240,7 @@ impl DataKey {
                 context(self.tenant, "connection-secret", name.as_bytes())
             }
             Purpose::EventWebhook(id) => context(self.tenant, "event-webhook", id.as_bytes()),
+            Purpose::RefreshToken(id) => context(self.tenant, "refresh-token", id.as_bytes()),
             Purpose::SkillEnv { skill, name } => {
                 // Names contain no zero byte, so the separator is unambiguous.
                 let row = [skill.as_bytes(), b"\0", name.as_bytes()].concat();

@@ -4,6 +4,7 @@ use std::{fmt, str::FromStr};
 
 use holdfast_types::{KeyId, PersonId, TenantId, TenantRole};
 use tonic::{Request, Status};
+use uuid::Uuid;
 
 /// Verified caller; [`MeshAuthLayer`](crate::MeshAuthLayer) adds it to every request it accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,6 +12,11 @@ pub struct Caller {
     /// Tenant that the caller acts for.
     pub tenant: TenantId,
     pub principal: Principal,
+    /// Person whose call it is: the principal, or whose the key is. `None` for a key that is nobody's,
+    /// a service or a node.
+    pub person: Option<PersonId>,
+    /// Through what a person makes the call, where the records name it.
+    pub via: Option<Via>,
     /// For people empty, or scopes that limit what their role permits.
     pub scopes: Scopes,
     /// Name of the key, the person, the service or the node.
@@ -30,10 +36,45 @@ pub enum Principal {
     Node,
 }
 
+/// Through what a person makes a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Via {
+    /// A session of the web console.
+    Session(Uuid),
+    /// A paired device.
+    Device {
+        id: String,
+        /// Id of the key or the person that approved it.
+        approver: String,
+    },
+}
+
+impl fmt::Display for Via {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Session(id) => write!(f, "console/{}", id.simple()),
+            Self::Device { id, approver } => write!(f, "device/{id}/{approver}"),
+        }
+    }
+}
+
 impl Caller {
-    /// Identity in records: the id of a key or a person, or the name of a service or a node.
+    /// Session of the web console in which the call is made.
+    #[must_use]
+    pub fn session(&self) -> Option<Uuid> {
+        match self.via {
+            Some(Via::Session(session)) => Some(session),
+            Some(Via::Device { .. }) | None => None,
+        }
+    }
+
+    /// Identity in records: the id of the person, or of a key that is nobody's, or the name of a service
+    /// or a node.
     #[must_use]
     pub fn id(&self) -> String {
+        if let Some(person) = self.person {
+            return person.to_string();
+        }
         match self.principal {
             Principal::Key(key) => key.to_string(),
             Principal::Person { id, .. } => id.to_string(),
@@ -230,6 +271,8 @@ mod tests {
         let caller = Caller {
             tenant: TenantId::generate(),
             principal: Principal::Service,
+            person: None,
+            via: None,
             scopes: Scopes::EMPTY.with(Scope::Read),
             name: "test".into(),
         };

@@ -28,7 +28,7 @@ mod status;
 pub mod trace;
 
 pub use auth::{MeshAuthLayer, MeshAuthService};
-pub use caller::{Caller, InvalidScope, Principal, Scope, Scopes, caller};
+pub use caller::{Caller, InvalidScope, Principal, Scope, Scopes, Via, caller};
 pub use client::{InvalidUrl, Mesh, SignedChannel, channel, channel_by};
 pub use client_certificates::{ClientCertificateLayer, ClientCertificateService};
 pub use context::{CONTEXT_HEADER, CallTarget, InvalidContext, InvalidMeshKey, Signer};

@@ -53,6 +53,8 @@ struct Shared {
     /// Device codes, and whether the person has confirmed them.
     devices: Mutex<HashMap<String, bool>>,
     is_away: AtomicBool,
+    /// Whether sign-ins give no refresh token.
+    no_refresh: AtomicBool,
     key_fetches: AtomicUsize,
     /// Lifetime of the tokens of sign-ins, in seconds.
     lifetime: AtomicUsize,
@@ -108,6 +110,21 @@ impl FakeIssuer {
     /// Whether every request fails from now on.
     pub fn set_away(&self, is_away: bool) {
         self.shared.is_away.store(is_away, Ordering::Release);
+    }
+
+    /// Sign-ins give no refresh token from now on.
+    pub fn give_no_refresh_tokens(&self) {
+        self.shared.no_refresh.store(true, Ordering::Release);
+    }
+
+    /// Removes everybody who has signed in: their refresh tokens are refused.
+    pub fn remove_people(&self) {
+        lock(&self.shared.refresh_tokens).clear();
+    }
+
+    /// Changes the claims of everybody who has signed in.
+    pub fn change_people(&self, change: impl Fn(&mut Map<String, Value>)) {
+        lock(&self.shared.refresh_tokens).values_mut().for_each(change);
     }
 
     /// How often the keys were fetched.
@@ -178,11 +195,15 @@ impl Shared {
             "iss": *lock(&self.url), "aud": "holdfast", "iat": now, "exp": now + lifetime,
         })));
         let refresh = uuid::Uuid::now_v7().simple().to_string();
-        lock(&self.refresh_tokens).insert(refresh.clone(), claims);
-        json!({
+        let mut tokens = json!({
             "id_token": self.signing_key().sign(&Value::Object(whole)),
-            "access_token": "opaque", "token_type": "Bearer", "refresh_token": refresh,
-        })
+            "access_token": "opaque", "token_type": "Bearer",
+        });
+        if !self.no_refresh.load(Ordering::Acquire) {
+            lock(&self.refresh_tokens).insert(refresh.clone(), claims);
+            tokens["refresh_token"] = refresh.into();
+        }
+        tokens
     }
 
     fn check_here(&self) -> Result<(), StatusCode> {

@@ -107,8 +107,10 @@ id!(/// A change of itself that an agent asks for.
     ProposalId, "prp", "a proposal's id");
 id!(/// API key (its public part).
     KeyId, "key", "a key's id");
-id!(/// A person who signs in at an identity provider.
+id!(/// A person of a tenant.
     PersonId, "per", "a person's id");
+id!(/// An invitation of a person.
+    InvitationId, "inv", "an invitation's id");
 id!(/// An account on a channel: a bot, a webhook.
     AccountId, "acc", "a channel account's id");
 id!(/// One part of one reply on its way to a channel.

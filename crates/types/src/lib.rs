@@ -72,8 +72,8 @@ pub use fault::{Fault, Kind};
 pub use handover::Handover;
 pub use hit_points::{HitPointSettings, WorkAmounts};
 pub use id::{
-    AccountId, AgentId, ApprovalId, DeliveryId, InvalidId, JobId, KeyId, MessageId, NodeId,
-    PersonId, ProposalId, RunId, RunnerId, SessionId, TenantId,
+    AccountId, AgentId, ApprovalId, DeliveryId, InvalidId, InvitationId, JobId, KeyId, MessageId,
+    NodeId, PersonId, ProposalId, RunId, RunnerId, SessionId, TenantId,
 };
 pub use media::{Media, StoredFile, extension, media_type};
 pub use message::{

@@ -49,7 +49,8 @@ pub async fn audited<F: Future>(
     }
     let (actor, target) = (caller.id(), Arc::new(Mutex::new(String::new())));
     let call = TARGET.scope(Arc::clone(&target), call);
-    let result = holdfast_pg::with_change_author(request, rule.method, &actor, call).await;
+    let via = caller.via.as_ref().map(ToString::to_string).unwrap_or_default();
+    let result = holdfast_pg::with_change_author(request, rule.method, (&actor, &via), call).await;
     let target = target.lock().unwrap_or_else(PoisonError::into_inner).clone();
     record(doorman, caller, (rule, request), code_of(&result), &target).await;
     result
@@ -71,6 +72,7 @@ pub async fn record(
         request,
         method: rule.method,
         actor: &caller.id(),
+        via: caller.via.as_ref().map(ToString::to_string),
         subject: target,
         outcome: name_of(code),
     };

@@ -21,15 +21,17 @@ use std::{
 
 use holdfast_directory::{
     ApproverRights, ConsolePrincipal, ConsoleSessionLimits, DevicePrincipal, Directory,
-    Error as DirectoryError, KeyPrincipal, LimitLevel, LimitName, PersonPrincipal, SignIn,
+    Error as DirectoryError, KeyPrincipal, LimitLevel, LimitName, PersonPrincipal, ProviderAnswer,
+    SignIn,
 };
 use holdfast_grpc::{
-    CONTEXT_HEADER, CallTarget, Caller, InvalidContext, Principal, Scope, Scopes, Signer,
+    CONTEXT_HEADER, CallTarget, Caller, InvalidContext, Principal, Scope, Scopes, Signer, Via,
 };
 use holdfast_kit::config::reload::Current;
 use holdfast_lock::{Limit, Locks, Verdict};
-use holdfast_types::TenantId;
+use holdfast_types::{Fault as _, KeyId, Kind, PersonId, TenantId, TenantRole};
 use http::{HeaderMap, header::AUTHORIZATION};
+use jiff::Timestamp;
 use secrecy::SecretString;
 
 use crate::{
@@ -38,7 +40,7 @@ use crate::{
     calls::{CallLimiter, OpenCall},
     config,
     oidc::{TokenError, TokenVerifier, VerifiedToken},
-    permissions::operator_scopes::Grants,
+    permissions::{includes_scope, operator_scopes::Grants},
 };
 
 /// Service of the mesh that calls the gateway.
@@ -49,6 +51,17 @@ const RECORDED_REFUSALS: Limit = Limit { burst: 120, per: Duration::from_secs(60
 
 /// Sign-ins to the web console that are tried from one address.
 const SIGN_INS: Limit = Limit { burst: 60, per: Duration::from_secs(60) };
+
+/// Scopes of which roles of people are made.
+const ROLE_SCOPES: [Scope; 7] = [
+    Scope::Guest,
+    Scope::Chat,
+    Scope::Read,
+    Scope::Events,
+    Scope::Approve,
+    Scope::Admin,
+    Scope::Owner,
+];
 
 /// Token of a console session, an extension of requests that came with its cookie.
 #[derive(Debug, Clone)]
@@ -115,7 +128,11 @@ impl Authenticator {
     /// As [`admit`](Self::admit).
     pub async fn admit_session(&self, token: &str) -> Result<(Caller, OpenCall), Error> {
         let idle = self.session_limits().idle;
-        let known = self.directory.console_sessions().authenticate(token, idle).await?;
+        let sessions = self.directory.console_sessions();
+        let mut known = sessions.authenticate(token, idle).await?;
+        if self.ask_provider(&known).await? {
+            known = sessions.check(token, idle).await?;
+        }
         let (caller, limits) = caller_of_session(known)?;
         let call = self.admit_call(caller.tenant, limits).await?;
         Ok((caller, call))
@@ -125,7 +142,55 @@ impl Authenticator {
     #[must_use]
     pub fn session_limits(&self) -> ConsoleSessionLimits {
         let console = &self.settings.get().gateway.console;
-        ConsoleSessionLimits { idle: console.idle_timeout, lifetime: console.session_lifetime }
+        ConsoleSessionLimits {
+            idle: console.idle_timeout,
+            lifetime: console.session_lifetime,
+            unchecked: console.unchecked_lifetime,
+        }
+    }
+
+    /// Asks the identity provider of a session's person whether they are one of its people, if it was not
+    /// asked for a while. Returns whether it was asked: then the session may have ended, or the role may
+    /// have changed. A provider that does not answer is asked again later.
+    async fn ask_provider(&self, known: &ConsolePrincipal) -> Result<bool, Error> {
+        let (Some(checked_at), ApproverRights::Person { person, .. }) =
+            (known.checked_at, &known.holder)
+        else {
+            return Ok(false);
+        };
+        let interval = self.settings.get().gateway.console.provider_check_interval;
+        let age = Timestamp::now().duration_since(checked_at);
+        if Duration::try_from(age).unwrap_or_default() < interval {
+            return Ok(false);
+        }
+        let people = self.directory.people();
+        let check = people.begin_provider_check(known.tenant, *person, interval).await?;
+        let Some(check) = check else { return Ok(false) };
+        let answer = match self.tokens.refresh(&check.sign_in).await {
+            Ok(refreshed) => {
+                // Name and role may have changed.
+                let is_same = match refreshed.person {
+                    None => true,
+                    Some(token) => match self.known_person(token).await {
+                        Ok(found) => found.person == *person && found.tenant == known.tenant,
+                        // The refresh token was used: whatever fails here, the new one is stored.
+                        Err(error) => matches!(error.kind(), Kind::Unavailable | Kind::Internal),
+                    },
+                };
+                match is_same {
+                    true => ProviderAnswer::Accepted(refreshed.refresh_token),
+                    false => ProviderAnswer::Refused,
+                }
+            }
+            Err(error @ (TokenError::Unavailable { .. } | TokenError::NotConfigured)) => {
+                let error: &dyn std::error::Error = &error;
+                tracing::warn!(error, "an identity provider cannot be asked about a person");
+                ProviderAnswer::Unavailable
+            }
+            Err(_) => ProviderAnswer::Refused,
+        };
+        people.end_provider_check(&check, answer).await?;
+        Ok(true)
     }
 
     /// Counts an attempt to sign in to the console.
@@ -198,8 +263,13 @@ impl Authenticator {
         }
         let (caller, limits) = if Directory::is_console_token(token) {
             let sessions = self.directory.console_sessions();
+            let idle = self.session_limits().idle;
             // A connection of which nobody makes use does not keep its session alive.
-            caller_of_session(sessions.check(token, self.session_limits().idle).await?)?
+            let mut known = sessions.check(token, idle).await?;
+            if self.ask_provider(&known).await? {
+                known = sessions.check(token, idle).await?;
+            }
+            caller_of_session(known)?
         } else {
             self.verify(token).await?
         };
@@ -256,7 +326,8 @@ impl Authenticator {
                 }
                 let scopes = Scopes::EMPTY.with(Scope::Service);
                 let call = self.open_call(tenant, None)?;
-                Ok((Caller { tenant, principal: Principal::Service, scopes, name }, call))
+                let principal = Principal::Service;
+                Ok((Caller { tenant, principal, person: None, via: None, scopes, name }, call))
             }
             _ => match bearer(headers) {
                 Ok(token) if Directory::is_node_token(token) => self.admit_node(token).await,
@@ -270,8 +341,8 @@ impl Authenticator {
         let limits = CallLimits { rate: known.rate, concurrent: known.concurrent_calls };
         let call = self.admit_call(known.tenant, limits).await?;
         let scopes = Scopes::EMPTY.with(Scope::Node);
-        let principal = Principal::Node;
-        Ok((Caller { tenant: known.tenant, principal, scopes, name: known.name }, call))
+        let (principal, tenant) = (Principal::Node, known.tenant);
+        Ok((Caller { tenant, principal, person: None, via: None, scopes, name: known.name }, call))
     }
 
     fn open_call(&self, tenant: TenantId, of_plan: Option<u32>) -> Result<OpenCall, Error> {
@@ -370,9 +441,21 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Error> {
 }
 
 fn caller(known: KeyPrincipal) -> Caller {
-    let principal = Principal::Key(known.key);
-    let scopes = scopes_of_key(&known.scopes);
-    Caller { tenant: known.tenant, principal, scopes, name: known.name }
+    let KeyPrincipal { tenant, key, name, scopes, person, .. } = known;
+    caller_of_key(tenant, (key, &scopes, person), name)
+}
+
+/// A key that is a person's has those of its scopes that their role includes.
+fn caller_of_key(
+    tenant: TenantId,
+    (key, scopes, person): (KeyId, &[String], Option<(PersonId, TenantRole)>),
+    name: String,
+) -> Caller {
+    let role = person.map(|(_, role)| role);
+    let is_included = |scope: &Scope| role.is_none_or(|role| includes_scope(role, *scope));
+    let scopes = scopes_of_key(scopes).iter().filter(is_included).collect();
+    let (principal, person) = (Principal::Key(key), person.map(|(person, _)| person));
+    Caller { tenant, principal, person, via: None, scopes, name }
 }
 
 fn sign_in(token: VerifiedToken) -> SignIn {
@@ -383,8 +466,11 @@ fn sign_in(token: VerifiedToken) -> SignIn {
 fn caller_of_person(known: PersonPrincipal) -> (Caller, CallLimits) {
     let principal = Principal::Person { id: known.person, role: known.role };
     let limits = CallLimits { rate: known.rate, concurrent: known.concurrent_calls };
-    let scopes = Scopes::EMPTY;
-    (Caller { tenant: known.tenant, principal, scopes, name: known.name }, limits)
+    let (tenant, person) = (known.tenant, Some(known.person));
+    (
+        Caller { tenant, principal, person, via: None, scopes: Scopes::EMPTY, name: known.name },
+        limits,
+    )
 }
 
 fn scopes_of_key(stored: &[String]) -> Scopes {
@@ -402,37 +488,66 @@ fn caller_of_session(known: ConsolePrincipal) -> Result<(Caller, CallLimits), Er
         // This version knows none of its scopes, and a person without scopes has no limit.
         return Err(DirectoryError::SessionEnded.into());
     }
-    let (principal, scopes) = match known.holder {
-        ApproverRights::Key { key, scopes } => {
-            let own = scopes_of_key(&scopes);
-            let is_included = |scope: &Scope| limit.is_none_or(|limit| limit.has(*scope));
-            (Principal::Key(key), own.iter().filter(is_included).collect())
+    let mut caller = caller_of_rights(known.tenant, known.holder, known.name);
+    caller.via = Some(Via::Session(known.session));
+    if let Some(limit) = limit {
+        // A person without scopes has no limit.
+        let is_unlimited =
+            matches!(caller.principal, Principal::Person { .. }) && caller.scopes == Scopes::EMPTY;
+        let own = if is_unlimited { ROLE_SCOPES.into_iter().collect() } else { caller.scopes };
+        caller.scopes = own.iter().filter(|scope| limit.has(*scope)).collect();
+        if caller.scopes == Scopes::EMPTY && is_unlimited {
+            return Err(DirectoryError::SessionEnded.into());
         }
-        ApproverRights::Person { person, role } => {
-            (Principal::Person { id: person, role }, limit.unwrap_or_default())
-        }
-    };
-    Ok((Caller { tenant: known.tenant, principal, scopes, name: known.name }, limits))
+    }
+    Ok((caller, limits))
 }
 
-/// A device acts as its approver, with those of the approver's rights that it was approved for.
-fn identity_of_device(known: DevicePrincipal) -> CredentialHolder {
-    let DevicePrincipal { tenant, device, name, approver, .. } = known;
-    let (principal, scopes) = match approver {
-        ApproverRights::Key { key, scopes } => (Principal::Key(key), scopes_of_key(&scopes)),
-        ApproverRights::Person { person, role } => {
-            (Principal::Person { id: person, role }, Scopes::EMPTY)
+/// Caller with the rights of a key or a person, as they are now.
+fn caller_of_rights(tenant: TenantId, rights: ApproverRights, name: String) -> Caller {
+    match rights {
+        ApproverRights::Key { key, scopes, person } => {
+            caller_of_key(tenant, (key, &scopes, person), name)
         }
+        ApproverRights::Person { person: id, role, operates } => {
+            let scopes = match operates {
+                // No role includes the operation of the installation.
+                true => ROLE_SCOPES.into_iter().chain([Scope::Platform]).collect(),
+                false => Scopes::EMPTY,
+            };
+            let principal = Principal::Person { id, role };
+            Caller { tenant, principal, person: Some(id), via: None, scopes, name }
+        }
+    }
+}
+
+/// A device acts as its person, or else as its approver, with those of the approver's rights that it was
+/// approved for.
+fn identity_of_device(known: DevicePrincipal) -> CredentialHolder {
+    let DevicePrincipal { tenant, device, name, approver, person, .. } = known;
+    let approved_by = match &approver {
+        ApproverRights::Key { key, .. } => key.to_string(),
+        ApproverRights::Person { person, .. } => person.to_string(),
     };
-    let caller = Caller { tenant, principal, scopes, name };
+    let mut caller = caller_of_rights(tenant, approver, name);
+    caller.via = Some(Via::Device { id: device.clone(), approver: approved_by });
+    if let Some(id) = person {
+        caller.person = Some(id);
+        caller.principal = match caller.principal {
+            Principal::Person { role, .. } => Principal::Person { id, role },
+            // A person without scopes would have no limit.
+            Principal::Key(_) if caller.scopes != Scopes::EMPTY => {
+                Principal::Person { id, role: TenantRole::Owner }
+            }
+            other => other,
+        };
+    }
     let grants = Grants::of(&caller).limit_to(Some(&known.scopes));
     CredentialHolder { caller, grants, device: Some(device) }
 }
 
 #[cfg(test)]
 mod tests {
-    use holdfast_types::KeyId;
-
     use super::*;
 
     #[test]
@@ -464,6 +579,7 @@ mod tests {
             key: KeyId::generate(),
             name: "ci".into(),
             scopes: ["chat", "service", "node", "of-tomorrow"].map(str::to_owned).into(),
+            person: None,
             rate: 1,
             concurrent_calls: None,
         };

@@ -172,6 +172,18 @@ pub struct Console {
     /// Time since its sign-in after which a session ends; 30 days at most.
     #[serde(with = "humantime_serde")]
     pub session_lifetime: Duration,
+
+    /// Time since a session's sign-in in which it may make sign-in links and invite people.
+    #[serde(with = "humantime_serde")]
+    pub link_sign_in_age: Duration,
+
+    /// Time after which the identity provider of a session's person is asked about them again.
+    #[serde(with = "humantime_serde")]
+    pub provider_check_interval: Duration,
+
+    /// Time after which a session ends that was begun at an identity provider without a refresh token.
+    #[serde(with = "humantime_serde")]
+    pub unchecked_lifetime: Duration,
 }
 
 impl Default for Console {
@@ -182,6 +194,9 @@ impl Default for Console {
             url: None,
             idle_timeout: Duration::from_secs(12 * 3600),
             session_lifetime: Duration::from_secs(7 * 24 * 3600),
+            link_sign_in_age: Duration::from_secs(15 * 60),
+            provider_check_interval: Duration::from_secs(10 * 60),
+            unchecked_lifetime: Duration::from_secs(12 * 3600),
         }
     }
 }

@@ -173,7 +173,7 @@ impl AgentNames {
 /// Actor for the audit log.
 pub(crate) fn actor(caller: &Caller) -> Actor {
     match caller.principal {
-        Principal::Key(key) => Actor::Key(key),
+        Principal::Key(key) => caller.person.map_or(Actor::Key(key), Actor::Person),
         Principal::Person { id, .. } => Actor::Person(id),
         Principal::Service | Principal::Node => Actor::Operator,
     }

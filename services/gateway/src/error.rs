@@ -69,6 +69,16 @@ pub enum Error {
     /// A sign-in at an identity provider that did not work; holds what to do.
     #[error("{0}")]
     SignInFailed(String),
+
+    /// What gives others access needs a sign-in a short time ago.
+    #[error(
+        "this session's sign-in was more than {} minutes ago: sign in again, or use `holdfast` with a key",
+        .max_age.as_secs() / 60
+    )]
+    SignInTooOld { max_age: Duration },
+
+    #[error("you cannot give the role `{role}`: an owner gives any, an operator those below")]
+    RoleNotGiven { role: TenantRole },
     #[error(
         "the tenant has {limit} calls open, which is the most: end one, or wait for one to end"
     )]
@@ -252,6 +262,8 @@ impl Fault for Error {
             | Self::NotNode
             | Self::ScopeOfDevice(_)
             | Self::NoRule
+            | Self::SignInTooOld { .. }
+            | Self::RoleNotGiven { .. }
             | Self::ForeignPage(_)
             | Self::Subagent
             | Self::DecisionOverMcp => Kind::Forbidden,
@@ -297,8 +309,9 @@ impl Fault for Error {
             Self::NoKey => "KEY_MISSING",
             Self::MalformedKey => "KEY_MALFORMED",
             Self::Scope { .. } | Self::NoRole { .. } => "SCOPE_MISSING",
-            Self::Role { .. } => "ROLE_TOO_SMALL",
             Self::OthersConversation { .. } | Self::OtherPerson(_) => "NOT_YOURS",
+            Self::Role { .. } | Self::RoleNotGiven { .. } => "ROLE_TOO_SMALL",
+            Self::SignInTooOld { .. } => "SIGN_IN_TOO_OLD",
             Self::NotNode => "NODE_TOKEN_MISSING",
             Self::ScopeOfDevice(_) => "SCOPE_OF_DEVICE_MISSING",
             Self::Token(_) => "TOKEN_REFUSED",

@@ -22,8 +22,7 @@ use holdfast_directory::Directory;
 use holdfast_grpc::{Caller, Principal, Scope};
 use holdfast_session::Sessions;
 use holdfast_types::{
-    KeyId, NameSpace, PersonId, SINGLE_REQUEST_PREFIX, SessionId, SessionKey, SessionKind,
-    TenantRole,
+    NameSpace, PersonId, SINGLE_REQUEST_PREFIX, SessionId, SessionKey, SessionKind, TenantRole,
 };
 
 use crate::{
@@ -79,11 +78,16 @@ impl Holder {
 }
 
 /// Name space in which a caller names conversations.
+///
+/// The key of an owner names the users of programs, as a key that is nobody's does.
 pub fn name_space(caller: &Caller) -> NameSpace {
-    match caller.principal {
-        Principal::Person { id, .. } => NameSpace::Person(id),
-        Principal::Key(key) if is_guest(caller) => NameSpace::Key(key),
-        Principal::Key(_) | Principal::Service | Principal::Node => NameSpace::Shared,
+    match (caller.principal, caller.person) {
+        (Principal::Person { id, .. }, _) => NameSpace::Person(id),
+        (Principal::Key(_), Some(person)) if !caller.scopes.has(Scope::Owner) => {
+            NameSpace::Person(person)
+        }
+        (Principal::Key(key), None) if is_guest(caller) => NameSpace::Key(key),
+        (Principal::Key(_) | Principal::Service | Principal::Node, _) => NameSpace::Shared,
     }
 }
 
@@ -121,32 +125,19 @@ pub fn reaches_all(caller: &Caller, right: ConversationRight) -> bool {
 
 /// Person whose conversations alone a caller reads; `None` if they read all.
 pub fn reads_only_own(caller: &Caller) -> Option<PersonId> {
-    match caller.principal {
-        Principal::Person { id, .. } if !reaches_all(caller, ConversationRight::Read) => Some(id),
-        Principal::Person { .. } | Principal::Key(_) | Principal::Service | Principal::Node => None,
-    }
+    caller.person.filter(|_| !reaches_all(caller, ConversationRight::Read))
 }
 
 fn is_own(caller: &Caller, key: &SessionKey, holder: Holder) -> bool {
     let is_in_own_space = match holder {
-        Holder::Person(person) => name_space(caller) == NameSpace::Person(person),
+        Holder::Person(person) => caller.person == Some(person),
         Holder::Program(space) => {
             let is_program = matches!(caller.principal, Principal::Key(_));
-            is_program && (name_space(caller) == space || space == NameSpace::Key(key_id(caller)))
+            is_program && name_space(caller) == space
         }
         Holder::Other => false,
     };
     is_in_own_space && (!is_guest(caller) || is_for_one_request(key))
-}
-
-/// Id of the caller's key; of nobody if the caller has none.
-fn key_id(caller: &Caller) -> KeyId {
-    match caller.principal {
-        Principal::Key(key) => key,
-        Principal::Person { .. } | Principal::Service | Principal::Node => {
-            KeyId::from(uuid::Uuid::nil())
-        }
-    }
 }
 
 /// Whether a conversation was made for one request. Its name is not to be guessed.
@@ -230,7 +221,7 @@ async fn check_root(
 #[cfg(test)]
 mod tests {
     use holdfast_grpc::Scopes;
-    use holdfast_types::{AgentName, DmScope, TenantId, linked_peer};
+    use holdfast_types::{AgentName, DmScope, KeyId, TenantId, linked_peer};
 
     use super::*;
     use ConversationRight::{Control, Read, Write};
@@ -245,7 +236,12 @@ mod tests {
 
     fn caller(principal: Principal, scopes: &[Scope]) -> Caller {
         let scopes: Scopes = scopes.iter().copied().collect();
-        Caller { tenant: TenantId::generate(), principal, scopes, name: String::new() }
+        let person = match principal {
+            Principal::Person { id, .. } => Some(id),
+            Principal::Key(_) | Principal::Service | Principal::Node => None,
+        };
+        let (tenant, name) = (TenantId::generate(), String::new());
+        Caller { tenant, principal, person, via: None, scopes, name }
     }
 
     fn named_by(caller: &Caller, name: &str) -> SessionKey {

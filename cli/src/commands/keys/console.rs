@@ -1,4 +1,5 @@
-//! `holdfast console`: a link that signs in to the web console.
+//! `holdfast console`: a link that signs in to the web console, as the person whose the key is. A
+//! colleague is invited with `holdfast people invite`.
 
 use clap::Args;
 use holdfast_proto::gateway::v1::CreateSignInLinkRequest;
@@ -20,7 +21,7 @@ pub struct Console {
     )]
     scopes: Vec<String>,
 
-    /// Name of who will sign in, for a link to a colleague [default: the key's]
+    /// Name of the session, as in a list of them [default: the key's]
     #[arg(long, default_value = "", hide_default_value = true)]
     name: String,
 }
@@ -28,7 +29,7 @@ pub struct Console {
 impl Console {
     pub async fn run(self, client: &Client, screen: &Screen) -> Result<(), Error> {
         let Self { open, scopes, name } = self;
-        let request = client.request(CreateSignInLinkRequest { scopes, name });
+        let request = client.request(CreateSignInLinkRequest { scopes, name, role: String::new() });
         let link = client.answer(client.console().create_sign_in_link(request).await)?;
         if open {
             login::open_browser(&link.url);

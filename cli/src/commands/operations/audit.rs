@@ -7,8 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{client::Client, error::Error, screen::Screen, view::time};
 
-const COLUMNS: [&str; 7] =
-    ["created_at", "actor_name", "actor", "action", "subject", "outcome", "request_id"];
+const COLUMNS: [&str; 7] = ["created_at", "by", "inviter", "via", "action", "about", "outcome"];
 /// Events per request.
 const PAGE_SIZE: u32 = 500;
 
@@ -108,14 +107,26 @@ impl Audit {
     }
 }
 
+/// The name, or else the id.
+const fn shown<'e>(name: &'e str, id: &'e str) -> &'e str {
+    if name.is_empty() { id } else { name }
+}
+
 fn view(event: &AuditEvent) -> Value {
     json!({
         "id": event.id,
         "created_at": time(event.created_at.as_ref()),
         "actor": event.actor,
         "actor_name": event.actor_name,
+        // What a table shows: names where they are known.
+        "by": shown(&event.actor_name, &event.actor),
+        "invited_by": event.invited_by,
+        "inviter": shown(&event.inviter_name, &event.invited_by),
+        "via": event.via,
         "action": event.action,
         "subject": event.subject,
+        "subject_name": event.subject_name,
+        "about": shown(&event.subject_name, &event.subject),
         "method": event.method,
         "request_id": event.request_id,
         "outcome": event.outcome,

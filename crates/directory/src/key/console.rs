@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use holdfast_types::TenantId;
+use holdfast_types::{KeyId, TenantId};
 use jiff::Timestamp;
 use secrecy::SecretString;
 use uuid::Uuid;
@@ -50,6 +50,9 @@ pub struct ConsoleSessionLimits {
     pub idle: Duration,
     /// Time since the sign-in.
     pub lifetime: Duration,
+    /// Time since the sign-in at an identity provider that gave no refresh token, so that it cannot be
+    /// asked again.
+    pub unchecked: Duration,
 }
 
 /// Rights of a session or a link, and the name of its holder.
@@ -73,16 +76,32 @@ impl ConsoleRights {
                 return Err(Error::Invalid(format!("`{scope}` is not a scope: use {known}")));
             }
         }
-        let length = self.name.chars().count();
-        let is_unfit = self.name.contains(char::is_control) || self.name.trim().is_empty();
-        if is_unfit || length > MAX_NAME_CHARS {
-            return Err(Error::Invalid(format!(
-                "a name has 1 to {MAX_NAME_CHARS} characters, none of them a control character, \
-                 and this one has {length}"
-            )));
-        }
-        Ok(())
+        check_name(&self.name)
     }
+}
+
+/// Validates the name of a person or a session.
+pub(crate) fn check_name(name: &str) -> Result<(), Error> {
+    let length = name.chars().count();
+    let is_unfit = name.contains(char::is_control) || name.trim().is_empty();
+    if is_unfit || length > MAX_NAME_CHARS {
+        return Err(Error::Invalid(format!(
+            "a name has 1 to {MAX_NAME_CHARS} characters, none of them a control character, and this \
+             one has {length}"
+        )));
+    }
+    Ok(())
+}
+
+/// From where a one-time link is: what its session inherits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LinkOrigin {
+    /// When the person proved themselves last; `None`: as the link is used.
+    pub signed_in_at: Option<Timestamp>,
+    /// Latest end of the session; `None` if only its lifetime limits it.
+    pub expires_at: Option<Timestamp>,
+    /// Key with which a link for a person was made: the session ends with it too.
+    pub via_key: Option<KeyId>,
 }
 
 /// A session of the console, without its secret.
@@ -122,6 +141,8 @@ pub struct ConsolePrincipal {
     pub scopes: Option<Vec<String>>,
     /// It may do what its holder may do, and of that what its scopes include.
     pub holder: ApproverRights,
+    /// When the identity provider of its person was last asked about them; `None` if it cannot be asked.
+    pub checked_at: Option<Timestamp>,
     /// Requests per minute that all callers of the tenant share.
     pub rate: u32,
     /// Calls that the tenant may have open at once in one process, if its plan limits them.

@@ -45,6 +45,15 @@ pub enum Approver {
     Person(PersonId),
 }
 
+/// With whose credential a device asks to be paired.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceUser {
+    /// Id of the key or the person.
+    pub id: String,
+    /// Person whose the device is: it ends with them.
+    pub person: Option<PersonId>,
+}
+
 /// A paired device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
@@ -52,6 +61,8 @@ pub struct Device {
     /// Scopes that it was approved for.
     pub scopes: Vec<String>,
     pub approver: Approver,
+    /// With whose credential it asked to be paired; `None` if that is not known.
+    pub asked_by: Option<DeviceUser>,
     /// Public part of its token.
     pub(crate) token: Uuid,
     /// When its token was issued; `None` if it has none yet.
@@ -68,6 +79,8 @@ pub struct DeviceRequest {
     pub profile: DeviceProfile,
     /// Scopes that it asks for.
     pub scopes: Vec<String>,
+    /// With whose credential it asks; `None` if that is not known.
+    pub asked_by: Option<DeviceUser>,
     pub requested_at: Timestamp,
     pub expires_at: Timestamp,
     /// Whether the device is paired already, and asks for more.
@@ -77,8 +90,18 @@ pub struct DeviceRequest {
 /// Rights of the holder who approved a device, as they are now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ApproverRights {
-    Key { key: KeyId, scopes: Vec<String> },
-    Person { person: PersonId, role: TenantRole },
+    Key {
+        key: KeyId,
+        scopes: Vec<String>,
+        /// Person whose the key is, with their role.
+        person: Option<(PersonId, TenantRole)>,
+    },
+    Person {
+        person: PersonId,
+        role: TenantRole,
+        /// Whether they operate the installation.
+        operates: bool,
+    },
 }
 
 /// A device that has authenticated by its token.
@@ -92,6 +115,8 @@ pub struct DevicePrincipal {
     pub scopes: Vec<String>,
     /// It may do what its approver may do, and of that what its scopes include.
     pub approver: ApproverRights,
+    /// Person whose it is.
+    pub person: Option<PersonId>,
     /// Requests per minute that all keys of the tenant share.
     pub rate: u32,
     /// Calls that the tenant may have open at once in one process, if its plan limits them.

@@ -40,8 +40,8 @@ pub(crate) async fn record_outcome(tx: &mut TenantTx, call: &CallOutcome<'_>) ->
     // Rows of the call are newer than its beginning, except for a difference between clocks.
     const SQL: &str = "
         insert into control.audit
-            (tenant_id, audit_id, actor, action, subject, request_id, method, outcome)
-        select $1, $2, $3, $4, $5, $6, $4, $7
+            (tenant_id, audit_id, actor, action, subject, request_id, method, outcome, via)
+        select $1, $2, $3, $4, $5, $6, $4, $7, $9
         where $7 <> 'ok' or not exists (
             select from control.audit
             where tenant_id = $1 and audit_id > $8 and request_id = $6)";
@@ -57,6 +57,7 @@ pub(crate) async fn record_outcome(tx: &mut TenantTx, call: &CallOutcome<'_>) ->
         .bind(call.request.simple().to_string())
         .bind(call.outcome)
         .bind(Uuid::new_v7(after))
+        .bind(&call.via)
         .execute(tx.conn())
         .await?;
     Ok(())
@@ -68,6 +69,10 @@ struct Row {
     created_at: jiff_sqlx::Timestamp,
     actor: String,
     actor_name: String,
+    via: String,
+    subject_name: String,
+    invited_by: String,
+    inviter_name: String,
     action: String,
     subject: String,
     method: String,
@@ -88,6 +93,10 @@ impl Row {
             method: self.method,
             request_id: self.request_id,
             outcome: self.outcome,
+            via: self.via,
+            subject_name: self.subject_name,
+            invited_by: self.invited_by,
+            inviter_name: self.inviter_name,
             changes: self.changes.map_or(Value::Null, |changes| changes.0),
         }
     }
@@ -98,12 +107,14 @@ pub(crate) async fn page(tx: &mut TenantTx, filter: &AuditFilter) -> sqlx::Resul
     const SQL: &str = "
         select a.audit_id, a.created_at, a.actor, a.action, a.subject, a.outcome, a.changes,
                coalesce(a.method, '') as method, coalesce(a.request_id, '') as request_id,
-               coalesce(k.name, p.name, '') as actor_name
+               coalesce(a.via, '') as via,
+               coalesce(control.name_of(a.tenant_id, a.actor), '') as actor_name,
+               coalesce(control.name_of(a.tenant_id, split_part(a.subject, ' ', 1)), '') as subject_name,
+               coalesce(p.invited_by, '') as invited_by,
+               coalesce(control.name_of(a.tenant_id, p.invited_by), '') as inviter_name
         from control.audit a
-        left join control.keys k on k.tenant_id = a.tenant_id
-            and a.actor = 'key_' || replace(k.key_id::text, '-', '')
         left join control.people p on p.tenant_id = a.tenant_id
-            and a.actor = 'per_' || replace(p.person_id::text, '-', '')
+            and p.person_id = control.id_of('per', a.actor)
         where a.tenant_id = $1
           and ($2::uuid is null or a.audit_id < $2)
           and ($3 = '' or a.actor = $3)

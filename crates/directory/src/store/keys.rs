@@ -5,12 +5,12 @@ pub(crate) mod console;
 pub(crate) mod devices;
 
 use holdfast_pg::{SystemTx, TenantTx};
-use holdfast_types::{KeyId, TenantId};
+use holdfast_types::{KeyId, PersonId, TenantRole};
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
 use uuid::Uuid;
 
-use crate::{Key, NewKey};
+use crate::{Error, Key, NewKey, key::FIRST_KEY_NAME};
 
 #[derive(sqlx::FromRow)]
 struct Row {
@@ -20,6 +20,7 @@ struct Row {
     created_at: jiff_sqlx::Timestamp,
     expires_at: Option<jiff_sqlx::Timestamp>,
     revoked_at: Option<jiff_sqlx::Timestamp>,
+    person_id: Option<Uuid>,
 }
 
 impl Row {
@@ -31,6 +32,7 @@ impl Row {
             created_at: self.created_at.to_jiff(),
             expires_at: self.expires_at.map(jiff_sqlx::Timestamp::to_jiff),
             revoked_at: self.revoked_at.map(jiff_sqlx::Timestamp::to_jiff),
+            person: self.person_id.map(PersonId::from),
         }
     }
 }
@@ -38,7 +40,7 @@ impl Row {
 /// Fields of a key that can be read before its tenant is known.
 #[derive(sqlx::FromRow)]
 pub(crate) struct KeyLookup {
-    tenant_id: Uuid,
+    pub(crate) tenant_id: Uuid,
     pub(crate) name: String,
     pub(crate) digest: Vec<u8>,
     pub(crate) scopes: Vec<String>,
@@ -46,18 +48,23 @@ pub(crate) struct KeyLookup {
     pub(crate) concurrent_calls: Option<i64>,
     pub(crate) live: bool,
     pub(crate) tenant_state: String,
+    pub(crate) person_id: Option<Uuid>,
+    role: Option<String>,
 }
 
 impl KeyLookup {
-    pub(crate) fn tenant(&self) -> TenantId {
-        self.tenant_id.into()
+    /// Person whose the key is, with their role.
+    pub(crate) fn person(&self) -> Result<Option<(PersonId, TenantRole)>, Error> {
+        let (Some(person), Some(role)) = (self.person_id, &self.role) else { return Ok(None) };
+        let role = role.parse().map_err(|error| Error::corrupt("role", error))?;
+        Ok(Some((person.into(), role)))
     }
 }
 
 pub(crate) async fn find(tx: &mut SystemTx, key: KeyId) -> sqlx::Result<Option<KeyLookup>> {
     const SQL: &str = "select tenant_id, name, digest, scopes, rate, live, tenant_state, \
-                              concurrent_calls \
-                       from control.find_key_with_limits($1)";
+                              concurrent_calls, person_id, role \
+                       from control.find_key_with_person($1)";
     holdfast_pg::query_as(SQL).bind(key.as_uuid()).fetch_optional(tx.conn()).await
 }
 
@@ -68,9 +75,10 @@ pub(crate) async fn insert(
     new: &NewKey,
     expires_at: Option<Timestamp>,
 ) -> sqlx::Result<Key> {
-    const SQL: &str = "insert into control.keys (tenant_id, key_id, name, digest, scopes, expires_at) \
-                       values ($1, $2, $3, $4, $5, $6) \
-                       returning key_id, name, scopes, created_at, expires_at, revoked_at";
+    const SQL: &str = "insert into control.keys (tenant_id, key_id, name, digest, scopes, expires_at, \
+                                                 person_id) \
+                       values ($1, $2, $3, $4, $5, $6, $7) \
+                       returning key_id, name, scopes, created_at, expires_at, revoked_at, person_id";
     let tenant = tx.tenant().as_uuid();
     let row: Row = holdfast_pg::query_as(SQL)
         .bind(tenant)
@@ -79,13 +87,14 @@ pub(crate) async fn insert(
         .bind(digest)
         .bind(&new.scopes)
         .bind(expires_at.map(|at| at.to_sqlx()))
+        .bind(new.person.map(PersonId::as_uuid))
         .fetch_one(tx.conn())
         .await?;
     Ok(row.read())
 }
 
 pub(crate) async fn all(tx: &mut TenantTx) -> sqlx::Result<Vec<Key>> {
-    const SQL: &str = "select key_id, name, scopes, created_at, expires_at, revoked_at \
+    const SQL: &str = "select key_id, name, scopes, created_at, expires_at, revoked_at, person_id \
                        from control.keys where tenant_id = $1 order by key_id";
     let tenant = tx.tenant().as_uuid();
     let rows: Vec<Row> = holdfast_pg::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
@@ -93,7 +102,7 @@ pub(crate) async fn all(tx: &mut TenantTx) -> sqlx::Result<Vec<Key>> {
 }
 
 pub(crate) async fn one(tx: &mut TenantTx, id: KeyId) -> sqlx::Result<Option<Key>> {
-    const SQL: &str = "select key_id, name, scopes, created_at, expires_at, revoked_at \
+    const SQL: &str = "select key_id, name, scopes, created_at, expires_at, revoked_at, person_id \
                        from control.keys where tenant_id = $1 and key_id = $2";
     let tenant = tx.tenant().as_uuid();
     let row: Option<Row> = holdfast_pg::query_as(SQL)
@@ -130,6 +139,39 @@ pub(crate) async fn replace_digest(
         .execute(tx.conn())
         .await?;
     Ok(())
+}
+
+/// Makes the key that was made with the tenant a person's, if it is nobody's.
+pub(crate) async fn give_first_key(tx: &mut TenantTx, person: PersonId) -> sqlx::Result<()> {
+    const SQL: &str = "
+        with given as (
+            update control.keys set person_id = $2
+            where tenant_id = $1 and name = $3 and person_id is null
+            returning key_id)
+        insert into control.person_identities (tenant_id, kind, value, person_id)
+        select $1, 'key', 'key_' || replace(key_id::text, '-', ''), $2 from given
+        on conflict do nothing";
+    let tenant = tx.tenant().as_uuid();
+    holdfast_pg::query(SQL)
+        .bind(tenant)
+        .bind(person.as_uuid())
+        .bind(FIRST_KEY_NAME)
+        .execute(tx.conn())
+        .await?;
+    Ok(())
+}
+
+/// Makes a key that is nobody's a person's. Returns whether there was such a key.
+pub(crate) async fn set_person(
+    tx: &mut TenantTx,
+    id: KeyId,
+    person: PersonId,
+) -> sqlx::Result<bool> {
+    const SQL: &str = "update control.keys set person_id = $3 \
+                       where tenant_id = $1 and key_id = $2 and person_id is null";
+    let tenant = tx.tenant().as_uuid();
+    let query = holdfast_pg::query(SQL).bind(tenant).bind(id.as_uuid()).bind(person.as_uuid());
+    Ok(query.execute(tx.conn()).await?.rows_affected() > 0)
 }
 
 /// Returns whether the key existed; a revoked key keeps its time of revocation.

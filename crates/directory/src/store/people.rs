@@ -1,4 +1,6 @@
-//! `control.people`.
+//! `control.people` and `control.person_identities`.
+
+pub(crate) mod invitations;
 
 use holdfast_pg::TenantTx;
 use holdfast_types::PersonId;
@@ -17,6 +19,9 @@ struct Row {
     created_at: Timestamp,
     seen_at: Timestamp,
     disabled_at: Option<Timestamp>,
+    zone: Option<String>,
+    language: Option<String>,
+    invited_by: Option<String>,
 }
 
 impl Row {
@@ -30,8 +35,23 @@ impl Row {
             created_at: self.created_at.to_jiff(),
             seen_at: self.seen_at.to_jiff(),
             disabled_at: self.disabled_at.map(Timestamp::to_jiff),
+            zone: self.zone,
+            language: self.language,
+            invited_by: self.invited_by,
         })
     }
+}
+
+/// A query whose columns are those of [`Row`].
+macro_rules! person {
+    ($before:literal, $after:literal) => {
+        concat!(
+            $before,
+            " person_id, issuer, subject, name, role, created_at, seen_at, disabled_at, zone, \
+             language, invited_by ",
+            $after
+        )
+    };
 }
 
 pub(crate) async fn by_subject(
@@ -39,9 +59,11 @@ pub(crate) async fn by_subject(
     issuer: &str,
     subject: &str,
 ) -> Result<Option<Person>, Error> {
-    const SQL: &str = "select person_id, issuer, subject, name, role, created_at, seen_at, \
-                       disabled_at from control.people \
-                       where tenant_id = $1 and issuer = $2 and subject = $3";
+    const SQL: &str = person!(
+        "select",
+        "from control.people \
+                       where tenant_id = $1 and issuer = $2 and subject = $3"
+    );
     let tenant = tx.tenant().as_uuid();
     let row: Option<Row> = holdfast_pg::query_as(SQL)
         .bind(tenant)
@@ -54,12 +76,15 @@ pub(crate) async fn by_subject(
 
 /// Stores a sign-in: a new person, or name, role and time of a known one.
 pub(crate) async fn put(tx: &mut TenantTx, said: &SignIn) -> Result<Person, Error> {
-    const SQL: &str = "
+    const SQL: &str = person!(
+        "
         insert into control.people as p (tenant_id, person_id, issuer, subject, name, role)
         values ($1, $2, $3, $4, $5, $6)
         on conflict on constraint people_subject_key do update
             set name = excluded.name, role = excluded.role, seen_at = now()
-        returning person_id, issuer, subject, name, role, created_at, seen_at, disabled_at";
+        returning",
+        ""
+    );
     let tenant = tx.tenant().as_uuid();
     let row: Row = holdfast_pg::query_as(SQL)
         .bind(tenant)
@@ -73,6 +98,69 @@ pub(crate) async fn put(tx: &mut TenantTx, said: &SignIn) -> Result<Person, Erro
     row.read()
 }
 
+/// Stores a person who was invited, or the first owner of a tenant; a known one stays as they are.
+pub(crate) async fn put_invited(
+    tx: &mut TenantTx,
+    said: &SignIn,
+    invited_by: &str,
+) -> Result<Person, Error> {
+    const SQL: &str = "insert into control.people \
+                       (tenant_id, person_id, issuer, subject, name, role, invited_by) \
+                       values ($1, $2, $3, $4, $5, $6, $7) \
+                       on conflict on constraint people_subject_key do nothing";
+    let tenant = tx.tenant().as_uuid();
+    holdfast_pg::query(SQL)
+        .bind(tenant)
+        .bind(PersonId::generate().as_uuid())
+        .bind(&said.issuer)
+        .bind(&said.subject)
+        .bind(&said.name)
+        .bind(said.role.as_str())
+        .bind(invited_by)
+        .execute(tx.conn())
+        .await?;
+    let person = by_subject(tx, &said.issuer, &said.subject).await?;
+    person.ok_or_else(|| Error::not_found("person", &said.subject))
+}
+
+/// Makes a person one who operates the installation, with this name. One who does already keeps theirs.
+pub(crate) async fn set_operates(tx: &mut TenantTx, id: PersonId, name: &str) -> sqlx::Result<()> {
+    const SQL: &str = "update control.people set operates = true, name = $3 \
+                       where tenant_id = $1 and person_id = $2 and not operates";
+    let tenant = tx.tenant().as_uuid();
+    holdfast_pg::query(SQL).bind(tenant).bind(id.as_uuid()).bind(name).execute(tx.conn()).await?;
+    Ok(())
+}
+
+/// Stores that a person was seen now, if that was not stored within an hour.
+pub(crate) async fn touch(tx: &mut TenantTx, id: PersonId) -> sqlx::Result<()> {
+    const SQL: &str = "update control.people set seen_at = now() where tenant_id = $1 \
+                       and person_id = $2 and seen_at < now() - interval '1 hour'";
+    let tenant = tx.tenant().as_uuid();
+    holdfast_pg::query(SQL).bind(tenant).bind(id.as_uuid()).execute(tx.conn()).await?;
+    Ok(())
+}
+
+/// Stores by what a person is known besides. An identity that somebody has already stays theirs.
+pub(crate) async fn add_identity(
+    tx: &mut TenantTx,
+    person: PersonId,
+    kind: &'static str,
+    value: &str,
+) -> sqlx::Result<()> {
+    const SQL: &str = "insert into control.person_identities (tenant_id, kind, value, person_id) \
+                       values ($1, $2, $3, $4) on conflict do nothing";
+    let tenant = tx.tenant().as_uuid();
+    holdfast_pg::query(SQL)
+        .bind(tenant)
+        .bind(kind)
+        .bind(value)
+        .bind(person.as_uuid())
+        .execute(tx.conn())
+        .await?;
+    Ok(())
+}
+
 pub(crate) async fn count(tx: &mut TenantTx) -> sqlx::Result<i64> {
     const SQL: &str = "select count(*) from control.people where tenant_id = $1";
     let tenant = tx.tenant().as_uuid();
@@ -80,8 +168,8 @@ pub(crate) async fn count(tx: &mut TenantTx) -> sqlx::Result<i64> {
 }
 
 pub(crate) async fn one(tx: &mut TenantTx, id: PersonId) -> Result<Option<Person>, Error> {
-    const SQL: &str = "select person_id, issuer, subject, name, role, created_at, seen_at, \
-                       disabled_at from control.people where tenant_id = $1 and person_id = $2";
+    const SQL: &str =
+        person!("select", "from control.people where tenant_id = $1 and person_id = $2");
     let tenant = tx.tenant().as_uuid();
     let row: Option<Row> = holdfast_pg::query_as(SQL)
         .bind(tenant)
@@ -97,10 +185,12 @@ pub(crate) async fn page(
     after: Option<PersonId>,
     limit: i64,
 ) -> Result<Vec<Person>, Error> {
-    const SQL: &str = "select person_id, issuer, subject, name, role, created_at, seen_at, \
-                       disabled_at from control.people \
+    const SQL: &str = person!(
+        "select",
+        "from control.people \
                        where tenant_id = $1 and ($2::uuid is null or person_id > $2) \
-                       order by person_id limit $3";
+                       order by person_id limit $3"
+    );
     let tenant = tx.tenant().as_uuid();
     let rows: Vec<Row> = holdfast_pg::query_as(SQL)
         .bind(tenant)
@@ -117,11 +207,14 @@ pub(crate) async fn set_disabled(
     id: PersonId,
     disabled: bool,
 ) -> Result<Option<Person>, Error> {
-    const SQL: &str = "
+    const SQL: &str = person!(
+        "
         update control.people
         set disabled_at = case when $3 then coalesce(disabled_at, now()) end
         where tenant_id = $1 and person_id = $2
-        returning person_id, issuer, subject, name, role, created_at, seen_at, disabled_at";
+        returning",
+        ""
+    );
     let tenant = tx.tenant().as_uuid();
     let row: Option<Row> = holdfast_pg::query_as(SQL)
         .bind(tenant)

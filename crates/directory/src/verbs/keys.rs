@@ -6,7 +6,7 @@ pub(super) mod devices;
 use std::time::Instant;
 
 use holdfast_pg::TenantTx;
-use holdfast_types::{KeyId, TenantId};
+use holdfast_types::{KeyId, PersonId, TenantId};
 use jiff::{SignedDuration, Timestamp};
 use secrecy::SecretString;
 use tracing::debug;
@@ -86,18 +86,20 @@ impl Keys<'_> {
             self.0.unknown.put(id.as_uuid(), (), begun);
             return Err(Error::UnknownKey);
         };
+        let person = found.person()?;
         let known = CachedKey {
+            digest: found.digest,
             live: found.live,
             active: TenantState::parse(&found.tenant_state)? == TenantState::Active,
             who: KeyPrincipal {
-                tenant: found.tenant(),
+                tenant: found.tenant_id.into(),
                 key: id,
                 name: found.name,
+                person,
                 scopes: found.scopes,
                 rate: found.rate.unsigned_abs(),
                 concurrent_calls: found.concurrent_calls.and_then(|most| u32::try_from(most).ok()),
             },
-            digest: found.digest,
         };
         self.0.keys.put(id, known.clone(), begun);
         Ok(known)
@@ -107,7 +109,8 @@ impl Keys<'_> {
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] for a malformed value, [`Error::TooMany`] at the limit.
+    /// [`Error::Invalid`] for a malformed value, [`Error::TooMany`] at the limit, [`Error::NotFound`] if
+    /// the tenant has no such person.
     pub async fn create(
         self,
         tenant: TenantId,
@@ -117,10 +120,32 @@ impl Keys<'_> {
         let new = new.check()?;
         let mut tx = self.0.begin_change(tenant).await?;
         check_limit("usable keys", store::keys::count(&mut tx).await?, MAX_USABLE_KEYS)?;
+        if let Some(person) = new.person
+            && store::people::one(&mut tx, person).await?.is_none()
+        {
+            return Err(Error::not_found("person", person));
+        }
         let (key, secret) = insert(&mut tx, &self.0.peppers, &new).await?;
         store::audit::record(&mut tx, actor, "key.create", key.id).await?;
         tx.commit().await?;
         Ok((key, secret))
+    }
+
+    /// Makes a key that is nobody's a person's.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] if the tenant has no such key, or it is somebody's.
+    pub async fn give_to(self, tenant: TenantId, id: KeyId, person: PersonId) -> Result<(), Error> {
+        let mut tx = self.0.begin_change(tenant).await?;
+        if !store::keys::set_person(&mut tx, id, person).await? {
+            return Err(Error::not_found("key that is nobody's", id));
+        }
+        store::people::add_identity(&mut tx, person, "key", &id.to_string()).await?;
+        store::audit::record(&mut tx, Actor::Operator, "key.give", id).await?;
+        tx.commit().await?;
+        self.0.keys.forget(&id);
+        Ok(())
     }
 
     /// Returns the tenant's keys in the order of creation, including revoked and expired ones.
@@ -153,6 +178,7 @@ impl Keys<'_> {
         if !store::keys::revoke(&mut tx, id).await? {
             return Err(Error::not_found("key", id));
         }
+        store::people::invitations::delete_by(&mut tx, &id.to_string()).await?;
         store::audit::record(&mut tx, actor, "key.revoke", id).await?;
         tx.commit().await?;
         self.0.keys.forget(&id);
@@ -177,5 +203,8 @@ pub(super) async fn insert(
         None => None,
     };
     let key = store::keys::insert(tx, id, &digest, new, expires_at).await?;
+    if let Some(person) = new.person {
+        store::people::add_identity(tx, person, "key", &id.to_string()).await?;
+    }
     Ok((key, token::write(id, &secret)))
 }

@@ -40,7 +40,7 @@ pub use keys::devices::Devices;
 pub use mcp_servers::McpServers;
 pub use nodes::{NodeConnectionState, Nodes};
 pub use packages::ImportedAgent;
-pub use people::People;
+pub use people::{People, ProviderCheck};
 pub use plans::Plans;
 pub use policies::PolicyDocuments;
 pub use providers::Providers;

@@ -1,18 +1,26 @@
-//! Operations on people who sign in at an identity provider.
+//! Operations on people.
+
+mod invitations;
+mod provider_checks;
 
 use std::time::Instant;
 
-use holdfast_types::{PersonId, TenantId};
+use holdfast_pg::TenantTx;
+use holdfast_types::{PersonId, TenantId, TenantRole};
 use jiff::{SignedDuration, Timestamp};
 
 use super::check_limit;
+use crate::key::console::check_name;
 use crate::{
     Actor, Directory, Error, Person, PersonPrincipal, SignIn, Tenant, TenantState,
-    person::CachedPerson, store,
+    person::{CachedPerson, FIRST_OWNER, INVITATION},
+    store,
 };
 
+pub use provider_checks::ProviderCheck;
+
 /// Maximum number of people of a tenant.
-const MAX_PEOPLE: i64 = 100_000;
+pub(super) const MAX_PEOPLE: i64 = 100_000;
 /// Age at which the time of a person's last sign-in is stored again.
 const SEEN_INTERVAL: SignedDuration = SignedDuration::from_hours(1);
 
@@ -144,6 +152,27 @@ impl People<'_> {
         person.ok_or_else(|| Error::not_found("person", id))
     }
 
+    /// Returns the first owner of a tenant; one who is missing is made. Keys that were made with the
+    /// tenant are theirs. If `operates`, they operate the installation from now on.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] for a malformed name.
+    pub async fn first_owner(
+        self,
+        tenant: TenantId,
+        (name, operates): (&str, bool),
+    ) -> Result<Person, Error> {
+        let mut tx = self.0.begin_change(tenant).await?;
+        let owner = put_first_owner(&mut tx, name).await?;
+        store::keys::give_first_key(&mut tx, owner.id).await?;
+        if operates {
+            store::people::set_operates(&mut tx, owner.id, name).await?;
+        }
+        tx.commit().await?;
+        Ok(owner)
+    }
+
     /// Returns people after `after`, in the order of their first sign-in.
     pub async fn list(
         self,
@@ -157,7 +186,7 @@ impl People<'_> {
         Ok(people)
     }
 
-    /// Refuses a person or accepts them again: in this process at once, in others within 5 s.
+    /// Refuses a person, with their keys, devices and open invitations, or accepts them again: in this process at once, in others within 5 s.
     ///
     /// # Errors
     ///
@@ -173,9 +202,14 @@ impl People<'_> {
         let mut tx = self.0.begin_change(tenant).await?;
         let changed = store::people::set_disabled(&mut tx, id, disabled).await?;
         let person = changed.ok_or_else(|| Error::not_found("person", id))?;
+        if disabled {
+            store::people::invitations::delete_by(&mut tx, &id.to_string()).await?;
+        }
         let action = if disabled { "person.disable" } else { "person.enable" };
         store::audit::record(&mut tx, actor, action, id).await?;
         tx.commit().await?;
+        // Keys, devices and sessions end with their person.
+        self.0.forget_callers(tenant);
         // Tokens name the tenant by its name or by its id.
         for tenant in [name, tenant.to_string()] {
             let key = (tenant, person.issuer.clone(), person.subject.clone());
@@ -183,6 +217,19 @@ impl People<'_> {
         }
         Ok(person)
     }
+}
+
+/// Returns the first owner of a tenant; stores them if they are missing.
+async fn put_first_owner(tx: &mut TenantTx, name: &str) -> Result<Person, Error> {
+    let owner = SignIn {
+        tenant: tx.tenant().to_string(),
+        issuer: INVITATION.to_owned(),
+        subject: FIRST_OWNER.to_owned(),
+        name: name.to_owned(),
+        role: TenantRole::Owner,
+    };
+    check_name(name)?;
+    store::people::put_invited(tx, &owner, &Actor::Operator.to_string()).await
 }
 
 fn cached_person(said: &SignIn, tenant: &Tenant, person: &Person) -> CachedPerson {

@@ -8,7 +8,10 @@ use serde_json::json;
 use super::keys;
 use crate::{
     Actor, Directory, Error, LimitName, NewAgent, NewKey, Tenant, TenantChanges, TenantState,
-    key::FIRST_KEY_SCOPES, store, tenant::check_name, tenant::event::TenantEventKind,
+    key::{FIRST_KEY_NAME, FIRST_KEY_SCOPES},
+    store,
+    tenant::check_name,
+    tenant::event::TenantEventKind,
 };
 
 /// Tenants whose data keys are sealed anew between two reports of progress.
@@ -46,9 +49,10 @@ impl Tenants<'_> {
         })?;
         store::agents::insert(&mut tx, AgentId::generate(), &NewAgent::main()).await?;
         let first = NewKey {
-            name: "first key".to_owned(),
+            name: FIRST_KEY_NAME.to_owned(),
             scopes: FIRST_KEY_SCOPES.map(str::to_owned).to_vec(),
             lifetime: None,
+            person: None,
         };
         let (_, secret) = keys::insert(&mut tx, &self.0.peppers, &first).await?;
         store::audit::record(&mut tx, actor, "tenant.create", tenant).await?;

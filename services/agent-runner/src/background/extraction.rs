@@ -254,7 +254,7 @@ async fn extract_range(
     };
     let policy = worker.policies.find(&worker.tools, tenant, range.agent).await?;
     let who = policy.turn_authors(authors(&range.entries));
-    let audience = policy::audience(key.kind(), snapshot.dm_scope, &who, &who);
+    let audience = policy::audience(key.kind(), key.as_str(), snapshot.dm_scope, &who, &who);
     let person = MemorySubject::for_session(key.kind(), key.as_str(), audience, &who);
     let Some(user) = person.user.as_deref().filter(|_| !person.is_group) else { return nothing };
     if !snapshot.has_memory(key.kind()) {

@@ -166,7 +166,7 @@ async fn index_entries(
     };
     let policy = worker.policies.find(&worker.tools, tenant, claimed.agent).await?;
     let who = policy.turn_authors(authors(&claimed.entries));
-    let audience = policy::audience(key.kind(), snapshot.dm_scope, &who, &who);
+    let audience = policy::audience(key.kind(), key.as_str(), snapshot.dm_scope, &who, &who);
     let subject = MemorySubject::for_session(key.kind(), key.as_str(), audience, &who);
     let Some(user) = subject.user.as_deref() else { return Ok(Some(upto)) };
     if !snapshot.has_memory(key.kind()) {

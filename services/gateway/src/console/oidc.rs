@@ -127,11 +127,11 @@ async fn finish(
         let why: String = given.error.unwrap_or_default().chars().take(40).collect();
         Error::SignInFailed(format!("the identity provider refused the sign-in (`{why}`)"))
     })?;
-    let token = console.0.tokens.finish_sign_in(&flow.pending, &code).await?;
+    let (token, provider) = console.0.tokens.finish_sign_in(&flow.pending, &code).await?;
     let doorman = &console.0.doorman;
     let person = doorman.known_person(token).await?;
     let sessions = doorman.directory().console_sessions();
-    Ok(sessions.begin_for_person(person, doorman.session_limits()).await?)
+    Ok(sessions.begin_for_person(person, provider.as_ref(), doorman.session_limits()).await?)
 }
 
 /// Shows the page, with the error.

@@ -10,13 +10,14 @@ use holdfast_proto::gateway::v1::{
     self as pb, CreateKeyRequest, CreateKeyResponse, ListKeysRequest, ListKeysResponse,
     RevokeKeyRequest, RevokeKeyResponse, keys_server::Keys as Service,
 };
+use holdfast_types::{PersonId, TenantRole};
 use secrecy::ExposeSecret as _;
 use tonic::{Request, Response, Status};
 
-use super::{State, actor, timestamp};
+use super::{State, actor, invalid, non_empty, timestamp};
 use crate::{
     Error, audit,
-    permissions::{Permission, require},
+    permissions::{Permission, includes_scope, require},
 };
 
 /// Implements `holdfast.gateway.v1.Keys`.
@@ -50,7 +51,13 @@ impl Service for Keys {
             0 => None,
             seconds => Some(Duration::from_secs(seconds)),
         };
-        let new = NewKey { name: request.name, scopes: request.scopes, lifetime };
+        let person = non_empty(request.person).map(|id| id.parse::<PersonId>()).transpose();
+        let person = person.map_err(Error::from)?;
+        if let Some(id) = person {
+            let found = self.0.directory.people().get(caller.tenant, id).await;
+            check_role(found.map_err(Error::from)?.role, &request.scopes)?;
+        }
+        let new = NewKey { name: request.name, scopes: request.scopes, lifetime, person };
 
         let made = self.0.directory.keys().create(caller.tenant, actor(&caller), new).await;
 
@@ -74,6 +81,20 @@ impl Service for Keys {
     }
 }
 
+/// Checks that a role includes the scopes of a key.
+fn check_role(role: TenantRole, scopes: &[String]) -> Result<(), Error> {
+    for scope in scopes.iter().filter_map(|scope| scope.parse::<Scope>().ok()) {
+        if !includes_scope(role, scope) {
+            return Err(invalid(format!(
+                "the person has the role `{role}`, which does not include what a key with the scope `{}` \
+                 may do: leave the scope out",
+                scope.as_str()
+            )));
+        }
+    }
+    Ok(())
+}
+
 pub(super) fn key_of(key: Key) -> pb::Key {
     pb::Key {
         id: key.id.to_string(),
@@ -82,5 +103,6 @@ pub(super) fn key_of(key: Key) -> pb::Key {
         created_at: Some(timestamp(key.created_at)),
         expires_at: key.expires_at.map(timestamp),
         revoked_at: key.revoked_at.map(timestamp),
+        person: key.person.map(|person| person.to_string()).unwrap_or_default(),
     }
 }

@@ -43,6 +43,7 @@ impl Service for People {
             role,
             name_space: rights::name_space(&caller).to_string(),
             scopes: caller.scopes.iter().map(|scope| scope.as_str().to_owned()).collect(),
+            person: caller.person.map(|person| person.to_string()).unwrap_or_default(),
             name: caller.name,
         }))
     }
@@ -96,5 +97,6 @@ fn person_of(person: Person) -> pb::Person {
         created_at: Some(timestamp(person.created_at)),
         seen_at: Some(timestamp(person.seen_at)),
         disabled_at: person.disabled_at.map(timestamp),
+        invited_by: person.invited_by.unwrap_or_default(),
     }
 }

@@ -34,6 +34,9 @@ const MANAGER_KEY_SCOPES: [Scope; 3] = [Scope::Read, Scope::Admin, Scope::Owner]
 /// Concurrent reads of shares for a list.
 const CONCURRENT_SHARE_READS: usize = 4;
 
+/// Name of the first owner of a tenant, who has its first key.
+const FIRST_OWNER: &str = "Owner";
+
 /// Implements `holdfast.gateway.v1.Tenants`.
 #[derive(Debug)]
 pub struct Tenants(pub State);
@@ -76,6 +79,8 @@ impl Service for Tenants {
         let made = self.0.directory.tenants().create(actor(&caller), &request.name).await;
 
         let (tenant, secret) = made.map_err(Error::from)?;
+        let owner = self.0.directory.people().first_owner(tenant.id, (FIRST_OWNER, false)).await;
+        owner.map_err(Error::from)?;
         if pool.is_some() {
             let pools = self.0.sessions.runner_pools();
             pools.assign(tenant.id, pool.as_ref()).await.map_err(Error::from)?;
@@ -169,6 +174,7 @@ impl Service for Tenants {
             name: request.name,
             scopes: MANAGER_KEY_SCOPES.map(|scope| scope.as_str().to_owned()).to_vec(),
             lifetime: None,
+            person: None,
         };
 
         let directory = &self.0.directory;

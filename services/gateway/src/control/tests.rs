@@ -101,7 +101,14 @@ impl World {
 fn request<T>(tenant: TenantId, scopes: Scopes, message: T) -> Request<T> {
     let mut request = Request::new(message);
     let principal = Principal::Key(KeyId::generate());
-    request.extensions_mut().insert(Caller { tenant, principal, scopes, name: "test".into() });
+    request.extensions_mut().insert(Caller {
+        tenant,
+        principal,
+        person: None,
+        via: None,
+        scopes,
+        name: "test".into(),
+    });
     request
 }
 

@@ -23,7 +23,10 @@ const UNKNOWN_SENDER: &str = "unknown";
 /// Author of a call with an API key or of a person; `None` for a service of the mesh.
 pub fn of_caller(caller: &Caller) -> Option<Author> {
     match caller.principal {
-        Principal::Key(key) => Some(of_key(key, caller.scopes)),
+        Principal::Key(key) => Some(match caller.person {
+            Some(person) => Author { id: person::of_id(person), ..of_key(key, caller.scopes) },
+            None => of_key(key, caller.scopes),
+        }),
         Principal::Person { id, role } => {
             // The scopes of a session of the console may limit the role.
             let has = |scope| caller.scopes == Scopes::EMPTY || caller.scopes.has(scope);
@@ -107,7 +110,8 @@ mod tests {
         let key = KeyId::generate();
         let caller = |principal, scopes| {
             let name = String::new();
-            of_caller(&Caller { tenant: TenantId::generate(), principal, scopes, name })
+            let tenant = TenantId::generate();
+            of_caller(&Caller { tenant, principal, person: None, via: None, scopes, name })
         };
         let person = |role| Principal::Person { id: PersonId::generate(), role };
         let chat = Scopes::EMPTY.with(Scope::Chat);

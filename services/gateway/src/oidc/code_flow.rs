@@ -9,13 +9,15 @@
 use std::sync::Arc;
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use holdfast_directory::ProviderSignIn;
 use reqwest::Url;
 use ring::{
     digest::{SHA256, digest},
     rand::{SecureRandom as _, SystemRandom},
 };
-use secrecy::ExposeSecret as _;
+use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::{
     TokenError, TokenVerifier, VerifiedToken, claims,
@@ -49,7 +51,18 @@ struct Endpoints {
 
 #[derive(Debug, Deserialize)]
 struct Tokens {
-    id_token: String,
+    /// A refresh need not give another one.
+    id_token: Option<String>,
+    refresh_token: Option<SecretString>,
+}
+
+/// What an issuer says for a refresh token.
+#[derive(Debug)]
+pub struct RefreshedSignIn {
+    /// The person, if the issuer gave another ID token.
+    pub person: Option<VerifiedToken>,
+    /// Refresh token for the next time, if it is another one.
+    pub refresh_token: Option<SecretString>,
 }
 
 impl TokenVerifier {
@@ -59,7 +72,7 @@ impl TokenVerifier {
         self.clients().map(|(_, client, _)| client.name.clone()).collect()
     }
 
-    fn clients(&self) -> impl Iterator<Item = (&Issuer, &ConsoleClient, &Arc<IssuerKeys>)> {
+    fn clients(&self) -> impl Iterator<Item = ClientOfIssuer<'_>> {
         self.issuers
             .iter()
             .filter_map(|(issuer, keys)| Some((issuer, issuer.console.as_ref()?, keys)))
@@ -100,7 +113,8 @@ impl TokenVerifier {
         Ok((to.into(), PendingSignIn { issuer, client_id, state, nonce, verifier, redirect_uri }))
     }
 
-    /// Redeems the code of a sign-in, and verifies the token that the issuer gives for it.
+    /// Redeems the code of a sign-in, and verifies the token that the issuer gives for it. Returns the
+    /// person, and with which refresh token the issuer can be asked about them again.
     ///
     /// # Errors
     ///
@@ -109,28 +123,76 @@ impl TokenVerifier {
         &self,
         pending: &PendingSignIn,
         code: &str,
-    ) -> Result<VerifiedToken, TokenError> {
+    ) -> Result<(VerifiedToken, Option<ProviderSignIn>), TokenError> {
+        let found = self.client(&pending.issuer, &pending.client_id)?;
+        let form = [
+            ("grant_type", "authorization_code"),
+            ("code", code),
+            ("redirect_uri", &pending.redirect_uri),
+            ("code_verifier", &pending.verifier),
+        ];
+        let Tokens { id_token, refresh_token } = redeem(found, &form).await?;
+        let id_token = id_token.ok_or_else(|| unavailable(found.0, "it gives no ID token"))?;
+        let claims = self.claims_for(found, &id_token).await?;
+        if claims.get("nonce").and_then(Value::as_str) != Some(&*pending.nonce) {
+            return Err(TokenError::Nonce);
+        }
+        let (issuer, client_id) = (pending.issuer.clone(), pending.client_id.clone());
+        let sign_in =
+            refresh_token.map(|refresh_token| ProviderSignIn { issuer, client_id, refresh_token });
+        // The roles are those of the client's own entry: an issuer may have several.
+        Ok((claims::read(found.0, &claims)?, sign_in))
+    }
+
+    /// Asks an issuer whether a person still is one of its people.
+    ///
+    /// # Errors
+    ///
+    /// [`TokenError::Unavailable`] if it does not answer, [`TokenError::NotConfigured`] if it is not one
+    /// of the settings any more; any other error is a refusal.
+    pub async fn refresh(&self, sign_in: &ProviderSignIn) -> Result<RefreshedSignIn, TokenError> {
+        let found = self.client(&sign_in.issuer, &sign_in.client_id)?;
+        let form = [
+            ("grant_type", "refresh_token"),
+            ("refresh_token", sign_in.refresh_token.expose_secret()),
+        ];
+        let Tokens { id_token, refresh_token } = redeem(found, &form).await?;
+        let person = match id_token {
+            Some(token) => {
+                let claims = self.claims_for(found, &token).await?;
+                Some(claims::read(found.0, &claims)?)
+            }
+            None => None,
+        };
+        Ok(RefreshedSignIn { person, refresh_token })
+    }
+
+    fn client(&self, issuer_url: &str, client_id: &str) -> Result<ClientOfIssuer<'_>, TokenError> {
         let mut clients = self.clients();
-        let found = clients.find(|(issuer, client, _)| {
-            issuer.url == pending.issuer && client.client_id == pending.client_id
-        });
-        let (issuer, client, keys) = found.ok_or(TokenError::NotConfigured)?;
-        let endpoints = endpoints(issuer, keys).await?;
-        let token = redeem((issuer, client, keys), &endpoints, pending, code).await?;
-        let (signed_by, claims) = self.verified_claims(&token).await?;
+        let found = clients
+            .find(|(issuer, client, _)| issuer.url == issuer_url && client.client_id == client_id);
+        found.ok_or(TokenError::NotConfigured)
+    }
+
+    /// Verifies an ID token that a client got from its issuer, and returns its claims.
+    async fn claims_for(
+        &self,
+        (issuer, client, _): ClientOfIssuer<'_>,
+        token: &str,
+    ) -> Result<Map<String, Value>, TokenError> {
+        let (signed_by, claims) = self.verified_claims(token).await?;
         if signed_by.url != issuer.url {
             return Err(TokenError::Issuer(shown(&signed_by.url)));
         }
         if !claims::has_audience(&claims, std::slice::from_ref(&client.client_id)) {
             return Err(TokenError::Audience(vec![client.client_id.clone()]));
         }
-        if claims.get("nonce").and_then(serde_json::Value::as_str) != Some(&*pending.nonce) {
-            return Err(TokenError::Nonce);
-        }
-        // The roles are those of the client's own entry: an issuer may have several.
-        claims::read(issuer, &claims)
+        Ok(claims)
     }
 }
+
+/// An issuer, one of its clients, and its keys.
+type ClientOfIssuer<'a> = (&'a Issuer, &'a ConsoleClient, &'a Arc<IssuerKeys>);
 
 async fn endpoints(issuer: &Issuer, keys: &IssuerKeys) -> Result<Endpoints, TokenError> {
     let found: Endpoints = keys.discover().await.map_err(|why| unavailable(issuer, &why))?;
@@ -144,21 +206,14 @@ async fn endpoints(issuer: &Issuer, keys: &IssuerKeys) -> Result<Endpoints, Toke
     Ok(found)
 }
 
-/// Exchanges the code for an ID token.
+/// Exchanges a code or a refresh token for tokens.
 async fn redeem(
-    (issuer, client, keys): (&Issuer, &ConsoleClient, &IssuerKeys),
-    endpoints: &Endpoints,
-    pending: &PendingSignIn,
-    code: &str,
-) -> Result<String, TokenError> {
+    (issuer, client, keys): ClientOfIssuer<'_>,
+    grant: &[(&str, &str)],
+) -> Result<Tokens, TokenError> {
+    let endpoints = endpoints(issuer, keys).await?;
     let secret = client.client_secret.expose_secret();
-    let mut form = vec![
-        ("grant_type", "authorization_code"),
-        ("code", code),
-        ("redirect_uri", &pending.redirect_uri),
-        ("client_id", &client.client_id),
-        ("code_verifier", &pending.verifier),
-    ];
+    let mut form = [grant, &[("client_id", &*client.client_id)]].concat();
     let methods = &endpoints.token_endpoint_auth_methods_supported;
     let is_basic =
         methods.is_empty() || methods.iter().any(|method| method == "client_secret_basic");
@@ -182,8 +237,9 @@ async fn redeem(
     match response.status().as_u16() {
         200 => {
             let tokens: Result<Tokens, String> = super::keys::read_json(response, "token").await;
-            Ok(tokens.map_err(|why| unavailable(issuer, &why))?.id_token)
+            tokens.map_err(|why| unavailable(issuer, &why))
         }
+        408 | 429 => Err(unavailable(issuer, "it has too much to do")),
         400..=499 => Err(TokenError::CodeRefused),
         status => Err(unavailable(issuer, &format!("its token endpoint answers with {status}"))),
     }

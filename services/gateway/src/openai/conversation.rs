@@ -569,6 +569,8 @@ mod tests {
         let caller = |key| Caller {
             tenant: TenantId::generate(),
             principal: Principal::Key(key),
+            person: None,
+            via: None,
             scopes: Scopes::EMPTY,
             name: String::new(),
         };

@@ -144,6 +144,8 @@ mod tests {
         let caller = |scopes| Caller {
             tenant: TenantId::generate(),
             principal: Principal::Key(KeyId::generate()),
+            person: None,
+            via: None,
             scopes,
             name: String::new(),
         };

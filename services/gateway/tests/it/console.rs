@@ -1,6 +1,7 @@
 //! The web console: sign-in, sessions, calls of its page, its files.
 
 mod browser;
+mod invitations;
 mod oidc;
 mod pages;
 mod socket;
@@ -236,8 +237,13 @@ async fn a_link_with_fewer_scopes_gives_no_more_than_these() {
     let world = World::start().await.unwrap();
     let mut browser = Browser::new(&world);
     let (scopes, name) = (vec!["read".to_owned()], "Berta".to_owned());
-    let made =
-        link(&world, &world.anna, pb::CreateSignInLinkRequest { scopes, name }).await.unwrap();
+    let made = link(
+        &world,
+        &world.anna,
+        pb::CreateSignInLinkRequest { scopes, name, ..Default::default() },
+    )
+    .await
+    .unwrap();
     let session = browser.sign_in(json!({ "link": made.token })).await.unwrap();
 
     let caller = browser.ask(&session, "People/GetCaller", &pb::GetCallerRequest {}).await;
@@ -251,7 +257,7 @@ async fn a_link_with_fewer_scopes_gives_no_more_than_these() {
     // Nor does a link that the session makes.
     let ask = |scopes: &[&str]| pb::CreateSignInLinkRequest {
         scopes: scopes.iter().map(|&scope| scope.to_owned()).collect(),
-        name: String::new(),
+        ..Default::default()
     };
     let more = browser.call(&session, "Console/CreateSignInLink", &ask(&["admin"])).await.unwrap();
     assert_eq!(more.code, Code::PermissionDenied, "{}", more.message);
@@ -268,7 +274,7 @@ async fn a_key_gives_no_scope_that_it_lacks() {
     let key = world.key(&world.anna, &["read"], None).await.unwrap();
     for scope in ["admin", "events", "platform", "service", "root"] {
         let request =
-            pb::CreateSignInLinkRequest { scopes: vec![scope.to_owned()], name: String::new() };
+            pb::CreateSignInLinkRequest { scopes: vec![scope.to_owned()], ..Default::default() };
 
         let refused = link(&world, &world.anna.by(&key), request).await.unwrap_err();
 

@@ -1,6 +1,6 @@
 //! The key or person whose rights a device or a session of the console has, as they are now.
 
-use holdfast_types::{KeyId, PersonId};
+use holdfast_types::{KeyId, PersonId, TenantRole};
 use uuid::Uuid;
 
 use crate::{Approver, ApproverRights, Error, TenantState};
@@ -24,6 +24,10 @@ pub(super) fn columns(approver: Approver) -> (Option<Uuid>, Option<Uuid>) {
     }
 }
 
+fn parse_role(role: &str) -> Result<TenantRole, Error> {
+    role.parse().map_err(|error| Error::corrupt("role", error))
+}
+
 /// Columns of an approver, and of the tenant's limits, that an authentication needs.
 #[derive(sqlx::FromRow)]
 pub(crate) struct ApproverLookup {
@@ -31,7 +35,10 @@ pub(crate) struct ApproverLookup {
     approver_person: Option<Uuid>,
     key_scopes: Option<Vec<String>>,
     key_live: Option<bool>,
+    key_person: Option<Uuid>,
+    key_role: Option<String>,
     role: Option<String>,
+    operates: Option<bool>,
     person_live: Option<bool>,
     rate: i32,
     concurrent_calls: Option<i64>,
@@ -45,12 +52,17 @@ impl ApproverLookup {
             // The row of a key stays when it is revoked.
             Approver::Key(key) => {
                 let scopes = self.key_scopes.clone().unwrap_or_default();
-                Ok(Some((ApproverRights::Key { key, scopes }, self.key_live.unwrap_or_default())))
+                let person = match (self.key_person, &self.key_role) {
+                    (Some(person), Some(role)) => Some((person.into(), parse_role(role)?)),
+                    _ => None,
+                };
+                let rights = ApproverRights::Key { key, scopes, person };
+                Ok(Some((rights, self.key_live.unwrap_or_default())))
             }
             Approver::Person(person) => {
                 let Some(role) = &self.role else { return Ok(None) };
-                let role = role.parse().map_err(|error| Error::corrupt("role", error))?;
-                let rights = ApproverRights::Person { person, role };
+                let (role, operates) = (parse_role(role)?, self.operates.unwrap_or_default());
+                let rights = ApproverRights::Person { person, role, operates };
                 Ok(Some((rights, self.person_live.unwrap_or_default())))
             }
         }

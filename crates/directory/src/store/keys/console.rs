@@ -1,12 +1,12 @@
 //! `control.console_sessions` and `control.console_links`.
 
 use holdfast_pg::{SystemTx, TenantTx};
-use holdfast_types::TenantId;
+use holdfast_types::{KeyId, PersonId, TenantId};
 use jiff_sqlx::{Timestamp, ToSqlx as _};
 use uuid::Uuid;
 
 use super::approver::{ApproverLookup, columns, from_columns};
-use crate::{ConsoleRights, ConsoleSession, Error, SignInMethod};
+use crate::{ConsoleRights, ConsoleSession, Error, LinkOrigin, SignInMethod};
 
 /// Columns that the rows of both tables have.
 #[derive(sqlx::FromRow)]
@@ -72,6 +72,7 @@ pub(crate) struct SessionLookup {
     pub(crate) name: String,
     pub(crate) used_at: Timestamp,
     pub(crate) expires_at: Timestamp,
+    pub(crate) checked_at: Option<Timestamp>,
     #[sqlx(flatten)]
     pub(crate) holder: ApproverLookup,
 }
@@ -82,16 +83,23 @@ pub(crate) async fn look_up(
     session: Uuid,
 ) -> sqlx::Result<Option<SessionLookup>> {
     const SQL: &str = "
-        select s.digest, s.scopes, s.name, s.used_at, s.expires_at,
+        select s.digest, s.scopes, s.name, s.used_at, s.expires_at, c.checked_at,
                s.holder_key as approver_key, s.holder_person as approver_person, k.scopes as key_scopes,
-               k.revoked_at is null and (k.expires_at is null or k.expires_at > now()) as key_live,
-               p.role, p.disabled_at is null as person_live,
+               k.revoked_at is null and (k.expires_at is null or k.expires_at > now())
+                   and kp.disabled_at is null as key_live,
+               kp.person_id as key_person, kp.role as key_role,
+               p.role, p.operates, p.disabled_at is null and (s.via_key is null or
+                   k.revoked_at is null and (k.expires_at is null or k.expires_at > now())) as person_live,
                t.rate, (t.limits ->> 'concurrent_calls')::bigint as concurrent_calls,
                t.state as tenant_state
         from control.console_sessions s
         join control.tenants t using (tenant_id)
-        left join control.keys k on k.tenant_id = s.tenant_id and k.key_id = s.holder_key
+        left join control.keys k on k.tenant_id = s.tenant_id
+            and k.key_id = coalesce(s.holder_key, s.via_key)
+        left join control.people kp on kp.tenant_id = k.tenant_id and kp.person_id = k.person_id
         left join control.people p on p.tenant_id = s.tenant_id and p.person_id = s.holder_person
+        left join control.provider_sign_ins c on c.tenant_id = s.tenant_id
+            and c.person_id = s.holder_person
         where s.tenant_id = $1 and s.session_id = $2";
     let tenant = tx.tenant().as_uuid();
     holdfast_pg::query_as(SQL).bind(tenant).bind(session).fetch_optional(tx.conn()).await
@@ -105,30 +113,60 @@ pub(crate) async fn link_digest(tx: &mut TenantTx, link: Uuid) -> sqlx::Result<O
     holdfast_pg::query_scalar(SQL).bind(tenant).bind(link).fetch_optional(tx.conn()).await
 }
 
+/// From when a session's sign-in is, and its end.
+pub(crate) async fn origin(tx: &mut TenantTx, session: Uuid) -> sqlx::Result<Option<LinkOrigin>> {
+    const SQL: &str = "select coalesce(signed_in_at, created_at), expires_at, via_key \
+                       from control.console_sessions where tenant_id = $1 and session_id = $2";
+    let tenant = tx.tenant().as_uuid();
+    let row: Option<(Timestamp, Timestamp, Option<Uuid>)> =
+        holdfast_pg::query_as(SQL).bind(tenant).bind(session).fetch_optional(tx.conn()).await?;
+    Ok(row.map(|(signed_in_at, expires_at, via_key)| LinkOrigin {
+        signed_in_at: Some(signed_in_at.to_jiff()),
+        expires_at: Some(expires_at.to_jiff()),
+        via_key: via_key.map(KeyId::from),
+    }))
+}
+
+#[derive(sqlx::FromRow)]
+struct LinkRow {
+    #[sqlx(flatten)]
+    rights: RightsRow,
+    signed_in_at: Option<Timestamp>,
+    session_expires_at: Option<Timestamp>,
+    via_key: Option<Uuid>,
+}
+
 /// Deletes a link that has not expired, and returns its rights. Of concurrent calls one gets them.
 pub(crate) async fn take_link(
     tx: &mut TenantTx,
     link: Uuid,
-) -> Result<Option<ConsoleRights>, Error> {
+) -> Result<Option<(ConsoleRights, LinkOrigin)>, Error> {
     const SQL: &str = "delete from control.console_links \
                        where tenant_id = $1 and link_id = $2 and expires_at > now() \
-                       returning holder_key, holder_person, scopes, name";
+                       returning holder_key, holder_person, scopes, name, via_key, signed_in_at, \
+                                 session_expires_at";
     let tenant = tx.tenant().as_uuid();
-    let row: Option<RightsRow> =
+    let row: Option<LinkRow> =
         holdfast_pg::query_as(SQL).bind(tenant).bind(link).fetch_optional(tx.conn()).await?;
-    row.map(RightsRow::read).transpose()
+    let Some(row) = row else { return Ok(None) };
+    let origin = LinkOrigin {
+        signed_in_at: row.signed_in_at.map(Timestamp::to_jiff),
+        expires_at: row.session_expires_at.map(Timestamp::to_jiff),
+        via_key: row.via_key.map(KeyId::from),
+    };
+    Ok(Some((row.rights.read()?, origin)))
 }
 
 pub(crate) async fn insert(
     tx: &mut TenantTx,
     (session, digest): (Uuid, &[u8]),
     (rights, method): (&ConsoleRights, SignInMethod),
-    expires_at: jiff::Timestamp,
+    (origin, expires_at): (LinkOrigin, jiff::Timestamp),
 ) -> sqlx::Result<()> {
     const SQL: &str = "
         insert into control.console_sessions (tenant_id, session_id, digest, holder_key,
-            holder_person, scopes, name, method, expires_at)
-        values ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+            holder_person, scopes, name, method, expires_at, via_key, signed_in_at)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
     let (tenant, (key, person)) = (tx.tenant().as_uuid(), columns(rights.holder));
     holdfast_pg::query(SQL)
         .bind(tenant)
@@ -140,6 +178,8 @@ pub(crate) async fn insert(
         .bind(&rights.name)
         .bind(method.as_str())
         .bind(expires_at.to_sqlx())
+        .bind(origin.via_key.map(KeyId::as_uuid))
+        .bind(origin.signed_in_at.map(|at| at.to_sqlx()))
         .execute(tx.conn())
         .await?;
     Ok(())
@@ -148,13 +188,13 @@ pub(crate) async fn insert(
 pub(crate) async fn insert_link(
     tx: &mut TenantTx,
     (link, digest): (Uuid, &[u8]),
-    rights: &ConsoleRights,
+    (rights, origin): (&ConsoleRights, LinkOrigin),
     expires_at: jiff::Timestamp,
 ) -> sqlx::Result<()> {
     const SQL: &str = "
         insert into control.console_links (tenant_id, link_id, digest, holder_key, holder_person,
-            scopes, name, expires_at)
-        values ($1, $2, $3, $4, $5, $6, $7, $8)";
+            scopes, name, expires_at, via_key, signed_in_at, session_expires_at)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
     let (tenant, (key, person)) = (tx.tenant().as_uuid(), columns(rights.holder));
     holdfast_pg::query(SQL)
         .bind(tenant)
@@ -165,6 +205,9 @@ pub(crate) async fn insert_link(
         .bind(&rights.scopes)
         .bind(&rights.name)
         .bind(expires_at.to_sqlx())
+        .bind(origin.via_key.map(KeyId::as_uuid))
+        .bind(origin.signed_in_at.map(|at| at.to_sqlx()))
+        .bind(origin.expires_at.map(|at| at.to_sqlx()))
         .execute(tx.conn())
         .await?;
     Ok(())
@@ -197,8 +240,8 @@ pub(crate) async fn all(
     idle_seconds: f64,
 ) -> Result<Vec<ConsoleSession>, Error> {
     const SQL: &str = "
-        select session_id, holder_key, holder_person, scopes, name, method, created_at, used_at,
-               expires_at
+        select session_id, holder_key, holder_person, scopes, name, method, created_at,
+               used_at, expires_at
         from control.console_sessions
         where tenant_id = $1 and expires_at > now() and used_at > now() - make_interval(secs => $2)
         order by created_at desc, session_id";
@@ -214,6 +257,19 @@ pub(crate) async fn touch(tx: &mut TenantTx, session: Uuid) -> sqlx::Result<()> 
                        where tenant_id = $1 and session_id = $2";
     let tenant = tx.tenant().as_uuid();
     holdfast_pg::query(SQL).bind(tenant).bind(session).execute(tx.conn()).await?;
+    Ok(())
+}
+
+/// Deletes the sessions of a person, and the links that would begin one.
+pub(crate) async fn delete_of_person(tx: &mut TenantTx, person: PersonId) -> sqlx::Result<()> {
+    const SESSIONS: &str =
+        "delete from control.console_sessions where tenant_id = $1 and holder_person = $2";
+    const LINKS: &str =
+        "delete from control.console_links where tenant_id = $1 and holder_person = $2";
+    let tenant = tx.tenant().as_uuid();
+    for sql in [SESSIONS, LINKS] {
+        holdfast_pg::query(sql).bind(tenant).bind(person.as_uuid()).execute(tx.conn()).await?;
+    }
     Ok(())
 }
 

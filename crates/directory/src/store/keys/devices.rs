@@ -1,12 +1,12 @@
 //! `control.devices` and `control.device_requests`.
 
 use holdfast_pg::{SystemTx, TenantTx};
-use holdfast_types::TenantId;
+use holdfast_types::{PersonId, TenantId};
 use jiff_sqlx::Timestamp;
 use uuid::Uuid;
 
 use super::approver::{ApproverLookup, columns, from_columns};
-use crate::{Approver, Device, DeviceProfile, DeviceRequest, Error};
+use crate::{Approver, Device, DeviceProfile, DeviceRequest, DeviceUser, Error};
 
 /// Fields that the rows of both tables have.
 #[derive(sqlx::FromRow)]
@@ -43,6 +43,8 @@ struct Row {
     scopes: Vec<String>,
     approver_key: Option<Uuid>,
     approver_person: Option<Uuid>,
+    paired_by: Option<String>,
+    person_id: Option<Uuid>,
     token_id: Uuid,
     issued_at: Option<Timestamp>,
     revoked_at: Option<Timestamp>,
@@ -55,6 +57,7 @@ impl Row {
             profile: self.profile.read()?,
             scopes: self.scopes,
             approver: from_columns(self.approver_key, self.approver_person)?,
+            asked_by: user(self.paired_by, self.person_id),
             token: self.token_id,
             issued_at: self.issued_at.map(Timestamp::to_jiff),
             revoked_at: self.revoked_at.map(Timestamp::to_jiff),
@@ -63,13 +66,19 @@ impl Row {
     }
 }
 
+/// With whose credential a device asked.
+fn user(id: Option<String>, person: Option<Uuid>) -> Option<DeviceUser> {
+    id.map(|id| DeviceUser { id, person: person.map(PersonId::from) })
+}
+
 /// Columns of a device, as [`Row`] reads them.
 macro_rules! device {
     ($sql:literal) => {
         concat!(
             $sql,
             " device_id, public_key, name, platform, family, client_id, client_mode, scopes, \
-             approver_key, approver_person, token_id, issued_at, revoked_at, approved_at"
+             approver_key, approver_person, paired_by, person_id, token_id, issued_at, revoked_at, \
+             approved_at"
         )
     };
     ($sql:literal, $rest:literal) => {
@@ -94,6 +103,7 @@ pub(crate) struct DeviceLookup {
     pub(crate) digest: Option<Vec<u8>>,
     /// Whether the token is not revoked.
     pub(crate) live: bool,
+    pub(crate) person_id: Option<Uuid>,
     #[sqlx(flatten)]
     pub(crate) approver: ApproverLookup,
 }
@@ -107,16 +117,19 @@ pub(crate) async fn look_up(
 ) -> sqlx::Result<Option<DeviceLookup>> {
     const SQL: &str = "
         select d.device_id, d.name, d.scopes, d.digest, d.approver_key, d.approver_person,
-               d.revoked_at is null as live, k.scopes as key_scopes,
-               k.revoked_at is null and (k.expires_at is null or k.expires_at > now()) as key_live,
-               p.role,
+               d.revoked_at is null and dp.disabled_at is null as live, d.person_id, k.scopes as key_scopes,
+               k.revoked_at is null and (k.expires_at is null or k.expires_at > now())
+                   and kp.disabled_at is null as key_live,
+               kp.person_id as key_person, kp.role as key_role, p.role, p.operates,
                p.disabled_at is null and p.seen_at > now() - make_interval(days => $3) as person_live,
                t.rate, (t.limits ->> 'concurrent_calls')::bigint as concurrent_calls,
                t.state as tenant_state
         from control.devices d
         join control.tenants t using (tenant_id)
         left join control.keys k on k.tenant_id = d.tenant_id and k.key_id = d.approver_key
+        left join control.people kp on kp.tenant_id = k.tenant_id and kp.person_id = k.person_id
         left join control.people p on p.tenant_id = d.tenant_id and p.person_id = d.approver_person
+        left join control.people dp on dp.tenant_id = d.tenant_id and dp.person_id = d.person_id
         where d.tenant_id = $1 and d.token_id = $2";
     let tenant = tx.tenant().as_uuid();
     holdfast_pg::query_as(SQL).bind(tenant).bind(token).bind(days).fetch_optional(tx.conn()).await
@@ -154,17 +167,19 @@ pub(crate) async fn put(
     tx: &mut TenantTx,
     profile: &DeviceProfile,
     scopes: &[String],
-    approver: Approver,
+    (approver, user): (Approver, Option<&DeviceUser>),
 ) -> Result<Device, Error> {
     const SQL: &str = device!(
         "insert into control.devices as d (tenant_id, device_id, public_key, name, platform, \
-             family, client_id, client_mode, scopes, approver_key, approver_person, token_id) \
-         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) \
+             family, client_id, client_mode, scopes, approver_key, approver_person, token_id, \
+             paired_by, person_id) \
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) \
          on conflict (tenant_id, device_id) do update set \
              name = excluded.name, platform = excluded.platform, family = excluded.family, \
              client_id = excluded.client_id, client_mode = excluded.client_mode, \
              scopes = excluded.scopes, approver_key = excluded.approver_key, \
-             approver_person = excluded.approver_person, approved_at = now(), revoked_at = null, \
+             approver_person = excluded.approver_person, paired_by = excluded.paired_by, \
+             person_id = excluded.person_id, approved_at = now(), revoked_at = null, \
              token_id = case when d.revoked_at is null then d.token_id else excluded.token_id end, \
              digest = case when d.revoked_at is null then d.digest end, \
              issued_at = case when d.revoked_at is null then d.issued_at end \
@@ -185,6 +200,8 @@ pub(crate) async fn put(
         .bind(key)
         .bind(person)
         .bind(Uuid::now_v7())
+        .bind(user.map(|user| &user.id))
+        .bind(user.and_then(|user| user.person).map(PersonId::as_uuid))
         .fetch_one(tx.conn())
         .await?;
     row.read()
@@ -289,6 +306,8 @@ struct RequestRow {
     #[sqlx(flatten)]
     profile: ProfileRow,
     scopes: Vec<String>,
+    asked_by: Option<String>,
+    person_id: Option<Uuid>,
     requested_at: Timestamp,
     expires_at: Timestamp,
     is_paired: bool,
@@ -300,6 +319,7 @@ impl RequestRow {
             id: self.request_id,
             profile: self.profile.read()?,
             scopes: self.scopes,
+            asked_by: user(self.asked_by, self.person_id),
             requested_at: self.requested_at.to_jiff(),
             expires_at: self.expires_at.to_jiff(),
             is_paired: self.is_paired,
@@ -312,7 +332,7 @@ macro_rules! request {
     ($which:literal) => {
         concat!(
             "select r.request_id, r.device_id, r.public_key, r.name, r.platform, r.family, \
-                    r.client_id, r.client_mode, r.scopes, r.requested_at, r.expires_at, \
+                    r.client_id, r.client_mode, r.scopes, r.asked_by, r.person_id, r.requested_at, r.expires_at, \
                     exists (select 1 from control.devices d where d.tenant_id = r.tenant_id \
                             and d.device_id = r.device_id) as is_paired \
              from control.device_requests r \
@@ -354,18 +374,20 @@ pub(crate) async fn prune_requests(tx: &mut TenantTx) -> sqlx::Result<i64> {
 pub(crate) async fn put_request(
     tx: &mut TenantTx,
     profile: &DeviceProfile,
-    scopes: &[String],
+    (scopes, user): (&[String], &DeviceUser),
     minutes: i32,
 ) -> sqlx::Result<Option<(Uuid, bool)>> {
     const SQL: &str = "
         insert into control.device_requests as r (tenant_id, request_id, device_id, public_key, name,
-            platform, family, client_id, client_mode, scopes, expires_at)
-        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, now() + make_interval(mins => $11))
+            platform, family, client_id, client_mode, scopes, expires_at, asked_by, person_id)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, now() + make_interval(mins => $11), $12, $13)
         on conflict on constraint device_requests_device do update set
             name = excluded.name, platform = excluded.platform, family = excluded.family,
             client_id = excluded.client_id, client_mode = excluded.client_mode,
-            request_id = case when r.scopes = excluded.scopes then r.request_id
-                         else excluded.request_id end,
+            request_id = case when r.scopes = excluded.scopes
+                                   and r.asked_by is not distinct from excluded.asked_by
+                         then r.request_id else excluded.request_id end,
+            asked_by = excluded.asked_by, person_id = excluded.person_id,
             scopes = excluded.scopes, expires_at = excluded.expires_at
         where r.rejected_at is null
         returning request_id, request_id = $2";
@@ -382,6 +404,8 @@ pub(crate) async fn put_request(
         .bind(&profile.client_mode)
         .bind(scopes)
         .bind(minutes)
+        .bind(&user.id)
+        .bind(user.person.map(PersonId::as_uuid))
         .fetch_optional(tx.conn())
         .await
 }

@@ -5,14 +5,20 @@ use std::time::{Duration, Instant};
 use holdfast_pg::TenantTx;
 use holdfast_types::TenantId;
 use jiff::{SignedDuration, Timestamp};
+use secrecy::ExposeSecret as _;
 use tracing::debug;
 use uuid::Uuid;
 
 use crate::{
     Actor, Approver, ApproverRights, ConsolePrincipal, ConsoleRights, ConsoleSession,
-    ConsoleSessionLimits, Directory, Error, IssuedConsoleLink, IssuedConsoleSession, KeyPrincipal,
-    PersonPrincipal, SignInMethod, key::console::CachedConsoleSession, store,
-    store::keys::console as table, token, verbs::check_limit,
+    ConsoleSessionLimits, Directory, Error, Invitation, IssuedConsoleLink, IssuedConsoleSession,
+    KeyPrincipal, LinkOrigin, PersonPrincipal, ProviderSignIn, Purpose, SignIn, SignInMethod,
+    key::console::CachedConsoleSession,
+    person::INVITATION,
+    store,
+    store::keys::console as table,
+    token,
+    verbs::{check_limit, people::MAX_PEOPLE},
 };
 
 /// Maximum number of sessions of a tenant.
@@ -115,6 +121,9 @@ impl ConsoleSessions<'_> {
     async fn touch(self, who: &ConsolePrincipal) -> Result<(), Error> {
         let mut tx = self.0.pools.tenant(who.tenant).await?;
         table::touch(&mut tx, who.session).await?;
+        if let ApproverRights::Person { person, .. } = who.holder {
+            store::people::touch(&mut tx, person).await?;
+        }
         tx.commit().await?;
         self.0.console_sessions.forget(&who.session);
         Ok(())
@@ -151,6 +160,7 @@ impl ConsoleSessions<'_> {
                 name: found.name,
                 scopes: found.scopes,
                 holder,
+                checked_at: found.checked_at.map(|at| at.to_jiff()),
                 rate: found.holder.rate(),
                 concurrent_calls: found.holder.concurrent_calls(),
             },
@@ -169,14 +179,17 @@ impl ConsoleSessions<'_> {
         key: KeyPrincipal,
         limits: ConsoleSessionLimits,
     ) -> Result<IssuedConsoleSession, Error> {
-        let rights = ConsoleRights { holder: Approver::Key(key.key), scopes: None, name: key.name };
+        let (holder, name) = (Approver::Key(key.key), key.name);
+        let rights = ConsoleRights { holder, scopes: None, name };
         let mut tx = self.0.begin_change(key.tenant).await?;
-        let issued = self.begin(&mut tx, (&rights, SignInMethod::Key), limits).await?;
+        let method = (SignInMethod::Key, LinkOrigin::default());
+        let issued = self.begin(&mut tx, &rights, method, limits).await?;
         tx.commit().await?;
         Ok(issued)
     }
 
-    /// Begins a session for a person who has signed in at an identity provider.
+    /// Begins a session for a person who has signed in at an identity provider. With a refresh token the
+    /// provider is asked about them again; without one the session is short.
     ///
     /// # Errors
     ///
@@ -184,12 +197,25 @@ impl ConsoleSessions<'_> {
     pub async fn begin_for_person(
         self,
         person: PersonPrincipal,
+        provider: Option<&ProviderSignIn>,
         limits: ConsoleSessionLimits,
     ) -> Result<IssuedConsoleSession, Error> {
         let holder = Approver::Person(person.person);
         let rights = ConsoleRights { holder, scopes: None, name: person.name };
         let mut tx = self.0.begin_change(person.tenant).await?;
-        let issued = self.begin(&mut tx, (&rights, SignInMethod::Oidc), limits).await?;
+        let mut origin = LinkOrigin::default();
+        match provider {
+            Some(provider) => {
+                let data_key = self.0.data_key(&mut tx).await?;
+                let purpose = Purpose::RefreshToken(person.person.as_uuid());
+                let token = provider.refresh_token.expose_secret().as_bytes();
+                let sealed = data_key.seal(purpose, token)?;
+                store::provider_sign_ins::put(&mut tx, person.person, provider, &sealed).await?;
+            }
+            None => origin.expires_at = Some(end_after(limits.unchecked)?),
+        }
+        let method = (SignInMethod::Oidc, origin);
+        let issued = self.begin(&mut tx, &rights, method, limits).await?;
         tx.commit().await?;
         Ok(issued)
     }
@@ -205,20 +231,64 @@ impl ConsoleSessions<'_> {
         limits: ConsoleSessionLimits,
     ) -> Result<IssuedConsoleSession, Error> {
         let (id, secret) = token::read_console_link(text).ok_or(Error::LinkNotValid)?;
-        let tenant = {
+        let (of_link, of_invitation) = {
             let _slot = self.0.lookup_slot(id, &secret).await?;
             let mut tx = self.0.pools.system().await?;
-            let tenant = table::find_link(&mut tx, id).await?;
+            let of_link = table::find_link(&mut tx, id).await?;
+            let of_invitation = match of_link {
+                Some(_) => None,
+                None => store::people::invitations::find(&mut tx, id).await?,
+            };
             tx.commit().await?;
-            tenant.ok_or(Error::LinkNotValid)?
+            (of_link, of_invitation)
         };
-        let mut tx = self.0.begin_change(tenant).await?;
+        if let Some(tenant) = of_invitation {
+            return self.accept_invitation(tenant, (id, &secret), limits).await;
+        }
+        let mut tx = self.0.begin_change(of_link.ok_or(Error::LinkNotValid)?).await?;
         let digest = table::link_digest(&mut tx, id).await?.ok_or(Error::LinkNotValid)?;
         if self.0.peppers.pepper_of(&digest, &secret)?.is_none() {
             return Err(Error::LinkNotValid);
         }
-        let rights = table::take_link(&mut tx, id).await?.ok_or(Error::LinkNotValid)?;
-        let issued = self.begin(&mut tx, (&rights, SignInMethod::Link), limits).await?;
+        let (rights, origin) = table::take_link(&mut tx, id).await?.ok_or(Error::LinkNotValid)?;
+        let method = (SignInMethod::Link, origin);
+        let issued = self.begin(&mut tx, &rights, method, limits).await?;
+        tx.commit().await?;
+        Ok(issued)
+    }
+
+    /// Makes the invited person, and begins their first session.
+    async fn accept_invitation(
+        self,
+        tenant: TenantId,
+        (id, secret): (Uuid, &token::Secret),
+        limits: ConsoleSessionLimits,
+    ) -> Result<IssuedConsoleSession, Error> {
+        use store::people::{self, invitations};
+
+        let mut tx = self.0.begin_change(tenant).await?;
+        let digest = invitations::digest(&mut tx, id).await?.ok_or(Error::LinkNotValid)?;
+        if self.0.peppers.pepper_of(&digest, secret)?.is_none() {
+            return Err(Error::LinkNotValid);
+        }
+        let Invitation { id, name, role, invited_by, .. } =
+            invitations::take(&mut tx, id).await?.ok_or(Error::LinkNotValid)?;
+        check_limit("people", people::count(&mut tx).await?, MAX_PEOPLE)?;
+        let invited = SignIn {
+            tenant: tenant.to_string(),
+            issuer: INVITATION.to_owned(),
+            subject: id.to_string(),
+            name,
+            role,
+        };
+        let person = people::put_invited(&mut tx, &invited, &invited_by).await?;
+        let subject = format!("{} {role}", person.id);
+        let actor = Actor::Person(person.id);
+        store::audit::record(&mut tx, actor, "person.create", subject).await?;
+        let holder = Approver::Person(person.id);
+        let rights = ConsoleRights { holder, scopes: None, name: person.name };
+        let method = (SignInMethod::Link, LinkOrigin::default());
+        let issued = self.begin(&mut tx, &rights, method, limits).await?;
         tx.commit().await?;
         Ok(issued)
     }
@@ -226,18 +296,17 @@ impl ConsoleSessions<'_> {
     async fn begin(
         self,
         tx: &mut TenantTx,
-        (rights, method): (&ConsoleRights, SignInMethod),
+        rights: &ConsoleRights,
+        (method, origin): (SignInMethod, LinkOrigin),
         limits: ConsoleSessionLimits,
     ) -> Result<IssuedConsoleSession, Error> {
         let others = table::prune(tx, limits.idle.as_secs_f64()).await?;
         check_limit("sessions of the console", others, MAX_SESSIONS)?;
         let id = Uuid::now_v7();
         let (secret, digest) = self.0.peppers.generate(id)?;
-        let lifetime = SignedDuration::try_from(limits.lifetime);
-        let expires_at = lifetime.and_then(|life| Timestamp::now().checked_add(life));
-        let expires_at = expires_at
-            .map_err(|error| Error::Invalid(format!("the session's lifetime: {error}")))?;
-        table::insert(tx, (id, &digest), (rights, method), expires_at).await?;
+        let expires_at = end_after(limits.lifetime)?;
+        let expires_at = origin.expires_at.map_or(expires_at, |latest| latest.min(expires_at));
+        table::insert(tx, (id, &digest), (rights, method), (origin, expires_at)).await?;
         let subject = format!("{} {}", id.simple(), method.as_str());
         store::audit::record(tx, actor(rights.holder), "console.sign_in", subject).await?;
         Ok(IssuedConsoleSession {
@@ -245,6 +314,18 @@ impl ConsoleSessions<'_> {
             token: token::write_console_session(id, &secret),
             expires_at,
         })
+    }
+
+    /// From when the sign-in of a session is, and its end: what the session of a link inherits.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SessionEnded`] if there is no such session.
+    pub async fn origin(self, tenant: TenantId, session: Uuid) -> Result<LinkOrigin, Error> {
+        let mut tx = self.0.pools.tenant(tenant).await?;
+        let origin = table::origin(&mut tx, session).await?;
+        tx.commit().await?;
+        origin.ok_or(Error::SessionEnded)
     }
 
     /// Makes a one-time link that begins a session with these rights.
@@ -257,6 +338,7 @@ impl ConsoleSessions<'_> {
         self,
         tenant: TenantId,
         rights: &ConsoleRights,
+        origin: LinkOrigin,
     ) -> Result<IssuedConsoleLink, Error> {
         rights.check()?;
         let id = Uuid::now_v7();
@@ -264,7 +346,7 @@ impl ConsoleSessions<'_> {
         let expires_at = Timestamp::now() + LINK_LIFETIME;
         let mut tx = self.0.begin_change(tenant).await?;
         check_limit("unused links", table::prune_links(&mut tx).await?, MAX_LINKS)?;
-        table::insert_link(&mut tx, (id, &digest), rights, expires_at).await?;
+        table::insert_link(&mut tx, (id, &digest), (rights, origin), expires_at).await?;
         let actor = actor(rights.holder);
         store::audit::record(&mut tx, actor, "console.link", id.simple()).await?;
         tx.commit().await?;
@@ -319,6 +401,13 @@ impl ConsoleSessions<'_> {
         self.0.console_sessions.forget(&session);
         Ok(())
     }
+}
+
+/// The time after so long.
+fn end_after(lifetime: Duration) -> Result<Timestamp, Error> {
+    let lifetime = SignedDuration::try_from(lifetime);
+    let end = lifetime.and_then(|life| Timestamp::now().checked_add(life));
+    end.map_err(|error| Error::Invalid(format!("the session's lifetime: {error}")))
 }
 
 const fn actor(holder: Approver) -> Actor {

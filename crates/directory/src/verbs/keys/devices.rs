@@ -2,13 +2,14 @@
 
 use std::time::Instant;
 
-use holdfast_types::TenantId;
+use holdfast_types::{PersonId, TenantId};
 use secrecy::SecretString;
 use tracing::debug;
 use uuid::Uuid;
 
 use crate::{
-    Actor, Approver, Device, DevicePrincipal, DeviceProfile, DeviceRequest, Directory, Error,
+    Actor, Approver, Device, DevicePrincipal, DeviceProfile, DeviceRequest, DeviceUser, Directory,
+    Error,
     key::device::CachedDevice,
     store,
     store::keys::devices as table,
@@ -127,6 +128,7 @@ impl Devices<'_> {
                 name: found.name,
                 scopes: found.scopes,
                 approver: rights,
+                person: found.person_id.map(PersonId::from),
                 rate: found.approver.rate(),
                 concurrent_calls: found.approver.concurrent_calls(),
             },
@@ -175,13 +177,13 @@ impl Devices<'_> {
         self,
         tenant: TenantId,
         profile: DeviceProfile,
-        scopes: &[String],
+        asked: (&[String], &DeviceUser),
     ) -> Result<Option<(DeviceRequest, bool)>, Error> {
         let profile = profile.truncate();
         let mut tx = self.0.begin_change(tenant).await?;
         let others = table::prune_requests(&mut tx).await?;
         check_limit("requests of devices", others, MAX_REQUESTS)?;
-        let stored = table::put_request(&mut tx, &profile, scopes, REQUEST_MINUTES).await?;
+        let stored = table::put_request(&mut tx, &profile, asked, REQUEST_MINUTES).await?;
         let asked = match stored {
             Some((id, is_new)) => {
                 table::request(&mut tx, id).await?.map(|request| (request, is_new))
@@ -198,15 +200,20 @@ impl Devices<'_> {
     /// # Errors
     ///
     /// [`Error::NotFound`] if the tenant has no such request, [`Error::TooMany`] at the limit of
-    /// devices, [`Error::Invalid`] if the actor is neither a key nor a person.
-    pub async fn approve(self, tenant: TenantId, actor: Actor, id: Uuid) -> Result<Device, Error> {
+    /// devices.
+    pub async fn approve(
+        self,
+        tenant: TenantId,
+        (actor, approver): (Actor, Approver),
+        id: Uuid,
+    ) -> Result<Device, Error> {
         let mut tx = self.0.begin_change(tenant).await?;
         let request = table::request(&mut tx, id).await?.ok_or_else(|| request_not_found(id))?;
         if !request.is_paired {
             check_limit("devices", table::count(&mut tx).await?, MAX_DEVICES)?;
         }
-        let approver = approver(actor)?;
-        let device = table::put(&mut tx, &request.profile, &request.scopes, approver).await?;
+        let parties = (approver, request.asked_by.as_ref());
+        let device = table::put(&mut tx, &request.profile, &request.scopes, parties).await?;
         table::delete_request(&mut tx, &device.profile.id).await?;
         store::audit::record(&mut tx, actor, "device.approve", &device.profile.id).await?;
         tx.commit().await?;
@@ -237,12 +244,11 @@ impl Devices<'_> {
     ///
     /// # Errors
     ///
-    /// [`Error::TooMany`] at the limit of devices, [`Error::Invalid`] if the actor is neither a key
-    /// nor a person.
+    /// [`Error::TooMany`] at the limit of devices.
     pub async fn pair(
         self,
         tenant: TenantId,
-        actor: Actor,
+        (approver, user): (Approver, &DeviceUser),
         profile: DeviceProfile,
         scopes: &[String],
     ) -> Result<Device, Error> {
@@ -253,8 +259,13 @@ impl Devices<'_> {
             Some(known) => known,
             None => {
                 check_limit("devices", table::count(&mut tx).await?, MAX_DEVICES)?;
-                let device = table::put(&mut tx, &profile, scopes, approver(actor)?).await?;
+                let parties = (approver, Some(user));
+                let device = table::put(&mut tx, &profile, scopes, parties).await?;
                 table::delete_request(&mut tx, &profile.id).await?;
+                let actor = match (user.person, approver) {
+                    (Some(person), _) | (None, Approver::Person(person)) => Actor::Person(person),
+                    (None, Approver::Key(key)) => Actor::Key(key),
+                };
                 store::audit::record(&mut tx, actor, "device.pair", &profile.id).await?;
                 device
             }
@@ -351,16 +362,6 @@ impl Devices<'_> {
         tx.commit().await?;
         self.0.devices.forget(&known.token);
         Ok(())
-    }
-}
-
-fn approver(actor: Actor) -> Result<Approver, Error> {
-    match actor {
-        Actor::Key(key) => Ok(Approver::Key(key)),
-        Actor::Person(person) => Ok(Approver::Person(person)),
-        Actor::Agent(_) | Actor::Operator => {
-            Err(Error::Invalid("a device is approved by an API key or a person".to_owned()))
-        }
     }
 }
 

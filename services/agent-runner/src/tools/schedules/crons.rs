@@ -187,6 +187,7 @@ impl ScheduleTools {
                 locale: Locale::detect(&saying.message).tag().to_owned(),
                 target,
                 renewals: 0,
+                author: None,
             };
             let new =
                 NewJob::reminder(id, call.agent, self.reminder_owner(call)?, schedule, &reminder);

@@ -1,7 +1,7 @@
 //! The service `Devices`: pairing of devices, and their tokens.
 
-use holdfast_directory::{Approver, Device, DeviceRequest};
-use holdfast_grpc::Caller;
+use holdfast_directory::{Approver, Device, DeviceRequest, DeviceUser};
+use holdfast_grpc::{Caller, Principal};
 use holdfast_proto::gateway::v1::{
     self as pb, ApproveDeviceRequest, ApproveDeviceResponse, ListDevicesRequest,
     ListDevicesResponse, RejectDeviceRequest, RejectDeviceResponse, RemoveDeviceRequest,
@@ -46,7 +46,8 @@ impl Service for Devices {
 
         let asked = devices.request(caller.tenant, id).await.map_err(Error::from)?;
         check_grants(&caller, &asked.scopes)?;
-        let approved = devices.approve(caller.tenant, actor(&caller), id).await;
+        let by = (actor(&caller), approver_of(&caller)?);
+        let approved = devices.approve(caller.tenant, by, id).await;
 
         let device = Some(device_of(approved.map_err(Error::from)?));
         Ok(Response::new(ApproveDeviceResponse { device }))
@@ -142,6 +143,7 @@ fn parse_request(id: &str) -> Result<Uuid, Error> {
 /// Converts a paired device.
 fn device_of(device: Device) -> pb::Device {
     let Device { profile, scopes, approver, issued_at, revoked_at, approved_at, .. } = device;
+    let (paired_by, person) = user_of(device.asked_by);
     pb::Device {
         id: profile.id,
         name: profile.name,
@@ -158,12 +160,35 @@ fn device_of(device: Device) -> pb::Device {
         issued_at: issued_at.map(timestamp),
         revoked_at: revoked_at.map(timestamp),
         public_key: profile.public_key.to_vec(),
+        paired_by,
+        person,
+    }
+}
+
+/// Ids of with whose credential a device asked, and of whose it is.
+fn user_of(user: Option<DeviceUser>) -> (String, String) {
+    let person = user.as_ref().and_then(|user| user.person);
+    let id = user.map(|user| user.id).unwrap_or_default();
+    (id, person.map(|person| person.to_string()).unwrap_or_default())
+}
+
+/// Whose rights a device shares that a caller approves.
+///
+/// # Errors
+///
+/// [`Error::NoRule`] for a service or a node.
+pub fn approver_of(caller: &Caller) -> Result<Approver, Error> {
+    match caller.principal {
+        Principal::Key(key) => Ok(Approver::Key(key)),
+        Principal::Person { id, .. } => Ok(Approver::Person(id)),
+        Principal::Service | Principal::Node => Err(Error::NoRule),
     }
 }
 
 /// Converts a request.
 pub fn request_of(request: DeviceRequest) -> pb::DeviceRequest {
-    let DeviceRequest { id, profile, scopes, requested_at, expires_at, is_paired } = request;
+    let DeviceRequest { id, profile, scopes, requested_at, expires_at, is_paired, .. } = request;
+    let (paired_by, person) = user_of(request.asked_by);
     pb::DeviceRequest {
         id: id.to_string(),
         device: Some(pb::Device {
@@ -173,6 +198,8 @@ pub fn request_of(request: DeviceRequest) -> pb::DeviceRequest {
             family: profile.family,
             client_id: profile.client_id,
             client_mode: profile.client_mode,
+            paired_by,
+            person,
             scopes,
             public_key: profile.public_key.to_vec(),
             ..pb::Device::default()

@@ -77,6 +77,10 @@ fn event_of(event: AuditEvent) -> pb::AuditEvent {
         method: event.method,
         request_id: event.request_id,
         outcome: event.outcome,
+        via: event.via,
+        subject_name: event.subject_name,
+        invited_by: event.invited_by,
+        inviter_name: event.inviter_name,
         changes: if event.changes.is_null() { String::new() } else { event.changes.to_string() },
     }
 }

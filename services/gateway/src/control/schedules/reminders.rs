@@ -212,20 +212,16 @@ impl Schedules {
 
 /// Person whose reminders a request is about: the caller, or for an owner of the tenant anybody.
 fn user_of(caller: &Caller, named: String) -> Result<String, Error> {
-    let own = match caller.principal {
-        Principal::Person { id, .. } => Some(person::of_id(id)),
-        Principal::Key(_) | Principal::Service | Principal::Node => None,
-    };
+    let own = caller.person.map(person::of_id);
     let Some(named) = non_empty(named) else { return own.ok_or(Error::MissingField("user")) };
     let is_own_user = match caller.principal {
+        _ if own.as_ref() == Some(&named) => true,
         // A program speaks for its users.
         Principal::Key(_) => {
             let space = named.strip_prefix("api:").and_then(NameSpace::split);
             space.is_some_and(|(space, _)| space == rights::name_space(caller))
         }
-        Principal::Person { .. } | Principal::Service | Principal::Node => {
-            own.as_ref() == Some(&named)
-        }
+        Principal::Person { .. } | Principal::Service | Principal::Node => false,
     };
     if is_own_user || rights::reaches_all(caller, ConversationRight::Write) {
         return Ok(named);

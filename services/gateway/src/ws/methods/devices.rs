@@ -16,6 +16,7 @@ use super::{
         connection::now_ms,
         error::MethodError,
         events::{Audience, Event},
+        openclaw::pairing::user_of,
         queue::CloseReason,
         snapshot::{device_profile, device_request, millis, pairing_requested},
     },
@@ -258,7 +259,8 @@ async fn request_upgrade(call: Call, params: UpgradeParams) -> Reply {
     let (profile, device) = own_device(&call).await?;
     let wanted = Grants::asked_by(&device.scopes).or(Grants::asked_by(&params.scopes));
     let scopes: Vec<String> = wanted.names().into_iter().map(str::to_owned).collect();
-    let asked = call.state().directory.devices().ask(call.tenant(), profile, &scopes).await?;
+    let (devices, user) = (call.state().directory.devices(), user_of(&call.caller));
+    let asked = devices.ask(call.tenant(), profile, (&scopes, &user)).await?;
     let Some((request, is_new)) = asked else {
         return Err(MethodError::invalid("the request was rejected: ask again in an hour"));
     };

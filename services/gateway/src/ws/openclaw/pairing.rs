@@ -4,8 +4,8 @@
 //! approver. Any other one has to be approved by somebody who may do what it asks for. Either way its
 //! credential lets it in with what that may do.
 
-use holdfast_directory::{Approver, Device, DeviceProfile};
-use holdfast_grpc::Principal;
+use holdfast_directory::{Approver, Device, DeviceProfile, DeviceUser};
+use holdfast_grpc::{Caller, Principal};
 use secrecy::SecretString;
 use tracing::debug;
 
@@ -14,7 +14,12 @@ use super::{
     Client,
     device::DeviceIdentity,
 };
-use crate::{Error, auth::CredentialHolder, control::actor, permissions::operator_scopes::Grants};
+use crate::{
+    Error,
+    auth::CredentialHolder,
+    control::{actor, keys::devices::approver_of},
+    permissions::operator_scopes::Grants,
+};
 
 /// A device, and the scopes that it asks for.
 #[derive(Debug)]
@@ -74,7 +79,8 @@ impl Pairing {
                 ask(service, identity, profile, asked).await?;
                 return Ok(None);
             }
-            devices.pair(caller.tenant, actor(caller), profile, &names(asked)).await?;
+            let parties = (approver_of(caller)?, &user_of(caller));
+            devices.pair(caller.tenant, parties, profile, &names(asked)).await?;
             return Ok(devices.issue(caller.tenant, &id).await?);
         };
         let known = Grants::asked_by(&device.scopes);
@@ -100,8 +106,9 @@ async fn ask(
     profile: DeviceProfile,
     wanted: Grants,
 ) -> Result<(), Error> {
-    let tenant = identity.caller.tenant;
-    let asked = service.state.directory.devices().ask(tenant, profile, &names(wanted)).await?;
+    let (tenant, user) = (identity.caller.tenant, user_of(&identity.caller));
+    let devices = service.state.directory.devices();
+    let asked = devices.ask(tenant, profile, (&names(wanted), &user)).await?;
     if let Some((request, true)) = asked {
         let event = pairing_requested(request);
         for connection in service.hubs().connections_of(tenant) {
@@ -109,6 +116,11 @@ async fn ask(
         }
     }
     Ok(())
+}
+
+/// With whose credential a device asks.
+pub fn user_of(caller: &Caller) -> DeviceUser {
+    DeviceUser { id: caller.id(), person: caller.person }
 }
 
 /// Whether the caller's key is the one that approved the device.

@@ -8,7 +8,7 @@ use reqwest::{Method, Url};
 use serde_json::{Value, json};
 use tonic::Code;
 
-use super::{Browser, code};
+use super::{Browser, code, execute};
 use crate::{people::trust, world::World};
 
 async fn world(issuer: &FakeIssuer) -> World {
@@ -88,6 +88,78 @@ async fn a_person_signs_in_at_the_provider_and_has_their_role() {
     people.set_disabled(world.anna.id, Actor::Operator, person, true).await.unwrap();
     tokio::time::sleep(std::time::Duration::from_millis(5_200)).await;
     assert_eq!(code(&browser, session).await, Code::Unauthenticated);
+}
+
+#[tokio::test]
+async fn a_person_who_left_the_provider_is_out_when_it_is_asked_again() {
+    let issuer = FakeIssuer::start().await.unwrap();
+    let url = issuer.url();
+    let world = World::start_with(|config| {
+        with_console(config, &url);
+        config.gateway.console.provider_check_interval = std::time::Duration::from_secs(1);
+    });
+    let world = world.await.unwrap();
+    set_person(&issuer, json!({}));
+    let mut browser = Browser::new(&world);
+    let to = sign_in(&mut browser).await;
+    let session = to.strip_prefix("/console/#session=").unwrap().to_owned();
+    // The session of a link is one of the same person.
+    let ask = pb::CreateSignInLinkRequest::default();
+    let link = browser.ask(&session, "Console/CreateSignInLink", &ask).await;
+    let link: pb::CreateSignInLinkResponse = link.unwrap();
+    let linked = browser.sign_in(json!({ "link": link.token })).await.unwrap();
+    let stored = "select encode(refresh_token, 'escape') from control.provider_sign_ins";
+    let stored = world.texts(stored).await.unwrap();
+
+    // The provider is asked with a token that serves once, and says the role of today.
+    issuer.change_people(|claims| {
+        claims.insert("groups".to_owned(), json!(["member"]));
+    });
+    let role = async |browser: &Browser, session: &str| {
+        let caller = browser.ask(session, "People/GetCaller", &pb::GetCallerRequest {}).await;
+        caller.map(|caller: pb::GetCallerResponse| caller.role)
+    };
+    for _ in 0..3 {
+        tokio::time::sleep(std::time::Duration::from_millis(1_100)).await;
+        execute(&world, "update control.provider_sign_ins set checked_at = now() - interval '1 h'")
+            .await;
+        tokio::time::sleep(std::time::Duration::from_millis(5_100)).await;
+        assert_eq!(role(&browser, &session).await.unwrap(), "member");
+    }
+    let renewed = "select encode(refresh_token, 'escape') from control.provider_sign_ins";
+    assert_ne!(world.texts(renewed).await.unwrap(), stored);
+
+    // One that does not answer ends nothing.
+    issuer.set_away(true);
+    execute(&world, "update control.provider_sign_ins set checked_at = now() - interval '1 h'")
+        .await;
+    tokio::time::sleep(std::time::Duration::from_millis(5_100)).await;
+    assert_eq!(code(&browser, &session).await, Code::Ok);
+    issuer.set_away(false);
+
+    issuer.remove_people();
+    execute(&world, "update control.provider_sign_ins set checked_at = now() - interval '1 h'")
+        .await;
+    tokio::time::sleep(std::time::Duration::from_millis(5_100)).await;
+    assert_eq!(code(&browser, &linked).await, Code::Unauthenticated);
+    assert_eq!(code(&browser, &session).await, Code::Unauthenticated);
+    assert_eq!(world.number("select count(*) from control.console_sessions").await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn a_session_whose_provider_cannot_be_asked_again_is_short() {
+    let issuer = FakeIssuer::start().await.unwrap();
+    issuer.give_no_refresh_tokens();
+    let world = world(&issuer).await;
+    set_person(&issuer, json!({}));
+    let mut browser = Browser::new(&world);
+
+    let to = sign_in(&mut browser).await;
+
+    assert!(to.starts_with("/console/#session="), "{to}");
+    let short = "select count(*) from control.console_sessions \
+                 where expires_at between now() + interval '11 hours' and now() + interval '12 hours'";
+    assert_eq!(world.number(short).await.unwrap(), 1);
 }
 
 #[tokio::test]

@@ -92,7 +92,12 @@ async fn a_connection_has_the_scopes_of_its_session_and_ends_with_it() {
     let world = world.await.unwrap();
     let mut browser = Browser::new(&world);
     let (scopes, name) = (vec!["read".to_owned()], String::new());
-    let made = link(&world, &world.anna, pb::CreateSignInLinkRequest { scopes, name }).await;
+    let made = link(
+        &world,
+        &world.anna,
+        pb::CreateSignInLinkRequest { scopes, name, ..Default::default() },
+    )
+    .await;
     let session = browser.sign_in(json!({ "link": made.unwrap().token })).await.unwrap();
     let mut client = open(&browser, &world, &session).await.unwrap_or_else(|code| panic!("{code}"));
 

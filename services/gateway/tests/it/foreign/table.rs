@@ -918,13 +918,21 @@ fn agents() -> Vec<Try> {
         // Nodes of two tenants are tested in `nodes`; no key may act as one.
         ("Nodes/Attach", Is::Closed, |_| bytes(pb::AttachRequest::default())),
         ("Console/CreateSignInLink", Is::Made, |of| {
-            bytes(pb::CreateSignInLinkRequest { name: of.key_name.clone(), scopes: Vec::new() })
+            bytes(pb::CreateSignInLinkRequest { name: of.key_name.clone(), ..Default::default() })
         }),
         ("Console/ListConsoleSessions", Is::Shown, |_| {
             bytes(pb::ListConsoleSessionsRequest::default())
         }),
         ("Console/EndConsoleSession", Is::Found, |of| {
             bytes(pb::EndConsoleSessionRequest { id: of.console_session.clone() })
+        }),
+        ("Console/InvitePerson", Is::Made, |of| {
+            let (name, role) = (of.key_name.clone(), "member".to_owned());
+            bytes(pb::InvitePersonRequest { name, role })
+        }),
+        ("Console/ListInvitations", Is::Shown, |_| bytes(pb::ListInvitationsRequest {})),
+        ("Console/RevokeInvitation", Is::Found, |of| {
+            bytes(pb::RevokeInvitationRequest { id: of.invitation.clone() })
         }),
         ("Devices/ListDevices", Is::Shown, |_| bytes(pb::ListDevicesRequest {})),
         ("Devices/ApproveDevice", Is::Found, |of| {
@@ -945,7 +953,7 @@ fn agents() -> Vec<Try> {
         ("Keys/ListKeys", Is::Shown, |_| bytes(pb::ListKeysRequest {})),
         ("Keys/CreateKey", Is::Made, |of| {
             let (name, scopes) = (of.key_name.clone(), vec!["read".into()]);
-            bytes(pb::CreateKeyRequest { name, scopes, lifetime_seconds: 0 })
+            bytes(pb::CreateKeyRequest { name, scopes, lifetime_seconds: 0, person: String::new() })
         }),
         ("Keys/RevokeKey", Is::Found, |of| bytes(pb::RevokeKeyRequest { id: of.key.clone() })),
         ("Plans/ListPlans", Is::Closed, |_| bytes(pb::ListPlansRequest {})),

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use holdfast_directory::{
-    Actor, Approver, ConsoleRights, ConsoleSessionLimits, DeviceProfile, SignIn,
+    Actor, Approver, ConsoleRights, ConsoleSessionLimits, DeviceProfile, DeviceUser, LinkOrigin,
+    SignIn,
 };
 use holdfast_proposals::NewProposal;
 use holdfast_proto::{
@@ -13,8 +14,8 @@ use holdfast_proto::{
 };
 use holdfast_session::{Cleanup, NewSubagent, SubagentAccess};
 use holdfast_types::{
-    AccountId, AgentId, AgentName, ApprovalId, DeliveryId, JobId, KeyId, MessageId, NodeId,
-    PersonId, ProposalId, ProposalKind, RunId, SessionId, SessionKey, TenantRole,
+    AccountId, AgentId, AgentName, ApprovalId, DeliveryId, InvitationId, JobId, KeyId, MessageId,
+    NodeId, PersonId, ProposalId, ProposalKind, RunId, SessionId, SessionKey, TenantRole,
 };
 use holdfast_work::{Period, Place, record_period};
 use prost::Message;
@@ -55,6 +56,7 @@ pub struct Things {
     pub person: String,
     pub device: String,
     pub console_session: String,
+    pub invitation: String,
     pub device_request: String,
     pub other_device_request: String,
     pub key: String,
@@ -132,6 +134,7 @@ impl Things {
             person: PersonId::generate().to_string(),
             device: "0".repeat(64),
             console_session: Uuid::now_v7().simple().to_string(),
+            invitation: InvitationId::generate().to_string(),
             device_request: Uuid::now_v7().to_string(),
             other_device_request: Uuid::now_v7().to_string(),
             agent_proposal: ProposalId::generate().to_string(),
@@ -203,11 +206,16 @@ impl Things {
         let limits = ConsoleSessionLimits {
             idle: Duration::from_secs(3600),
             lifetime: Duration::from_secs(3600),
+            unchecked: Duration::from_secs(3600),
         };
         let sessions = world.directory.console_sessions();
-        let link = sessions.create_link(world.anna.id, &rights).await?;
+        let link = sessions.create_link(world.anna.id, &rights, LinkOrigin::default()).await?;
         let begun = sessions.begin_with_link(link.token.expose_secret(), limits).await?;
         self.console_session = begun.id.simple().to_string();
+        let name = format!("{}-guest", self.owner);
+        let (people, by) = (world.directory.people(), Actor::Operator);
+        let (invited, _) = people.invite(world.anna.id, by, (&name, TenantRole::Member)).await?;
+        self.invitation = invited.id.to_string();
         Ok(())
     }
 
@@ -224,10 +232,12 @@ impl Things {
         };
         let (devices, tenant) = (world.directory.devices(), world.anna.id);
         let scopes = ["operator.read".to_owned()];
-        let by = Actor::Key(self.key.parse()?);
-        self.device = devices.pair(tenant, by, profile(0xa1), &scopes).await?.profile.id;
-        let asked = devices.ask(tenant, profile(0xa2), &scopes).await?.context("no request")?;
-        let other = devices.ask(tenant, profile(0xa3), &scopes).await?.context("no request")?;
+        let by = Approver::Key(self.key.parse()?);
+        let user = DeviceUser { id: self.key.clone(), person: None };
+        self.device = devices.pair(tenant, (by, &user), profile(0xa1), &scopes).await?.profile.id;
+        let wanted = (&scopes[..], &user);
+        let asked = devices.ask(tenant, profile(0xa2), wanted).await?.context("no request")?;
+        let other = devices.ask(tenant, profile(0xa3), wanted).await?.context("no request")?;
         (self.device_request, self.other_device_request) =
             (asked.0.id.to_string(), other.0.id.to_string());
         Ok(())
@@ -278,7 +288,8 @@ impl Things {
         let made: pb::CreateNodeResponse = ask(world, who, "Nodes/CreateNode", node(self)).await?;
         self.node = made.node.context("no node")?.id;
         let (name, scopes) = (self.key_name.clone(), vec!["read".into()]);
-        let create = pb::CreateKeyRequest { name, scopes, lifetime_seconds: 0 };
+        let create =
+            pb::CreateKeyRequest { name, scopes, lifetime_seconds: 0, person: String::new() };
         let made: pb::CreateKeyResponse = ask(world, who, "Keys/CreateKey", create).await?;
         self.key = made.key.context("no key")?.id;
         self.pair_devices(world).await?;
@@ -516,12 +527,13 @@ impl Things {
         }
     }
 
-    fn ids(&self) -> [&str; 26] {
+    fn ids(&self) -> [&str; 27] {
         [
             &self.agent,
             &self.person,
             &self.device,
             &self.console_session,
+            &self.invitation,
             &self.device_request,
             &self.other_device_request,
             &self.agent_proposal,

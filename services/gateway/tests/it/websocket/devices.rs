@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use holdfast_directory::Actor;
+use holdfast_directory::{Actor, ConsoleSessionLimits, NewKey};
 use holdfast_testkit::FakeIssuer;
+use holdfast_types::TenantRole;
 use jiff::Timestamp;
 use ring::{
     rand::SystemRandom,
     signature::{Ed25519KeyPair, KeyPair as _},
 };
+use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tokio::time::timeout;
@@ -372,4 +374,54 @@ async fn a_token_is_rotated_revoked_and_removed_and_its_connections_end() {
     for action in ["device.pair", "device.rotate", "device.revoke", "device.remove"] {
         assert!(audited.iter().any(|known| known == action), "{action}: {audited:?}");
     }
+}
+
+#[tokio::test]
+async fn a_device_is_its_person_s_and_ends_with_them_whoever_approved_it() {
+    let world = World::start().await.unwrap();
+    let people = world.directory.people();
+    let (_, link) =
+        people.invite(world.anna.id, Actor::Operator, ("Ben", TenantRole::Member)).await.unwrap();
+    let limits = ConsoleSessionLimits {
+        idle: Duration::from_secs(60),
+        lifetime: Duration::from_secs(60),
+        unchecked: Duration::from_secs(60),
+    };
+    let sessions = world.directory.console_sessions();
+    sessions.begin_with_link(link.expose_secret(), limits).await.unwrap();
+    let ben = people.list(world.anna.id, None, 10).await.unwrap().remove(0);
+    let new = NewKey {
+        name: "bens".to_owned(),
+        scopes: vec!["read".to_owned()],
+        lifetime: None,
+        person: Some(ben.id),
+    };
+    let (_, key) =
+        world.directory.keys().create(world.anna.id, Actor::Operator, new).await.unwrap();
+    let device = Device::new();
+    let mut anna = Client::openclaw(world.http, &world.anna.key).await.unwrap();
+    device.with_key(&world, key.expose_secret(), ADMIN).await;
+    let event = anna.event(|frame| frame["event"] == "device.pair.requested").await.unwrap();
+    let decide = json!({ "requestId": event["payload"]["requestId"] });
+    done(&mut anna, "device.pair.approve", decide).await;
+    let (_, hello) = device.with_key(&world, key.expose_secret(), ADMIN).await;
+    let token = hello["auth"]["deviceToken"].clone();
+
+    // What it does bears the name of its person, and says which device it was and who approved it.
+    let (mut own, _) = device.with_token(&world, &token, ADMIN).await;
+    let rotate = json!({ "deviceId": device.id, "role": "operator" });
+    let token = done(&mut own, "device.token.rotate", rotate).await["token"].clone();
+    let rows =
+        "select concat_ws(' ', actor, via) from control.audit where action = 'device.rotate'";
+    let via = format!("{} device/{}/key_", ben.id, device.id);
+    let rows = world.texts(rows).await.unwrap();
+    assert!(rows.len() == 1 && rows[0].starts_with(&via), "{rows:?} {via}");
+    let (mut own, _) = device.with_token(&world, &token, READ).await;
+    done(&mut own, "sessions.list", json!({})).await;
+
+    people.set_disabled(world.anna.id, Actor::Operator, ben.id, true).await.unwrap();
+
+    let closed = timeout(Duration::from_secs(10), own.closed()).await;
+    closed.expect("the connection stays open").unwrap();
+    assert_eq!(device.refusal(&world, &token).await, mismatch());
 }
