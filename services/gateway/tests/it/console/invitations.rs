@@ -189,7 +189,7 @@ async fn a_link_of_a_session_ends_with_it_and_needs_a_fresh_sign_in() {
     ] {
         let refused = refused.unwrap();
         assert_eq!(refused.code, Code::PermissionDenied, "{method}");
-        assert!(refused.message.contains("15 minutes ago"), "{}", refused.message);
+        assert!(refused.message.contains("15%20minutes%20ago"), "{}", refused.message);
     }
 }
 
