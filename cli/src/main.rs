@@ -132,7 +132,7 @@ async fn run(cli: Cli, screen: &Screen) -> Result<(), Error> {
 
 async fn serve(service: Service, screen: &Screen) -> Result<(), Error> {
     match service {
-        Service::Gateway(args) => service::run::<service::Gateway>(&args, screen).await,
+        Service::Gateway(args) => Box::pin(service::run::<service::Gateway>(&args, screen)).await,
         Service::AgentRunner(args) => {
             Box::pin(service::run::<service::AgentRunner>(&args, screen)).await
         }

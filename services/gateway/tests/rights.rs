@@ -14,7 +14,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
 async fn every_statement_of_the_service_is_permitted_to_its_login() -> anyhow::Result<()> {
     // Never true. It links the service.
     if std::env::var_os("HOLDFAST_TEST_SERVE").is_some() {
-        serve(Config::default()).await?;
+        Box::pin(serve(Config::default())).await?;
     }
     let database = Database::create_from(&holdfast_pg::fingerprint(), async |url: String| {
         holdfast_pg::migrate(&url).await?;

@@ -7,8 +7,10 @@ import { clearTab, forgetSessionId, SESSION_HEADER, sessionId, setSessionId } fr
 export type Right = 'read' | 'chat' | 'approve' | 'manage' | 'own' | 'platform';
 
 const RIGHTS_OF_ROLES: Record<string, Right[]> = {
+  guest: [],
   viewer: ['read'],
-  member: ['read', 'chat'],
+  member: ['chat'],
+  approver: ['chat', 'approve'],
   operator: ['read', 'chat', 'approve', 'manage'],
   owner: ['read', 'chat', 'approve', 'manage', 'own'],
 };
@@ -19,7 +21,7 @@ const SCOPES: Record<Right, string> = {
   chat: 'chat',
   approve: 'approve',
   manage: 'admin',
-  own: 'admin',
+  own: 'owner',
   platform: 'platform',
 };
 
@@ -32,6 +34,8 @@ export type Identity = {
   role: string;
   /** Of a key, or of a sign-in that is limited to them. */
   scopes: string[];
+  /** What the names of the caller's own conversations begin with; empty for the tenant's programs. */
+  nameSpace: string;
 };
 
 type State = 'unknown' | 'signedIn' | 'signedOut' | 'unreachable';
@@ -66,6 +70,9 @@ export const me = {
   get scopes(): string[] {
     return identity?.scopes ?? [];
   },
+  get nameSpace(): string {
+    return identity?.nameSpace ?? '';
+  },
 };
 
 /** Whether the caller may. The gateway decides; this is for what is shown. */
@@ -85,8 +92,8 @@ export async function identify(): Promise<void> {
   }
   try {
     const answer = await people.getCaller({});
-    const { id, name, tenant, tenantId, role, scopes } = answer;
-    identity = { id, name, tenant, tenantId, role, scopes };
+    const { id, name, tenant, tenantId, role, scopes, nameSpace } = answer;
+    identity = { id, name, tenant, tenantId, role, scopes, nameSpace };
     failure = undefined;
     state = 'signedIn';
   } catch (error) {

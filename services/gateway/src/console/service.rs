@@ -206,13 +206,8 @@ impl Handler {
 
 /// Whether a caller may invite somebody with a role: an owner anybody, an operator those below.
 fn may_give(caller: &Caller, role: TenantRole) -> bool {
-    match caller.principal {
-        Principal::Person { role: own, .. } if own == TenantRole::Owner => true,
-        Principal::Person { role: own, .. } => role < own,
-        // Its scope `admin` includes what an owner may do.
-        Principal::Key(_) => true,
-        Principal::Service | Principal::Node => false,
-    }
+    require(caller, Permission::Own).is_ok()
+        || (role < TenantRole::Operator && require(caller, Permission::Manage).is_ok())
 }
 
 fn invitation_of(invitation: Invitation) -> pb::Invitation {

@@ -26,7 +26,7 @@ async fn send(world: &World, user: &str, text: &str) -> (String, String) {
     let accepted = world.send(&world.anna, sent).await.unwrap();
     let session = accepted.session_id.parse().unwrap();
     let view = world.sessions.views().session(world.anna.id, session).await.unwrap();
-    (accepted.session_id, view.key.to_string())
+    (accepted.session_id, view.key)
 }
 
 /// Changes the lease of a session as a runner would that is not in this test.

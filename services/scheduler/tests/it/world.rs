@@ -144,6 +144,7 @@ impl World {
             locale: "en".to_owned(),
             target: None,
             renewals: 0,
+            author: None,
         };
         let owner = "owner".to_owned();
         let new = NewJob::reminder(JobId::generate(), self.agent.id, owner, schedule, &what);

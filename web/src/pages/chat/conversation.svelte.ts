@@ -4,7 +4,7 @@ import { isMissing } from '$api/errors';
 import type { Approval } from '$api/gen/holdfast/gateway/v1/approvals_pb';
 import type { Session } from '$api/gen/holdfast/gateway/v1/sessions_pb';
 import { listen, type LiveEvent } from '$api/live.svelte';
-import { can } from '$api/session.svelte';
+import { can, me } from '$api/session.svelte';
 import { inTurn } from '$lib/load.svelte';
 import { forksOf } from './branches';
 import { parseEntry, type JournalEntry } from './entries';
@@ -16,8 +16,8 @@ import { applyLiveEvent, turns, type LiveTurn } from './turns.svelte';
 /** Characters of the first message that name a new conversation. */
 const MAX_LABEL = 60;
 
-/** What keys of conversations have that were begun in a console. */
-const NEW_KEY = ':api:c-';
+/** Keys of conversations that were begun in a console: of a person, or of a key. */
+const NEW_KEY = /^agent:[^:]+:api:(=[^/]+\/)?c-/;
 
 /** Approvals that are read; more never wait in one session. */
 const MAX_APPROVALS = 50;
@@ -109,7 +109,7 @@ export class Conversation {
 
   /** Names a conversation that a console has begun after its first message. */
   async #name({ id, key, label, turns }: Session) {
-    if (label || turns > 1 || !key.includes(NEW_KEY) || !can('chat')) return;
+    if (label || turns > 1 || !NEW_KEY.test(key) || !can('chat')) return;
     const text = this.outgoing[0]?.text ?? this.journal?.entries.find(({ kind }) => kind === 'heard')?.text ?? '';
     const next = text.trim().split('\n')[0]!.slice(0, MAX_LABEL);
     if (!next || next.startsWith('/')) return;
@@ -196,7 +196,7 @@ function shownKey(key: string): string {
   return key.replace(/^(agent:[^:]+):api:/, '$1:');
 }
 
-/** Key of a new conversation with an agent. */
+/** Key of a new conversation of the caller with an agent. */
 export function newKey(agent: string): string {
-  return `agent:${agent}${NEW_KEY}${crypto.randomUUID().slice(0, 13)}`;
+  return `agent:${agent}:api:${me.nameSpace}c-${crypto.randomUUID().slice(0, 13)}`;
 }

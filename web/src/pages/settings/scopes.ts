@@ -2,7 +2,7 @@
 import { me } from '$api/session.svelte';
 import { t } from './text';
 
-export const SCOPES = ['read', 'chat', 'approve', 'admin', 'events', 'platform'] as const;
+export const SCOPES = ['guest', 'chat', 'read', 'approve', 'admin', 'owner', 'events', 'platform'] as const;
 export type Scope = (typeof SCOPES)[number];
 
 export function scopeText(scope: string): string {
@@ -14,7 +14,7 @@ export function ownScopes(): Scope[] {
   return me.role ? SCOPES.filter((scope) => scope !== 'platform') : SCOPES.filter((scope) => me.scopes.includes(scope));
 }
 
-const ROLES = ['viewer', 'member', 'operator', 'owner'] as const;
+const ROLES = ['guest', 'viewer', 'member', 'approver', 'operator', 'owner'] as const;
 
 /** Roles that the person may give: an owner gives any, an operator those below. */
 export function rolesToGive(): readonly (typeof ROLES)[number][] {
