@@ -1,5 +1,7 @@
 //! gRPC client of the gateway.
 
+mod target;
+
 use std::{env, time::Duration};
 
 use holdfast_kit::{config, tls::Tls};
@@ -32,9 +34,10 @@ use tonic::{
 use crate::{
     error::Error,
     global::Global,
-    target::Target,
     tokens::{Session, bearer},
 };
+
+pub use target::Target;
 
 /// Maximum time until a call's answer begins.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);

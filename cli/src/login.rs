@@ -16,11 +16,10 @@ use holdfast_proto::gateway::v1::{GetCallerRequest, GetCallerResponse};
 use serde_json::{Value, json};
 
 use crate::{
-    client::Client,
+    client::{Client, Target},
     error::Error,
     global::Global,
     screen::Screen,
-    target::Target,
     tokens::{Login, Provider},
 };
 

@@ -37,7 +37,6 @@ mod secret;
 mod service;
 mod signal;
 mod state_dir;
-mod target;
 mod tokens;
 mod tui;
 mod up;

@@ -28,7 +28,12 @@ use holdfast_sandbox::{Backend, BackendChoice, Config, Limits, NetworkPolicy};
 use holdfast_types::MAX_NODE_OUTPUT_BYTES;
 
 use self::{allow::CommandAllowList, command_key::CommandKeyFile, host::Host, link::Link};
-use crate::{client, error::Error, global::Global, screen::Screen, target::Target};
+use crate::{
+    client::{self, Target},
+    error::Error,
+    global::Global,
+    screen::Screen,
+};
 
 #[derive(Debug, Subcommand)]
 pub enum Node {

@@ -1031,8 +1031,8 @@ MUTANTS = {
         [
             (
                 AGENT + "policy/people.rs",
-                "        SessionKind::Dm => now.is_owner() && always.is_owner(),",
-                "        SessionKind::Dm => now.is_owner() || always.is_owner() || !now.is_owner(),",
+                "        SessionKind::Dm => owner_or_mesh(now) && always.is_owner(),",
+                "        SessionKind::Dm => owner_or_mesh(now) || always.is_owner() || !now.is_owner(),",
             ),
         ],
         [
@@ -1049,7 +1049,7 @@ MUTANTS = {
             ),
         ],
         [
-            ("holdfast-agent", "lib", "policy::people::tests::the_main_session_is_its_owner_s_and_a_direct_one_is_if_only_owners_spoke_in_it"),
+            ("holdfast-agent", "lib", "policy::people::tests::a_conversation_is_the_owner_s_only_if_all_who_wrote_in_it_are_owners"),
         ],
     ),
     # The notes of memory/ are there for all.

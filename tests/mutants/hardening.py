@@ -207,8 +207,8 @@ MUTANTS = {
         [
             (
                 GATEWAY + "mcp.rs",
-                "if let Some(Command::Decide(_)) = MessageBody::text(text).command() {",
-                "if let Some(Command::Stop) = MessageBody::text(text).command() {",
+                "let decides = matches!(body.command(), Some(Command::Decide(_)));",
+                "let decides = matches!(body.command(), Some(Command::Stop));",
             ),
         ],
         [("gateway", "it", "mcp::a_client_cannot_decide_an_approval")],

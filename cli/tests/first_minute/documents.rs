@@ -256,7 +256,9 @@ impl<'a> Scripts<'a> {
                 let begins = exception.map(|(_, begins, ..)| *begins).unwrap_or_default();
                 text = text.replacen(begins, &format!("{begins} --print-config"), 1);
             }
-            Treatment::Parsed => text = format!("HOLDFAST_URL=http://127.0.0.1:1 {text}"),
+            Treatment::Parsed => {
+                text = format!("HOLDFAST_URL=http://127.0.0.1:1 HOLDFAST_API_KEY=hf_1_2 {text}")
+            }
             Treatment::ExitsWith(_) | Treatment::NotOurs => {}
         }
         let preamble =

@@ -105,7 +105,8 @@ async fn a_person_signs_in_chats_and_signs_out() -> anyhow::Result<()> {
     assert!(!installation.dir.join("login.json").exists());
     assert!(!issuer.has_refresh_token(&refresh), "the provider was not told");
     let who = installation.json(&["whoami"]);
-    assert!(who["id"].as_str().unwrap().starts_with("key_"), "{who}");
+    // The key of the folder is its owner's.
+    assert!(who["id"].as_str().unwrap().starts_with("per_"), "{who}");
     Ok(())
 }
 

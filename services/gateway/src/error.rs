@@ -6,7 +6,7 @@ use holdfast_grpc::{InvalidContext, MemoryCallError, Scopes};
 use holdfast_types::{Fault, InvalidId, InvalidSessionKey, Kind, TenantRole};
 use tonic::{Code, Status};
 
-use crate::{bodies::BodyRefusal, oidc::TokenError, rights::ConversationRight};
+use crate::{bodies::BodyRefusal, oidc::TokenError};
 
 /// Failure of a call to the gateway. The messages are shown to the caller.
 #[derive(Debug, thiserror::Error)]
@@ -27,8 +27,8 @@ pub enum Error {
     #[error("this needs the role `{needs}`, and yours is `{has}`: ask an owner of the tenant")]
     Role { needs: String, has: TenantRole },
     /// The caller has no right to the conversation.
-    #[error("this conversation is not yours: {}", rights_hint(*right))]
-    OthersConversation { right: ConversationRight },
+    #[error("this conversation is not yours: {0}")]
+    OthersConversation(&'static str),
     /// What the caller names belongs to another person.
     #[error(
         "`{0}` is not you: leave it out for yourself, or ask an owner of the tenant to do it for others"
@@ -229,24 +229,6 @@ impl Error {
     }
 }
 
-/// What gives a right to conversations of others, for an error.
-const fn rights_hint(right: ConversationRight) -> &'static str {
-    match right {
-        ConversationRight::Read => {
-            "to read those of others a key needs the scope `read`, and a person the role `viewer`, \
-             `operator` or `owner`"
-        }
-        ConversationRight::Write => {
-            "name one of your own, or leave `session` out. An owner writes in those of agents and of \
-             programs' users; nobody in another person's"
-        }
-        ConversationRight::Control => {
-            "to stop or delete those of others a key needs the scope `admin`, and a person the role \
-             `operator` or `owner`"
-        }
-    }
-}
-
 impl Fault for Error {
     fn kind(&self) -> Kind {
         match self {
@@ -257,7 +239,7 @@ impl Fault for Error {
             Self::Scope { .. }
             | Self::Role { .. }
             | Self::NoRole { .. }
-            | Self::OthersConversation { .. }
+            | Self::OthersConversation(_)
             | Self::OtherPerson(_)
             | Self::NotNode
             | Self::ScopeOfDevice(_)
@@ -309,7 +291,7 @@ impl Fault for Error {
             Self::NoKey => "KEY_MISSING",
             Self::MalformedKey => "KEY_MALFORMED",
             Self::Scope { .. } | Self::NoRole { .. } => "SCOPE_MISSING",
-            Self::OthersConversation { .. } | Self::OtherPerson(_) => "NOT_YOURS",
+            Self::OthersConversation(_) | Self::OtherPerson(_) => "NOT_YOURS",
             Self::Role { .. } | Self::RoleNotGiven { .. } => "ROLE_TOO_SMALL",
             Self::SignInTooOld { .. } => "SIGN_IN_TOO_OLD",
             Self::NotNode => "NODE_TOKEN_MISSING",

@@ -31,12 +31,14 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 pub use author::{are_owners, of_caller, of_key, of_sender};
-pub use destination::{Destination, MAIN_CONVERSATION, named_destination, named_session_key};
+pub use destination::{
+    Destination, MAIN_CONVERSATION, find_session, named_destination, named_session_key,
+};
 pub use text::clean;
 
 use crate::{
     Error,
-    rights::{ConversationRight, NamedSession},
+    permissions::rights::{ConversationRight, NamedSession},
 };
 
 /// Channel of programs in the options of agents.

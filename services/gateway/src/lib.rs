@@ -47,7 +47,6 @@ mod nodes;
 mod oidc;
 mod openai;
 mod permissions;
-mod rights;
 mod routing;
 mod ws;
 

@@ -5,6 +5,7 @@
 //! session of the console that was begun with a limited link has scopes too: then both decide.
 
 pub mod operator_scopes;
+pub mod rights;
 
 use std::{collections::HashMap, sync::LazyLock};
 
@@ -520,7 +521,7 @@ mod tests {
         require(&key, Permission::Chat).unwrap();
         require(&person, Permission::Chat).unwrap();
         require(&key, Permission::ListModels).unwrap();
-        assert!(told(&key, Permission::Own).contains("the scope `admin`, and the key has `chat`"));
+        assert!(told(&key, Permission::Own).contains("the scope `owner`, and the key has `chat`"));
         assert!(
             told(&person, Permission::Manage)
                 .contains("the role `operator` or `owner`, and yours is `member`")

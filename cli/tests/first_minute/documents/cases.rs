@@ -35,6 +35,7 @@ pub const EXCEPTIONS: &[(&str, &str, Treatment, &str)] = &[
     ("docs/install.md", "kubectl", Treatment::NotOurs, "needs a cluster"),
     ("docs/install.md", "holdfast chat \"hello\" --gateway", Treatment::NotOurs, "needs a cluster"),
     ("docs/install.md", "export HOLDFAST_API_KEY=$(kubectl", Treatment::NotOurs, "needs a cluster"),
+    ("docs/install.md", "export HOLDFAST_URL", Treatment::NotOurs, "needs a cluster"),
     ("docs/install.md", "umask 077", Treatment::NotOurs, "writes keys into the folder"),
     ("docs/install.md", "for name in kek", Treatment::NotOurs, "writes keys into the folder"),
     ("docs/install.md", "holdfast secrets node-key", Treatment::NotOurs, "reads a key file"),
@@ -64,6 +65,12 @@ pub const EXCEPTIONS: &[(&str, &str, Treatment, &str)] = &[
     ("docs/operator.md", "cargo nextest", Treatment::NotOurs, "a test does not run tests"),
     ("docs/operator.md", "holdfast keys create", Treatment::ExitsWith(4), "needs a platform key"),
     ("docs/operator.md", "holdfast export", Treatment::Parsed, "needs a platform key"),
+    (
+        "docs/people-and-roles.md",
+        "holdfast people revoke",
+        Treatment::Parsed,
+        "needs an invitation",
+    ),
     ("docs/scheduler.md", "holdfast scheduler", Treatment::PrintsConfig, "a service"),
     (
         "docs/start-integrate.md",

@@ -17,7 +17,6 @@ pub(crate) mod people;
 pub(crate) mod plans;
 pub(crate) mod policies;
 pub(crate) mod prompt_facts;
-pub(crate) mod provider_sign_ins;
 pub(crate) mod providers;
 pub(crate) mod renewals;
 pub(crate) mod rules;

@@ -1,6 +1,7 @@
 //! `control.people` and `control.person_identities`.
 
 pub(crate) mod invitations;
+pub(crate) mod provider_sign_ins;
 
 use holdfast_pg::TenantTx;
 use holdfast_types::PersonId;

@@ -19,7 +19,7 @@ async fn a_new_tenant_has_an_agent_and_a_key() {
     assert_eq!(agents.len(), 1);
     assert_eq!((agents[0].name.as_str(), agents[0].is_default), ("main", true));
     assert!(agents[0].instructions.len() > 200);
-    assert_eq!(who.scopes, ["chat", "read", "approve", "admin"]);
+    assert_eq!(who.scopes, ["chat", "read", "approve", "admin", "owner"]);
     assert_eq!(world.directory.tenants().get("acme").await.unwrap(), tenant);
     assert_eq!(world.directory.tenants().get(&tenant.id.to_string()).await.unwrap(), tenant);
     assert_eq!(world.directory.tenants().list().await.unwrap(), [tenant]);

@@ -26,7 +26,7 @@ use super::{
     State, actor, heartbeats, invalid, non_empty, parse_word_or_default, policies::list_warnings,
     required, timestamp, word_of, work::economy,
 };
-use crate::rights;
+use crate::permissions::rights;
 use crate::{Error, audit};
 
 /// Implements `holdfast.gateway.v1.Agents`.

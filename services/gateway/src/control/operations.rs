@@ -22,7 +22,7 @@ use holdfast_types::{AccountId, SessionId};
 use tonic::{Request, Response, Status};
 
 use super::{State, non_empty, page_size, parse_word, sessions::paging, timestamp};
-use crate::rights::ConversationRight;
+use crate::permissions::rights::ConversationRight;
 use crate::{Error, audit};
 
 /// Wait for runners to report their state.

@@ -2,7 +2,7 @@
 
 pub mod audit_log;
 
-use crate::rights;
+use crate::permissions::rights;
 use holdfast_directory::Person;
 use holdfast_grpc::Principal;
 use holdfast_proto::gateway::v1::{

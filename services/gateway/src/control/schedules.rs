@@ -34,8 +34,8 @@ pub(super) use self::times::moment;
 use super::{State, invalid, non_empty, page_size, timestamp};
 use crate::{
     Error, audit,
+    permissions::rights::{self, ConversationRight},
     permissions::{Permission, require},
-    rights::{self, ConversationRight},
 };
 
 /// Implements `holdfast.gateway.v1.Schedules`.

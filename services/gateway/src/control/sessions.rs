@@ -33,8 +33,8 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::{AgentNames, State, invalid, non_empty, page_size, parse_word};
 use crate::{
-    Error, audit,
-    rights::{self, ConversationRight, NamedSession},
+    Error, audit, ingest,
+    permissions::rights::{self, ConversationRight, NamedSession},
 };
 
 const DEFAULT_PAGE_SIZE: u32 = 50;
@@ -393,7 +393,18 @@ impl State {
             return Err(Error::MissingField("session"));
         }
         let stores = (&self.directory, &self.sessions);
-        rights::find_session(stores, caller, NamedSession { agent: "", session }, right).await
+        ingest::find_session(stores, caller, NamedSession { agent: "", session }, right).await
+    }
+
+    /// As [`session`](Self::session), for a session that is there: an id is looked up, too.
+    pub(crate) async fn known_session(
+        &self,
+        caller: &Caller,
+        session: &str,
+        right: ConversationRight,
+    ) -> Result<SessionId, Error> {
+        let id = self.session(caller, session, right).await?;
+        Ok(self.sessions.views().session(caller.tenant, id).await?.id)
     }
 }
 

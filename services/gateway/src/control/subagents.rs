@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::{State, invalid, non_empty, page_size, timestamp};
 use crate::Error;
 use crate::ingest::of_caller;
-use crate::rights::ConversationRight;
+use crate::permissions::rights::ConversationRight;
 
 const DEFAULT_PAGE_SIZE: u32 = 50;
 const MAX_PAGE_SIZE: u32 = 200;
@@ -41,7 +41,7 @@ impl Service for Subagents {
         let most = page_size(request.limit, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?;
         let parent = match non_empty(request.session) {
             Some(session) => {
-                Some(self.0.session(&caller, &session, ConversationRight::Read).await?)
+                Some(self.0.known_session(&caller, &session, ConversationRight::Read).await?)
             }
             None => None,
         };
@@ -58,7 +58,8 @@ impl Service for Subagents {
         request: Request<StopSubagentRequest>,
     ) -> Result<Response<StopSubagentResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        let session = self.0.session(&caller, &request.session, ConversationRight::Control).await?;
+        let session =
+            self.0.known_session(&caller, &request.session, ConversationRight::Control).await?;
 
         let stopped = self.0.sessions.subagents().stop(caller.tenant, session).await;
 
@@ -75,7 +76,7 @@ impl Service for Subagents {
     ) -> Result<Response<SendToSubagentResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         let SendToSubagentRequest { session, text, request_id } = request;
-        let session = self.0.session(&caller, &session, ConversationRight::Write).await?;
+        let session = self.0.known_session(&caller, &session, ConversationRight::Write).await?;
         match text.len() {
             _ if text.trim().is_empty() => return Err(Error::MissingField("text").into()),
             got if got > MAX_TEXT_BYTES => {

@@ -17,7 +17,7 @@ use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
 use super::{State, invalid, non_empty, page_size, parse_word};
-use crate::rights::ConversationRight;
+use crate::permissions::rights::ConversationRight;
 use crate::{Error, audit};
 
 const DEFAULT_TODO_PAGE: u32 = 32;
@@ -116,13 +116,13 @@ impl Service for Work {
     ) -> Result<Response<ApplyTodosResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         audit::set_target(&request.session);
+        let list = self.list(&caller, &request.session, ConversationRight::Write).await?;
         let ops: Vec<TodoOperation> =
             serde_json::from_str(&request.operations).map_err(|error| {
                 invalid(format!(
                     "`operations` is no list of operations: {error}; see docs/todos.md"
                 ))
             })?;
-        let list = self.list(&caller, &request.session, ConversationRight::Write).await?;
         let view = self.0.sessions.views().session(caller.tenant, list).await;
         let place = Place::outside(list, view.map_err(Error::from)?.agent);
         let actor = Actor { kind: ActorKind::User, name: caller.name.clone(), role: None };
@@ -159,7 +159,8 @@ impl Service for Work {
     ) -> Result<Response<GetTaskTreeResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         let steps = page_limit(request.steps, DEFAULT_STEPS, MAX_STEPS)?;
-        let session = self.0.session(&caller, &request.session, ConversationRight::Read).await?;
+        let session =
+            self.0.known_session(&caller, &request.session, ConversationRight::Read).await?;
 
         let tasks = self.0.work.tasks(caller.tenant, session, steps).await;
 
@@ -181,7 +182,7 @@ impl Service for Work {
         let limit = page_limit(request.limit, DEFAULT_LEDGER_PAGE, MAX_LEDGER_PAGE)?;
         let session = match non_empty(request.session) {
             Some(session) => {
-                Some(self.0.session(&caller, &session, ConversationRight::Read).await?)
+                Some(self.0.known_session(&caller, &session, ConversationRight::Read).await?)
             }
             None => None,
         };
@@ -226,7 +227,7 @@ impl Work {
         named: &str,
         right: ConversationRight,
     ) -> Result<SessionId, Error> {
-        let session = self.0.session(caller, named, right).await?;
+        let session = self.0.known_session(caller, named, right).await?;
         Ok(self.0.sessions.root_of(caller.tenant, session).await?)
     }
 }

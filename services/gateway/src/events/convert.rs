@@ -4,7 +4,7 @@ use holdfast_grpc::Caller;
 use holdfast_proto::gateway::v1 as pb;
 use holdfast_session::{EventCursor, EventFilter, LoggedEvent};
 
-use crate::rights::ConversationRight;
+use crate::permissions::rights::ConversationRight;
 use crate::{
     Error,
     control::{State, invalid, non_empty, timestamp},

@@ -12,7 +12,7 @@ use holdfast_session::{Acceptance, CancelResult, TurnOutcome};
 use tokio::time::{Instant, timeout_at};
 use tonic::{Request, Response, Status};
 
-use crate::rights::{ConversationRight, NamedSession};
+use crate::permissions::rights::{ConversationRight, NamedSession};
 use crate::{
     Error,
     follow::{Event, EventKind, FollowedMessage, Follower, TurnResult},

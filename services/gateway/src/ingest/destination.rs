@@ -11,19 +11,20 @@
 
 use std::collections::HashMap;
 
-use holdfast_directory::{RoutedAgent, Routing};
+use holdfast_directory::{Directory, RoutedAgent, Routing};
 use holdfast_grpc::Caller;
 use holdfast_llm::ModelCard;
+use holdfast_session::Sessions;
 use holdfast_types::{
-    AgentId, AgentName, MessageId, SINGLE_REQUEST_PREFIX, SessionId, SessionKey, TenantId,
-    is_reserved_name,
+    AgentId, AgentName, MessageId, NameSpace, SINGLE_REQUEST_PREFIX, SessionId, SessionKey,
+    TenantId, is_reserved_name,
 };
 use uuid::Uuid;
 
 use super::{Ingest, clean};
 use crate::{
     Error,
-    rights::{self, ConversationRight, NamedSession},
+    permissions::rights::{self, ConversationRight, NamedSession},
 };
 
 /// Name of the conversation of callers who name none.
@@ -141,8 +142,36 @@ impl Ingest {
         named: NamedSession<'_>,
         right: ConversationRight,
     ) -> Result<SessionId, Error> {
-        rights::find_session((&self.directory, &self.sessions), caller, named, right).await
+        find_session((&self.directory, &self.sessions), caller, named, right).await
     }
+}
+
+/// Finds an existing session, and checks the caller's right to it.
+///
+/// # Errors
+///
+/// If there is no such session, or the caller has no right to it.
+pub async fn find_session(
+    (directory, sessions): (&Directory, &Sessions),
+    caller: &Caller,
+    named: NamedSession<'_>,
+    right: ConversationRight,
+) -> Result<SessionId, Error> {
+    if named.session.starts_with("ses_") {
+        let id = named.session.parse()?;
+        rights::check_session(sessions, caller, id, right).await?;
+        return Ok(id);
+    }
+    let routing = directory.routing().get(caller.tenant).await?;
+    let key = named_key(&routing, caller, named)?;
+    // Before the session is looked up: nobody learns of conversations that are not theirs.
+    rights::check_root(sessions, caller, &key, right).await?;
+    let found = sessions.views().find(caller.tenant, &key).await?;
+    let missing = || holdfast_session::Error::NotFound {
+        what: "session",
+        name: key.as_str().chars().take(80).collect(),
+    };
+    Ok(found.ok_or_else(missing)?)
 }
 
 /// Agent and session key for the name or key of a session, which need not exist. Does not check the
@@ -157,19 +186,20 @@ pub fn named_destination(
     agent: &str,
     session: &str,
 ) -> Result<Destination, Error> {
+    let space = rights::name_space(caller);
     let key = match parse_session_name(session, &routing.default_agent().name)? {
         SessionName::Main => {
             let agent = find_agent(routing, agent)?.clone();
             let key = match rights::reaches_all(caller, ConversationRight::Write) {
                 true => SessionKey::main(&agent.name),
                 false if rights::is_guest(caller) => single_request_key(&agent, caller)?,
-                false => named_session_key(&agent, caller, MAIN_CONVERSATION)?,
+                false => named_session_key(&agent, space, MAIN_CONVERSATION)?,
             };
             return Ok(Destination { agent, key });
         }
         SessionName::CallerName => {
             let agent = find_agent(routing, agent)?.clone();
-            let key = named_session_key(&agent, caller, session)?;
+            let key = named_session_key(&agent, space, session)?;
             return Ok(Destination { agent, key });
         }
         SessionName::Key(key) => key,
@@ -180,21 +210,39 @@ pub fn named_destination(
     Ok(Destination { agent: found.clone(), key })
 }
 
-/// Session key for a name given by the caller, in the caller's name space.
+/// Key of a session that a request names. The agent of a key may be deleted: its sessions stay.
+///
+/// # Errors
+///
+/// As [`named_destination`].
+pub fn named_key(
+    routing: &Routing,
+    caller: &Caller,
+    NamedSession { agent, session }: NamedSession<'_>,
+) -> Result<SessionKey, Error> {
+    match parse_session_name(session, &routing.default_agent().name)? {
+        SessionName::Key(key) if agent.is_empty() => Ok(key),
+        SessionName::Main | SessionName::Key(_) | SessionName::CallerName => {
+            Ok(named_destination(routing, caller, agent, session)?.key)
+        }
+    }
+}
+
+/// Session key for a name given by a caller, in a name space of theirs.
 ///
 /// # Errors
 ///
 /// If the name is reserved, empty or too long.
 pub fn named_session_key(
     agent: &RoutedAgent,
-    caller: &Caller,
+    space: NameSpace,
     name: &str,
 ) -> Result<SessionKey, Error> {
     let name = clean(name);
     if is_reserved_name(&name) {
         return Err(Error::ReservedName(name.chars().take(80).collect()));
     }
-    Ok(SessionKey::api(&agent.name, &rights::name_space(caller).qualify(&name))?)
+    Ok(SessionKey::api(&agent.name, &space.qualify(&name))?)
 }
 
 /// Key of a new session for one request of the caller.
@@ -205,7 +253,7 @@ pub fn named_session_key(
 fn single_request_key(agent: &RoutedAgent, caller: &Caller) -> Result<SessionKey, Error> {
     // Random, since whoever knows the name may go on in the conversation.
     let name = format!("{SINGLE_REQUEST_PREFIX}{}", Uuid::now_v7().simple());
-    named_session_key(agent, caller, &name)
+    named_session_key(agent, rights::user_space(caller), &name)
 }
 
 /// Kind of a session's name in a request.

@@ -23,7 +23,7 @@ use crate::{
     api_error::ApiError,
     follow::FollowedMessage,
     ingest::{Destination, idempotency_key, named_session_key, new_message, source},
-    rights::{self, ConversationRight, check},
+    permissions::rights::{self, ConversationRight, check},
 };
 
 /// Header with the idempotency key.
@@ -179,7 +179,11 @@ impl OpenAi {
         }
         check_results(&turns, "messages")?;
         if let Some(conversation) = ask.conversation {
-            let key = named_session_key(&agent, caller, &conversation_name(conversation))?;
+            let key = named_session_key(
+                &agent,
+                rights::user_space(caller),
+                &conversation_name(conversation),
+            )?;
             check(caller, &key, ConversationRight::Write)?;
             let place = Destination { agent, key };
             return Ok(SessionInput { place, label: None, turns, previous: None });
@@ -189,11 +193,18 @@ impl OpenAi {
                 Some(key) => single_request_session(caller, key, &turns),
                 None => Uuid::now_v7().simple().to_string(),
             };
-            let key = named_session_key(&agent, caller, &format!("{SINGLE_REQUEST_PREFIX}{name}"))?;
+            let key = named_session_key(
+                &agent,
+                rights::user_space(caller),
+                &format!("{SINGLE_REQUEST_PREFIX}{name}"),
+            )?;
             let place = Destination { agent, key };
             return Ok(SessionInput { place, label: Some(EPHEMERAL_LABEL), turns, previous: None });
         };
-        let mut place = Destination { key: named_session_key(&agent, caller, &user)?, agent };
+        let mut place = Destination {
+            key: named_session_key(&agent, rights::user_space(caller), &user)?,
+            agent,
+        };
         check(caller, &place.key, ConversationRight::Write)?;
         let (mut label, news) = (None, count_unanswered(&turns));
         // A new session begins with the whole conversation that the client sent.
@@ -213,7 +224,11 @@ impl OpenAi {
                     Some(key) => single_request_session(caller, key, &turns),
                     None => Uuid::now_v7().simple().to_string(),
                 };
-                place.key = named_session_key(&place.agent, caller, &branch_name(&user, &name))?;
+                place.key = named_session_key(
+                    &place.agent,
+                    rights::user_space(caller),
+                    &branch_name(&user, &name),
+                )?;
                 label = Some(EPHEMERAL_LABEL);
             }
         }
@@ -260,7 +275,7 @@ impl OpenAi {
                 let right = ConversationRight::Read;
                 match self.ingest.check_session(caller, status.session, right).await {
                     Ok(()) => Ok(status),
-                    Err(Error::OthersConversation { .. }) => Err(unknown()),
+                    Err(Error::OthersConversation(_)) => Err(unknown()),
                     Err(error) => Err(error.into()),
                 }
             }

@@ -2,6 +2,7 @@
 //!
 //! One without messages takes no storage: its id is enough, and no other tenant's can be found by it.
 
+use crate::permissions::rights;
 use axum::{
     Extension, Json,
     extract::{Path, Query, Request, State},
@@ -81,7 +82,11 @@ impl OpenAi {
         }
         let mut found = Vec::new();
         for agent in &agents {
-            let key = named_session_key(agent, caller, &conversation_name(conversation))?;
+            let key = named_session_key(
+                agent,
+                rights::user_space(caller),
+                &conversation_name(conversation),
+            )?;
             found.extend(self.ingest.find_session(caller.tenant, &key).await?);
         }
         Ok(found)

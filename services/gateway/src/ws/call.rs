@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::{
     Service, connection::Connection, error::MethodError, hub::TenantHub, request::response,
 };
-use crate::rights::ConversationRight;
+use crate::permissions::rights::ConversationRight;
 use crate::{
     audit, control,
     ingest::Destination,

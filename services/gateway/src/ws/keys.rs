@@ -9,7 +9,7 @@ use holdfast_types::{InvalidSessionKey, SessionKey};
 use crate::{
     Error,
     ingest::{Destination, Ingest},
-    rights::{ConversationRight, NamedSession},
+    permissions::rights::{ConversationRight, NamedSession},
 };
 
 /// Key of a session, in the form in which clients know it.

@@ -17,6 +17,7 @@ mod branches;
 mod chat;
 mod client_tools;
 mod console;
+mod conversations_of_people;
 mod durability;
 mod economy;
 mod events;

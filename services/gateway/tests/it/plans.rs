@@ -167,7 +167,8 @@ async fn open_calls_beyond_the_plan_are_refused() {
     let held = world.send(&world.anna, message("hold")).await;
     let held = held.unwrap().message_id;
     // A key of which the gateway remembers nothing.
-    let fresh = world.anna.by(&world.key(&world.anna, &["chat"], None).await.unwrap());
+    let scopes = ["chat", "read", "owner"];
+    let fresh = world.anna.by(&world.key(&world.anna, &scopes, None).await.unwrap());
     let mut client = world.messages().await.unwrap();
     let follow = pb::FollowRequest { message_id: held };
     let open = client.follow(fresh.request(follow)).await.unwrap();
@@ -338,8 +339,7 @@ async fn a_deleted_tenant_is_told_of_when_it_is_gone() {
     let (world, operator) = operated().await;
     world.directory.tenants().delete(world.anna.id, Actor::Operator).await.unwrap();
     world.directory.tenants().delete(world.anna.id, Actor::Operator).await.unwrap();
-    world.sessions.delete_all(world.anna.id).await.unwrap();
-    while world.directory.tenants().erase(world.anna.id).await.unwrap() > 0 {}
+    world.erase(world.anna.id).await.unwrap();
 
     let told = events(&world, &operator, true).await;
 

@@ -241,6 +241,19 @@ impl World {
         Ok(sqlx::query_scalar(AssertSqlSafe(sql)).fetch_all(&mut admin).await?)
     }
 
+    /// Erases a deleted tenant, as the runners do.
+    pub async fn erase(&self, tenant: TenantId) -> anyhow::Result<()> {
+        let mut config = Config::default();
+        config.database.url = self.database.service_url("agent-runner").into();
+        config.secrets.kek = KEK.into();
+        config.secrets.pepper = PEPPER.into();
+        let pools = Pools::lazy(&config.database, "test")?;
+        Sessions::new(pools.clone()).delete_all(tenant).await?;
+        let directory = Directory::new(pools, &config.secrets)?;
+        while directory.tenants().erase(tenant).await? > 0 {}
+        Ok(())
+    }
+
     /// Creates an agent with this queue mode.
     pub async fn agent(&self, of: &Tenant, name: &str, mode: QueueMode) -> anyhow::Result<()> {
         let settings = AgentSettings { queue_mode: mode, ..AgentSettings::default() };

@@ -210,7 +210,8 @@ impl ConsoleSessions<'_> {
                 let purpose = Purpose::RefreshToken(person.person.as_uuid());
                 let token = provider.refresh_token.expose_secret().as_bytes();
                 let sealed = data_key.seal(purpose, token)?;
-                store::provider_sign_ins::put(&mut tx, person.person, provider, &sealed).await?;
+                store::people::provider_sign_ins::put(&mut tx, person.person, provider, &sealed)
+                    .await?;
             }
             None => origin.expires_at = Some(end_after(limits.unchecked)?),
         }

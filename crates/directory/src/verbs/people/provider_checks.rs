@@ -38,7 +38,8 @@ impl People<'_> {
     ) -> Result<Option<ProviderCheck>, Error> {
         let mut tx = self.0.pools.tenant(tenant).await?;
         let claimed =
-            store::provider_sign_ins::claim(&mut tx, person, interval.as_secs_f64()).await?;
+            store::people::provider_sign_ins::claim(&mut tx, person, interval.as_secs_f64())
+                .await?;
         let Some(claimed) = claimed else { return Ok(None) };
         let data_key = self.0.data_key(&mut tx).await?;
         tx.commit().await?;
@@ -69,11 +70,11 @@ impl People<'_> {
                 let data_key = self.0.data_key(&mut tx).await?;
                 let purpose = Purpose::RefreshToken(person.as_uuid());
                 let new = data_key.seal(purpose, token.expose_secret().as_bytes())?;
-                store::provider_sign_ins::replace(&mut tx, person, (sealed, &new)).await?;
+                store::people::provider_sign_ins::replace(&mut tx, person, (sealed, &new)).await?;
             }
             // Whoever signed in meanwhile has another token.
             ProviderAnswer::Refused => {
-                if store::provider_sign_ins::delete(&mut tx, person, sealed).await? {
+                if store::people::provider_sign_ins::delete(&mut tx, person, sealed).await? {
                     store::keys::console::delete_of_person(&mut tx, person).await?;
                     let actor = Actor::Person(person);
                     store::audit::record(&mut tx, actor, "console.end", "provider").await?;
@@ -81,7 +82,7 @@ impl People<'_> {
             }
             ProviderAnswer::Unavailable => {
                 let seconds = interval.saturating_sub(RETRY_AFTER).as_secs_f64();
-                store::provider_sign_ins::postpone(&mut tx, person, seconds).await?;
+                store::people::provider_sign_ins::postpone(&mut tx, person, seconds).await?;
             }
         }
         tx.commit().await?;

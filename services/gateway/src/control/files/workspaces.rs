@@ -13,7 +13,7 @@ use holdfast_workspace::{
 use tonic::{Request, Response, Status};
 
 use super::{Files, path_of};
-use crate::rights::ConversationRight;
+use crate::permissions::rights::ConversationRight;
 use crate::{
     Error, audit,
     control::{State, invalid, non_empty},

@@ -20,7 +20,7 @@ use holdfast_types::{
 use jiff::{Timestamp, tz::TimeZone};
 
 use super::{Policies, mcp::McpTools, settings};
-use crate::rights::ConversationRight;
+use crate::permissions::rights::ConversationRight;
 use crate::{
     Error,
     control::{invalid, non_empty, parse_word, word_of},

@@ -29,7 +29,7 @@ use crate::{
     Error,
     control::{invalid, non_empty, timestamp},
     ingest::{MAIN_CONVERSATION, of_caller},
-    rights::{self, ConversationRight},
+    permissions::rights::{self, ConversationRight},
 };
 
 /// Event name of a message that wakes an agent.
@@ -219,7 +219,7 @@ fn user_of(caller: &Caller, named: String) -> Result<String, Error> {
         // A program speaks for its users.
         Principal::Key(_) => {
             let space = named.strip_prefix("api:").and_then(NameSpace::split);
-            space.is_some_and(|(space, _)| space == rights::name_space(caller))
+            space.is_some_and(|(space, _)| space == rights::user_space(caller))
         }
         Principal::Person { .. } | Principal::Service | Principal::Node => false,
     };

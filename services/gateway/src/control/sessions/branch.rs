@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use super::{Handler, checked_label, convert};
-use crate::rights::ConversationRight;
+use crate::permissions::rights::ConversationRight;
 use crate::{
     Error,
     control::{invalid, non_empty},

@@ -11,7 +11,7 @@ use super::{DEFAULT_PAGE_SIZE, Handler, MAX_PAGE_SIZE, convert, paging};
 use crate::{
     Error,
     control::{non_empty, page_size, schedules},
-    rights::{self, ConversationRight},
+    permissions::rights::{self, ConversationRight},
 };
 
 /// Status of runs that wait for an approval.

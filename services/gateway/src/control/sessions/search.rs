@@ -8,7 +8,7 @@ use super::{Handler, paging};
 use crate::{
     Error,
     control::{AgentNames, invalid, non_empty, page_size, schedules, timestamp},
-    rights::{self, ConversationRight},
+    permissions::rights::{self, ConversationRight},
 };
 
 const DEFAULT_PAGE_SIZE: u32 = 20;

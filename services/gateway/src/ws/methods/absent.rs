@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::{super::call::Call, Method, READ, Reply, method, sessions::NoParams};
 use crate::permissions::operator_scopes::OperatorScope;
-use crate::rights::ConversationRight;
+use crate::permissions::rights::ConversationRight;
 
 const APPROVALS: Option<OperatorScope> = Some(OperatorScope::Approvals);
 

@@ -18,7 +18,7 @@ use super::{
     chat::{self, AttachmentParams, Sending},
     method,
 };
-use crate::rights::ConversationRight;
+use crate::permissions::rights::ConversationRight;
 use crate::{
     Error,
     follow::{FollowedMessage, TurnResult},

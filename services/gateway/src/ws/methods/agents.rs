@@ -17,7 +17,7 @@ use super::{
     sessions::NoParams,
 };
 use crate::control::{agents::Agents, files::Files};
-use crate::rights::ConversationRight;
+use crate::permissions::rights::ConversationRight;
 
 pub const METHODS: &[Method] = &[
     method!("agents.list", READ, list),

@@ -21,7 +21,7 @@ use super::{
     Method, READ, Reply, WRITE, history, method,
 };
 use crate::ingest::{AcceptedMessage, Destination, InboundMessage, idempotency_key, new_message};
-use crate::rights::{ConversationRight, NamedSession};
+use crate::permissions::rights::{ConversationRight, NamedSession};
 
 pub const METHODS: &[Method] = &[
     method!(

@@ -16,7 +16,7 @@ use super::{
     ADMIN, Method, READ, Reply, WRITE, method,
     sessions::NoParams,
 };
-use crate::rights::ConversationRight;
+use crate::permissions::rights::ConversationRight;
 
 pub const METHODS: &[Method] = &[
     method!(

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{super::call::Call, EVENTS, Method, Reply, method};
-use crate::rights::ConversationRight;
+use crate::permissions::rights::ConversationRight;
 use crate::{
     Error,
     events::{EventItem, subscription},

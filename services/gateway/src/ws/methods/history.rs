@@ -12,7 +12,7 @@ use super::{
     Reply, agents, sessions,
 };
 use crate::ingest::Destination;
-use crate::rights::ConversationRight;
+use crate::permissions::rights::ConversationRight;
 
 const DEFAULT_MESSAGES: usize = 200;
 const MAX_MESSAGES: usize = 1_000;

@@ -22,7 +22,7 @@ use super::{
     ADMIN, Method, READ, Reply, WRITE, chat, history, method,
     models::ModelSetup,
 };
-use crate::rights::ConversationRight;
+use crate::permissions::rights::ConversationRight;
 use crate::{
     control::sessions::{Handler, is_page_token},
     ingest::{Destination, InboundMessage},

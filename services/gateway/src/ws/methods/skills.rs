@@ -9,7 +9,7 @@ use super::{
     Method, READ, Reply, method,
 };
 use crate::control::skills::Skills;
-use crate::rights::ConversationRight;
+use crate::permissions::rights::ConversationRight;
 
 pub const METHODS: &[Method] = &[
     method!("skills.status", READ, skills, ["sessionKey"]),

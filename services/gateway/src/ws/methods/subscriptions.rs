@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{super::call::Call, Method, READ, Reply, method, sessions::NoParams};
-use crate::rights::ConversationRight;
+use crate::permissions::rights::ConversationRight;
 use crate::ws::{error::MethodError, keys};
 
 pub const METHODS: &[Method] = &[

@@ -14,7 +14,7 @@ use super::{
     Method, READ, Reply, WRITE, method,
 };
 use crate::control::subagents::Subagents;
-use crate::rights::ConversationRight;
+use crate::permissions::rights::ConversationRight;
 
 pub const METHODS: &[Method] = &[
     method!("tasks.list", READ, tasks, ["agentId", "cursor", "sortBy"]),

@@ -16,7 +16,7 @@ use super::{
     },
     Method, READ, Reply, method,
 };
-use crate::rights::ConversationRight;
+use crate::permissions::rights::ConversationRight;
 use crate::{
     control::{policies::Policies, sessions::Handler as Sessions},
     nodes::Nodes,

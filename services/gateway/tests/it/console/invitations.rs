@@ -233,11 +233,11 @@ async fn key_for(
 async fn a_key_of_a_person_acts_as_them_within_their_role_and_ends_with_them() {
     let world = World::start().await.unwrap();
     let mut browser = Browser::new(&world);
-    let session = sign_in_invited(&world, &mut browser, "Mia", "member").await;
+    let session = sign_in_invited(&world, &mut browser, "Mia", "operator").await;
     let mia: PersonId = caller(&browser, &session).await.person.parse().unwrap();
-    let refused = key_for(&world, mia, &["admin"]).await.unwrap_err();
+    let refused = key_for(&world, mia, &["owner"]).await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument);
-    assert!(refused.message().contains("role `owner`"), "{refused}");
+    assert!(refused.message().contains("the scope `owner`"), "{refused}");
     let foreign = key_for(&world, PersonId::generate(), &["chat"]).await.unwrap_err();
     assert_eq!(foreign.code(), Code::NotFound);
 
@@ -252,7 +252,7 @@ async fn a_key_of_a_person_acts_as_them_within_their_role_and_ends_with_them() {
     let link = console.create_sign_in_link(key.request(pb::CreateSignInLinkRequest::default()));
     let link = link.await.unwrap().into_inner();
     let linked = browser.sign_in(json!({ "link": link.token })).await.unwrap();
-    assert_eq!(caller(&browser, &linked).await.role, "member");
+    assert_eq!(caller(&browser, &linked).await.role, "operator");
     // The role of today counts, not that of when the key was made.
     execute(&world, "update control.people set role = 'viewer'").await;
     tokio::time::sleep(Duration::from_millis(5_200)).await;

@@ -3,7 +3,7 @@
 //! The answers are those of the request, or that of the agent's model, which a runner asks. Todo
 //! operations are judged on a list that is not stored. No tool is called.
 
-use crate::rights::ConversationRight;
+use crate::permissions::rights::ConversationRight;
 use holdfast_grpc::Caller;
 use std::time::Duration;
 

@@ -16,7 +16,7 @@ use super::{
     },
     Handler, changed, find, row, run_command, unknown,
 };
-use crate::rights::ConversationRight;
+use crate::permissions::rights::ConversationRight;
 
 /// Sessions that one `sessions.patchMany` changes at most.
 const MAX_TARGETS: usize = 100;

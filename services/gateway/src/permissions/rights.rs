@@ -18,7 +18,6 @@
 //! only the latter.
 
 use holdfast_agent::{bootstrap::Audience, person};
-use holdfast_directory::Directory;
 use holdfast_grpc::{Caller, Principal, Scope};
 use holdfast_session::Sessions;
 use holdfast_types::{
@@ -27,7 +26,6 @@ use holdfast_types::{
 
 use crate::{
     Error,
-    ingest::named_destination,
     permissions::{self, Permission},
 };
 
@@ -46,6 +44,24 @@ impl ConversationRight {
             Self::Read => Permission::Read,
             Self::Write => Permission::Own,
             Self::Control => Permission::Manage,
+        }
+    }
+
+    /// What gives the right to conversations of others, for an error.
+    const fn hint(self) -> &'static str {
+        match self {
+            Self::Read => {
+                "to read those of others a key needs the scope `read`, and a person the role \
+                 `viewer`, `operator` or `owner`"
+            }
+            Self::Write => {
+                "name one of your own, or leave `session` out. An owner writes in those of agents \
+                 and of programs' users; nobody in another person's"
+            }
+            Self::Control => {
+                "to stop or delete those of others a key needs the scope `admin`, and a person the \
+                 role `operator` or `owner`"
+            }
         }
     }
 }
@@ -77,10 +93,17 @@ impl Holder {
     }
 }
 
-/// Name space in which a caller names conversations.
-///
-/// The key of an owner names the users of programs, as a key that is nobody's does.
+/// Name space in which a caller names conversations: a person their own, also with a key of theirs.
 pub fn name_space(caller: &Caller) -> NameSpace {
+    match caller.person {
+        Some(person) => NameSpace::Person(person),
+        None => user_space(caller),
+    }
+}
+
+/// Name space in which a caller names users. The keys of owners, and those that are nobody's, are
+/// programs' and speak for many.
+pub fn user_space(caller: &Caller) -> NameSpace {
     match (caller.principal, caller.person) {
         (Principal::Person { id, .. }, _) => NameSpace::Person(id),
         (Principal::Key(_), Some(person)) if !caller.scopes.has(Scope::Owner) => {
@@ -114,7 +137,7 @@ pub fn check(caller: &Caller, key: &SessionKey, right: ConversationRight) -> Res
     if !is_persons && reaches_all(caller, right) {
         return Ok(());
     }
-    Err(Error::OthersConversation { right })
+    Err(Error::OthersConversation(right.hint()))
 }
 
 /// Whether a caller has a right to all conversations of the tenant. Nobody writes in those of another
@@ -133,7 +156,7 @@ fn is_own(caller: &Caller, key: &SessionKey, holder: Holder) -> bool {
         Holder::Person(person) => caller.person == Some(person),
         Holder::Program(space) => {
             let is_program = matches!(caller.principal, Principal::Key(_));
-            is_program && name_space(caller) == space
+            is_program && user_space(caller) == space
         }
         Holder::Other => false,
     };
@@ -154,40 +177,11 @@ pub struct NamedSession<'a> {
     pub session: &'a str,
 }
 
-/// Finds an existing session, and checks the caller's right to it.
-///
-/// # Errors
-///
-/// If there is no such session, or the caller has no right to it.
-pub async fn find_session(
-    (directory, sessions): (&Directory, &Sessions),
-    caller: &Caller,
-    named: NamedSession<'_>,
-    right: ConversationRight,
-) -> Result<SessionId, Error> {
-    let NamedSession { agent, session } = named;
-    if session.starts_with("ses_") {
-        let id = session.parse()?;
-        check_session(sessions, caller, id, right).await?;
-        return Ok(id);
-    }
-    let routing = directory.routing().get(caller.tenant).await?;
-    let key = named_destination(&routing, caller, agent, session)?.key;
-    // Before the session is looked up: nobody learns of conversations that are not theirs.
-    check_root(sessions, caller, &key, right).await?;
-    let found = sessions.views().find(caller.tenant, &key).await?;
-    let missing = || holdfast_session::Error::NotFound {
-        what: "session",
-        name: key.as_str().chars().take(80).collect(),
-    };
-    Ok(found.ok_or_else(missing)?)
-}
-
 /// Checks a caller's right to the session with this id.
 ///
 /// # Errors
 ///
-/// As [`find_session`].
+/// If there is no such session, or the caller has no right to it.
 pub async fn check_session(
     sessions: &Sessions,
     caller: &Caller,
@@ -204,7 +198,11 @@ pub async fn check_session(
 }
 
 /// As [`check`]; a subagent's conversation belongs to whoever asked for it.
-async fn check_root(
+///
+/// # Errors
+///
+/// [`Error::OthersConversation`], or if the session cannot be read now.
+pub async fn check_root(
     sessions: &Sessions,
     caller: &Caller,
     key: &SessionKey,
