@@ -207,8 +207,8 @@ MUTANTS = {
         [
             (
                 GATEWAY + "mcp.rs",
-                "let decides = matches!(body.command(), Some(Command::Decide(_)));",
-                "let decides = matches!(body.command(), Some(Command::Stop));",
+                "Some(Command::Decide(_)) => return Err(Error::DecisionOverMcp),",
+                "Some(Command::Stop) => return Err(Error::DecisionOverMcp),",
             ),
         ],
         [("gateway", "it", "mcp::a_client_cannot_decide_an_approval")],

@@ -193,9 +193,14 @@ async fn an_approval_is_decided_by_piped_input_and_without_input_nothing_hangs()
         [(_, result), ..] => Reply::text(format!("so: {result}")),
     });
 
-    let allowed = pipe(&installation, &["chat", "go", "--session", "one"], "y\n").ok();
-    let denied = pipe(&installation, &["chat", "go", "--session", "two"], "n\n").ok();
-    let nobody = installation.run(&["chat", "go", "--session", "three"]).exits_with(1);
+    // Only the owner's conversation with an agent changes what defines it.
+    for agent in ["one", "two", "three"] {
+        installation.run(&["agents", "create", agent]).ok();
+    }
+
+    let allowed = pipe(&installation, &["chat", "go", "--agent", "one"], "y\n").ok();
+    let denied = pipe(&installation, &["chat", "go", "--agent", "two"], "n\n").ok();
+    let nobody = installation.run(&["chat", "go", "--agent", "three"]).exits_with(1);
 
     assert!(allowed.err.contains("    | Be a pirate.\n    | Always.\n"), "{}", allowed.err);
     assert!(!allowed.out.contains("denied"), "{}", allowed.out);

@@ -242,8 +242,12 @@ impl PlatformTools {
         // The client is a model: it must not approve the calls of another one.
         let text = self.ingest.text(&said.text)?;
         let body = MessageBody::text(text);
-        let decides = matches!(body.command(), Some(Command::Decide(_)));
-        if decides || body.directives().elevated.is_some() {
+        let directives = match body.command() {
+            Some(Command::Decide(_)) => return Err(Error::DecisionOverMcp),
+            Some(Command::SetDirectives(directives)) => directives,
+            _ => body.directives(),
+        };
+        if directives.elevated.is_some() {
             return Err(Error::DecisionOverMcp);
         }
         let taken = self.ingest.accept(who, said).await?;

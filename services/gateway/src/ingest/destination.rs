@@ -253,7 +253,7 @@ pub fn named_session_key(
 fn single_request_key(agent: &RoutedAgent, caller: &Caller) -> Result<SessionKey, Error> {
     // Random, since whoever knows the name may go on in the conversation.
     let name = format!("{SINGLE_REQUEST_PREFIX}{}", Uuid::now_v7().simple());
-    named_session_key(agent, rights::user_space(caller), &name)
+    named_session_key(agent, rights::name_space(caller), &name)
 }
 
 /// Kind of a session's name in a request.

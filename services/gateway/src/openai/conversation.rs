@@ -181,7 +181,7 @@ impl OpenAi {
         if let Some(conversation) = ask.conversation {
             let key = named_session_key(
                 &agent,
-                rights::user_space(caller),
+                rights::name_space(caller),
                 &conversation_name(conversation),
             )?;
             check(caller, &key, ConversationRight::Write)?;
@@ -195,14 +195,14 @@ impl OpenAi {
             };
             let key = named_session_key(
                 &agent,
-                rights::user_space(caller),
+                rights::name_space(caller),
                 &format!("{SINGLE_REQUEST_PREFIX}{name}"),
             )?;
             let place = Destination { agent, key };
             return Ok(SessionInput { place, label: Some(EPHEMERAL_LABEL), turns, previous: None });
         };
         let mut place = Destination {
-            key: named_session_key(&agent, rights::user_space(caller), &user)?,
+            key: named_session_key(&agent, rights::name_space(caller), &user)?,
             agent,
         };
         check(caller, &place.key, ConversationRight::Write)?;
@@ -226,7 +226,7 @@ impl OpenAi {
                 };
                 place.key = named_session_key(
                     &place.agent,
-                    rights::user_space(caller),
+                    rights::name_space(caller),
                     &branch_name(&user, &name),
                 )?;
                 label = Some(EPHEMERAL_LABEL);

@@ -84,7 +84,7 @@ impl OpenAi {
         for agent in &agents {
             let key = named_session_key(
                 agent,
-                rights::user_space(caller),
+                rights::name_space(caller),
                 &conversation_name(conversation),
             )?;
             found.extend(self.ingest.find_session(caller.tenant, &key).await?);

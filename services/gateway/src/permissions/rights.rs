@@ -93,17 +93,9 @@ impl Holder {
     }
 }
 
-/// Name space in which a caller names conversations: a person their own, also with a key of theirs.
+/// Name space in which a caller names conversations and users: a person their own. The keys of owners,
+/// and those that are nobody's, are programs' and speak for many.
 pub fn name_space(caller: &Caller) -> NameSpace {
-    match caller.person {
-        Some(person) => NameSpace::Person(person),
-        None => user_space(caller),
-    }
-}
-
-/// Name space in which a caller names users. The keys of owners, and those that are nobody's, are
-/// programs' and speak for many.
-pub fn user_space(caller: &Caller) -> NameSpace {
     match (caller.principal, caller.person) {
         (Principal::Person { id, .. }, _) => NameSpace::Person(id),
         (Principal::Key(_), Some(person)) if !caller.scopes.has(Scope::Owner) => {
@@ -156,7 +148,7 @@ fn is_own(caller: &Caller, key: &SessionKey, holder: Holder) -> bool {
         Holder::Person(person) => caller.person == Some(person),
         Holder::Program(space) => {
             let is_program = matches!(caller.principal, Principal::Key(_));
-            is_program && user_space(caller) == space
+            is_program && name_space(caller) == space
         }
         Holder::Other => false,
     };

@@ -219,7 +219,7 @@ fn user_of(caller: &Caller, named: String) -> Result<String, Error> {
         // A program speaks for its users.
         Principal::Key(_) => {
             let space = named.strip_prefix("api:").and_then(NameSpace::split);
-            space.is_some_and(|(space, _)| space == rights::user_space(caller))
+            space.is_some_and(|(space, _)| space == rights::name_space(caller))
         }
         Principal::Person { .. } | Principal::Service | Principal::Node => false,
     };
