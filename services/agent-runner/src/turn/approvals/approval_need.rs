@@ -15,7 +15,6 @@ use super::{allow_rules, outgoing, outside_text, request};
 use crate::{
     agents::snapshots::AgentSnapshot,
     error::Error,
-    tools::files::WorkspaceFiles,
     turn::{calls, participants, state::TurnState},
 };
 
@@ -135,11 +134,6 @@ async fn required_approval(
         return Ok(said);
     }
     let Ok(input) = serde_json::from_str::<Value>(&call.input) else { return Ok(said) };
-    // The call itself is refused: nobody is asked about what cannot happen.
-    let paths = written_paths(known, &input).unwrap_or_default();
-    if paths.iter().any(|path| WorkspaceFiles::check_write(&context, path).is_err()) {
-        return Ok(Approval::Never);
-    }
     Ok(match participants::decide(turn, snapshot, call) {
         Decision::Allow if is_new_instruction(turn, snapshot, known, &input) => {
             ask_about(known, &input, Reason::OutsideText, None)
