@@ -52,7 +52,7 @@ impl NameSpace {
     }
 }
 
-/// What the names of the space begin with; empty for the shared one.
+/// Prefix of the names of the space; empty for the shared one.
 impl fmt::Display for NameSpace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

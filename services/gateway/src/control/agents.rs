@@ -193,7 +193,7 @@ fn with_state(agent: Agent, facts: &AgentFacts) -> pb::Agent {
     pb::Agent { state: facts.state_of(&agent).to_owned(), ..agent_of(agent) }
 }
 
-/// What of an agent people are shown who only talk to it: not how it is set up.
+/// Agent as members see it: its name and state, without its settings.
 fn for_members(agent: pb::Agent) -> pb::Agent {
     let pb::Agent { id, name, description, is_default, state, .. } = agent;
     pb::Agent { id, name, description, is_default, state, ..pb::Agent::default() }

@@ -47,7 +47,7 @@ impl ConversationRight {
         }
     }
 
-    /// What gives the right to conversations of others, for an error.
+    /// Scopes and roles that include the right to conversations of others, for an error.
     const fn hint(self) -> &'static str {
         match self {
             Self::Read => {
