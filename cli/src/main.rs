@@ -9,7 +9,7 @@
 //! | [`bootstrap`] | setup of a new installation |
 //! | [`rotation`] | change of the keys of an installation |
 //! | [`chat`], [`tui`], [`commands`], [`view`] | commands that call a gateway over gRPC; JSON forms of answers |
-//! | [`target`] | the gateway of a command, and the key that belongs to it |
+//! | [`client`] | the gateway of a command, and the key that belongs to it |
 //! | [`login`], [`tokens`] | signing in at an identity provider; its tokens |
 //! | [`node`] | a person's own machine, offered to their agents |
 //! | [`state_dir`], [`secret`], [`backends`], [`ports`] | files of `up` under `.holdfast/` |
