@@ -172,6 +172,13 @@ pub struct Mesh {
     database: Database,
 }
 
+fn directory_on(url: String) -> anyhow::Result<Directory> {
+    let config = holdfast_pg::Config { url: url.into(), ..holdfast_pg::Config::default() };
+    let kek = STANDARD.encode([7; 32]).into();
+    let secrets = Secrets { kek, pepper: PEPPER.into(), ..Secrets::default() };
+    Ok(Directory::new(Pools::lazy(&config, "test")?, &secrets)?)
+}
+
 impl Mesh {
     /// Prepares a mesh over these backends; no process runs yet.
     pub async fn prepare(plan: &MeshConfig, backends: &Backends) -> anyhow::Result<Self> {
@@ -179,10 +186,7 @@ impl Mesh {
         holdfast_pg::migrate(&database.admin_url()).await?;
         let url = database.url();
         Self::over(database, plan, backends, async |fakes: &Fakes| {
-            let config = holdfast_pg::Config { url: url.into(), ..holdfast_pg::Config::default() };
-            let kek = STANDARD.encode([7; 32]).into();
-            let secrets = Secrets { kek, pepper: PEPPER.into(), ..Secrets::default() };
-            let directory = Directory::new(Pools::lazy(&config, "test")?, &secrets)?;
+            let directory = directory_on(url)?;
             let mut tenants = Vec::new();
             for (number, mode) in plan.tenants.iter().enumerate() {
                 tenants.push(Tenant::create(&directory, number, *mode, fakes).await?);
@@ -357,6 +361,11 @@ impl Mesh {
         };
         let url = format!("{}://{}", self.scheme(), self.grpc[0]);
         Ok(holdfast_grpc::channel_by(tls.connector(), &url, timeout)?)
+    }
+
+    /// The directory of its tenants, with the secrets of its services.
+    pub fn directory(&self) -> anyhow::Result<Directory> {
+        directory_on(self.url())
     }
 
     /// The database, as the services log in.

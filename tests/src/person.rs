@@ -76,6 +76,12 @@ impl GrpcClient {
         Ok(Self { channel: mesh.channel(REPLY_TIMEOUT)?, key: mesh.tenants[tenant].key.clone() })
     }
 
+    /// Another program of the tenant's, or a person, with this key.
+    #[must_use]
+    pub fn with_key(&self, key: &str) -> Self {
+        Self { channel: self.channel.clone(), key: key.to_owned() }
+    }
+
     /// The same program, over another channel.
     #[must_use]
     pub fn over(self, channel: Channel) -> Self {

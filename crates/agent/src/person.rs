@@ -7,7 +7,7 @@
 //! | direct messages of an account that is linked (decision 0087) | the first account's, `telegram:42`, on every channel |
 //! | a program's session | `api:anna`; `anna/trip` and `anna/work` are both Anna's |
 //! | the same, by a key with names of its own | `api:=key_…/anna` |
-//! | a session of a person who signed in | `person:per_…`, or `owner` if they own the agent |
+//! | a session of a person who signed in, also by a program whose user they are, or by a linked account | `person:per_…`, or `owner` if they own the agent |
 //! | a group, a topic | `group:telegram:-100`: separate from all others |
 //! | a main session in which others write too, a subagent's, a job's | none |
 //!
@@ -44,8 +44,10 @@ pub fn person(kind: SessionKind, key: &str, audience: Audience) -> Option<String
             Some(linked_person(peer).map_or_else(|| of_account(of, account, peer), str::to_owned))
         }
         (SessionKind::Api, ["agent", _, "api", name]) => match NameSpace::split(name)? {
-            (NameSpace::Person(_), _) if is_owner => Some(OWNER.to_owned()),
-            (NameSpace::Person(person), _) => Some(of_id(person)),
+            (NameSpace::Person(_) | NameSpace::ProgramUser(_), _) if is_owner => {
+                Some(OWNER.to_owned())
+            }
+            (NameSpace::Person(person) | NameSpace::ProgramUser(person), _) => Some(of_id(person)),
             (space @ (NameSpace::Shared | NameSpace::Key(_)), name) => {
                 let user = name.split_once('/').map_or(name, |(user, _)| user);
                 // A program that names no user gets a temporary name, which is no person.
@@ -105,6 +107,9 @@ mod tests {
     #[test]
     fn a_conversation_is_with_whom_its_key_says() {
         let (owner, others) = (Audience::Owner, Audience::Others);
+        let id = PersonId::generate();
+        let (in_program, name) = (format!("agent:main:api:={id}@/anna/trip"), of_id(id));
+        let (in_program, name) = (in_program.as_str(), name.as_str());
 
         for (kind, audience, key, expected) in [
             (SessionKind::Main, owner, "agent:main:main", Some("owner")),
@@ -128,6 +133,8 @@ mod tests {
             (SessionKind::Api, others, "agent:main:api:anna/trip", Some("api:anna")),
             (SessionKind::Api, others, "agent:main:api:/trip", None),
             (SessionKind::Api, others, "agent:main:api:=anna", None),
+            (SessionKind::Api, others, in_program, Some(name)),
+            (SessionKind::Api, owner, in_program, Some("owner")),
             (SessionKind::Api, others, "agent:main:api:=anna/trip", None),
             (SessionKind::Api, others, "agent:main:api:once-019a", None),
             (SessionKind::Group, others, "agent:main:group:telegram:-1", Some("group:telegram:-1")),

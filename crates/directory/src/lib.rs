@@ -71,7 +71,9 @@ pub use key::device::{
 pub use key::{Key, KeyPrincipal, NewKey, SCOPES};
 pub use mcp::{McpServer, McpTransport, NewMcpServer, OpenMcpServer};
 pub use node::{AuthenticatedNode, NewNode, Node, NodeConnection, NodeReport};
-pub use person::{Invitation, Person, PersonPrincipal, ProviderAnswer, ProviderSignIn, SignIn};
+pub use person::{
+    Invitation, Person, PersonIdentity, PersonPrincipal, ProviderAnswer, ProviderSignIn, SignIn,
+};
 pub use policy::{KnownTool, Policies, StoredPolicy};
 pub use product::{Product, ProductCommand};
 pub use provider::catalogue::{KnownModel, TenantCatalogue};
@@ -86,7 +88,7 @@ pub use provider::renewal::{
 pub use provider::{
     ELEVENLABS, ModelChoice, ModelSetup, NewProvider, Provider, ProviderKind, SEARCH_PROVIDERS,
 };
-pub use routing::link::{IssuedLink, LinkOutcome, PersonAccount};
+pub use routing::link::{CodeOrigin, IssuedLink, LinkOutcome, PersonAccount};
 pub use routing::pattern::Pattern;
 pub use routing::{Binding, Identity, NewBinding, NewModelRoute, NewRule, Routing, RoutingRule};
 pub(crate) use seal::{DataKey, Purpose, Seal};

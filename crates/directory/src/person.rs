@@ -32,6 +32,21 @@ pub struct Person {
     pub language: Option<String>,
     /// Id of the key or the person who invited them.
     pub invited_by: Option<String>,
+    /// The person who they are besides: their sign-in leads there.
+    pub merged_into: Option<PersonId>,
+    /// Whether they operate the installation.
+    pub operates: bool,
+}
+
+/// Something by which a person is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PersonIdentity {
+    /// `sign_in`, `invitation`, `key`, `account`, `api_user` or `person`, one who was merged.
+    pub kind: String,
+    /// `telegram:42`, `api:anna`, an id, or issuer and subject.
+    pub value: String,
+    /// When it was proven, if that is known.
+    pub proven_at: Option<Timestamp>,
 }
 
 impl Person {

@@ -6,8 +6,8 @@ pub mod pattern;
 use std::collections::HashMap;
 
 use holdfast_types::{
-    AgentId, ModelId, ModelRoute, Peer, PeerKind, RouteScope, account_name, is_reserved_peer,
-    linked_person,
+    AgentId, ModelId, ModelRoute, Peer, PeerKind, PersonId, RouteScope, TenantRole, account_name,
+    is_reserved_peer, linked_person,
 };
 use uuid::Uuid;
 
@@ -113,7 +113,8 @@ pub struct NewRule {
 pub struct Identity {
     /// Channel name, in lower case; empty matches any. `webhook/shop` is one account of a channel.
     pub channel: String,
-    /// Id on the channel, in the platform's own case.
+    /// Id on the channel, in the platform's own case; on the channel `api`, a name that programs give
+    /// to a user.
     pub peer: String,
     /// Id of the user. `=telegram:42` is the person of that account, on all channels.
     pub canonical: String,
@@ -128,6 +129,8 @@ pub struct Routing {
     rules: Vec<RoutingRule>,
     /// By peer.
     identities: HashMap<String, Vec<Identity>>,
+    /// Roles of people who are known by an identity; not of those who are refused.
+    people: HashMap<PersonId, TenantRole>,
 }
 
 impl Routing {
@@ -151,7 +154,20 @@ impl Routing {
         for identity in identities {
             by_peer.entry(identity.peer.clone()).or_default().push(identity);
         }
-        Ok(Self { agents, default, bindings, rules, identities: by_peer })
+        let people = HashMap::new();
+        Ok(Self { agents, default, bindings, rules, identities: by_peer, people })
+    }
+
+    /// Adds the roles of the people who are known by an identity.
+    #[must_use]
+    pub fn with_people(self, people: HashMap<PersonId, TenantRole>) -> Self {
+        Self { people, ..self }
+    }
+
+    /// Returns the role of a person who is known by an identity; `None` if they are refused.
+    #[must_use]
+    pub fn role_of(&self, person: PersonId) -> Option<TenantRole> {
+        self.people.get(&person).copied()
     }
 
     /// Returns the agent for messages that no binding and no rule assigns.

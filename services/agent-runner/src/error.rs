@@ -79,7 +79,7 @@ fn kind_of(failure: &anyhow::Error) -> Kind {
     fn kind_as<E: Fault + 'static>(cause: &Cause) -> Option<Kind> {
         cause.downcast_ref::<E>().map(Fault::kind)
     }
-    const KINDS: [fn(&Cause) -> Option<Kind>; 7] = [
+    const KINDS: [fn(&Cause) -> Option<Kind>; 8] = [
         kind_as::<holdfast_session::Error>,
         kind_as::<holdfast_workspace::Error>,
         kind_as::<holdfast_skills::Error>,
@@ -87,6 +87,7 @@ fn kind_of(failure: &anyhow::Error) -> Kind {
         kind_as::<holdfast_schedule::store::Error>,
         kind_as::<holdfast_work::Error>,
         kind_as::<holdfast_grpc::MemoryCallError>,
+        kind_as::<holdfast_people::Error>,
     ];
     failure
         .chain()

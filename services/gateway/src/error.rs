@@ -355,6 +355,18 @@ impl From<holdfast_rollback::Error> for Error {
     }
 }
 
+impl From<holdfast_people::Error> for Error {
+    fn from(error: holdfast_people::Error) -> Self {
+        match error {
+            holdfast_people::Error::Directory(error) => error.into(),
+            holdfast_people::Error::Session(error) => error.into(),
+            holdfast_people::Error::Jobs(error) => error.into(),
+            holdfast_people::Error::Files(error) => error.into(),
+            holdfast_people::Error::Memory(error) => error.into(),
+        }
+    }
+}
+
 impl From<Error> for Status {
     fn from(error: Error) -> Self {
         let status = match error {

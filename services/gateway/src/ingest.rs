@@ -23,16 +23,17 @@ use holdfast_session::{
     Acceptance, CancelResult, NewMessage, OverdueResult, SessionOwner, Sessions,
 };
 use holdfast_types::{
-    AnswerOptions, Body, ChannelOptions, Command, Effort, MessageId, MessageOptions, QueueMode,
-    RunId, SessionId, SessionKind, Source, TenantId,
+    AnswerOptions, Author, Body, ChannelOptions, Command, Effort, MessageId, MessageOptions,
+    NameSpace, QueueMode, RunId, SessionId, SessionKey, SessionKind, Source, TenantId,
 };
 use holdfast_workspace::Workspaces;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-pub use author::{are_owners, of_caller, of_key, of_sender};
+pub use author::{are_owners, of_caller, of_key, of_sender, speak_for};
 pub use destination::{
     Destination, MAIN_CONVERSATION, find_session, named_destination, named_session_key,
+    person_of_user,
 };
 pub use text::clean;
 
@@ -41,8 +42,8 @@ use crate::{
     permissions::rights::{ConversationRight, NamedSession},
 };
 
-/// Channel of programs in the options of agents.
-const PROGRAMS: &str = "api";
+/// Channel of programs in the options of agents, and in identities.
+pub const PROGRAMS: &str = "api";
 
 /// Maximum length of an idempotency key, in bytes.
 const MAX_IDEMPOTENCY_KEY_BYTES: usize = 256;
@@ -120,7 +121,7 @@ impl Ingest {
         let idem_key = idempotency_key(said.request_id)?;
         let named = NamedSession { agent: &said.agent, session: &said.session };
         let place = self.destination(caller, named, ConversationRight::Write).await?;
-        body.author = of_caller(caller);
+        body.author = self.author(caller, &place.key).await?;
         self.store_files(caller.tenant, &place, &mut body, files).await?;
         if let Some(effort) = said.effort {
             let asked = AnswerOptions { effort: Some(effort), ..AnswerOptions::default() };
@@ -149,6 +150,31 @@ impl Ingest {
         text::message_text(text, self.text_limit)
     }
 
+    /// Author of what a caller says in a conversation.
+    ///
+    /// # Errors
+    ///
+    /// If the tenant cannot be read now.
+    pub async fn author(&self, caller: &Caller, key: &SessionKey) -> Result<Option<Author>, Error> {
+        let mut author = of_caller(caller);
+        self.set_person(caller.tenant, key, &mut author).await?;
+        Ok(author)
+    }
+
+    /// In the conversations of a user of programs who is a person, programs speak for that person.
+    async fn set_person(
+        &self,
+        tenant: TenantId,
+        key: &SessionKey,
+        author: &mut Option<Author>,
+    ) -> Result<(), Error> {
+        if let (Some(NameSpace::ProgramUser(person)), Some(author)) = (key.name_space(), author) {
+            let routing = self.directory.routing().get(tenant).await?;
+            speak_for(author, person, routing.role_of(person));
+        }
+        Ok(())
+    }
+
     async fn store(&self, tenant: TenantId, message: NewMessage) -> Result<AcceptedMessage, Error> {
         self.store_all(tenant, vec![message], None).await
     }
@@ -162,9 +188,12 @@ impl Ingest {
     pub async fn store_all(
         &self,
         tenant: TenantId,
-        messages: Vec<NewMessage>,
+        mut messages: Vec<NewMessage>,
         after: Option<MessageId>,
     ) -> Result<AcceptedMessage, Error> {
+        for NewMessage { key, body, .. } in &mut messages {
+            self.set_person(tenant, key, &mut body.author).await?;
+        }
         if messages.iter().any(|message| message.key.kind() == SessionKind::Subagent) {
             return Err(Error::Subagent);
         }

@@ -5,11 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use holdfast_directory::{Actor, Directory};
-use holdfast_kit::config::Secrets;
-use holdfast_pg::Pools;
+use holdfast_directory::Actor;
 use holdfast_proto::gateway::v1 as pb;
 use holdfast_proto::gateway::v1::memories_client::MemoriesClient;
 use holdfast_proto::gateway::v1::policies_client::PoliciesClient;
@@ -147,12 +143,7 @@ async fn nothing_is_left_of_an_erased_person_or_tenant_and_others_keep_theirs() 
     ensure!(lost.is_empty(), "others lost what they had in {lost:?}");
 
     let tenant = &mesh.tenants[0];
-    // Nothing is sealed or opened with these.
-    let kek = STANDARD.encode([7; 32]).into();
-    let secrets = Secrets { kek, pepper: "0123456789abcdef".into(), ..Secrets::default() };
-    let config = holdfast_pg::Config { url: mesh.url().into(), ..holdfast_pg::Config::default() };
-    let directory = Directory::new(Pools::lazy(&config, "test")?, &secrets)?;
-    directory.tenants().delete(tenant.id, Actor::Operator).await?;
+    mesh.directory()?.tenants().delete(tenant.id, Actor::Operator).await?;
     let ids = [tenant.id.to_string(), tenant.id.as_uuid().to_string(), KEPT_NUMBER.to_string()];
     // What was done to the tenant by the platform, until its last event was published: ids, and no word.
     settle(&mesh, &ids, &["control.tenant_events"]).await.context("of the tenant")?;
@@ -185,7 +176,7 @@ async fn use_everything(
 }
 
 /// Waits until these texts are in no table besides these.
-async fn settle(mesh: &Mesh, texts: &[String], besides: &[&str]) -> anyhow::Result<()> {
+pub(crate) async fn settle(mesh: &Mesh, texts: &[String], besides: &[&str]) -> anyhow::Result<()> {
     let begun = Instant::now();
     loop {
         let mut found = tables_with(mesh, texts).await?;

@@ -17,6 +17,7 @@ mod idle;
 mod jetstream;
 mod learns;
 mod needs_pgbouncer;
+mod one_person;
 
 mod partition;
 mod remembers;

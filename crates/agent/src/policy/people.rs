@@ -228,10 +228,10 @@ pub fn audience(
     if is_owners { Audience::Owner } else { Audience::Others }
 }
 
-/// Whether a person who signed in has named the session, and not a program for one of its users.
+/// Whether the session is one person's, and not a user's whom only a program knows.
 fn is_conversation_of_person(key: &str) -> bool {
     let space = key.parse::<SessionKey>().ok().and_then(|key| key.name_space());
-    matches!(space, Some(NameSpace::Person(_)))
+    space.and_then(NameSpace::person).is_some()
 }
 
 #[cfg(test)]

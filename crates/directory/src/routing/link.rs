@@ -1,9 +1,12 @@
 //! Accounts that a person links by a code (decision 0087).
 
-use holdfast_types::{Target, TenantId, has_platform_wide_ids};
+use holdfast_types::{PersonId, Target, TenantId, has_platform_wide_ids};
 use sha2::{Digest as _, Sha256};
 
 use crate::Identity;
+
+/// In the place of a channel for codes of people.
+const PERSON_CHANNEL: &str = "person";
 
 /// Account of a person on a channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,18 +39,65 @@ impl PersonAccount {
     }
 }
 
-/// A request for a code, and what is known of the account that asked.
+/// Who asked for a code.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CodeOrigin {
+    /// An account, and where it is answered.
+    Account { account: PersonAccount, target: Target },
+    /// A person who signed in.
+    Person(PersonId),
+}
+
+impl CodeOrigin {
+    /// Row of the account among codes; of a person one that no account has.
+    pub(crate) fn row(&self) -> (&str, &str, String) {
+        match self {
+            Self::Account { account, .. } => {
+                (&account.channel, &account.account, account.peer.clone())
+            }
+            Self::Person(person) => (PERSON_CHANNEL, PERSON_CHANNEL, person.to_string()),
+        }
+    }
+
+    /// Reads what [`row`](Self::row) gave.
+    pub(crate) fn from_row(
+        (channel, account, peer): (String, String, String),
+        target: Option<Target>,
+    ) -> Option<Self> {
+        match target {
+            Some(target) => {
+                let account = PersonAccount { channel, account, peer };
+                Some(Self::Account { account, target })
+            }
+            None => Some(Self::Person(peer.parse().ok()?)),
+        }
+    }
+
+    /// Whether this account asked.
+    pub(crate) fn is_account(&self, tenant: TenantId, hash: &[u8]) -> bool {
+        matches!(self, Self::Account { account, .. } if account.hash(tenant) == hash)
+    }
+
+    /// Where the code was asked for, as people call it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Account { account, .. } => &account.channel,
+            Self::Person(_) => "the console",
+        }
+    }
+}
+
+/// A request for a code, and what is known of whoever asked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IssuedLink {
-    pub account: PersonAccount,
+    pub origin: CodeOrigin,
     /// Name of the person to whom the other account is linked.
     pub person: String,
     /// Names by which the conversation of the account that asked was known.
     pub former: Vec<String>,
-    /// Roles of the account that asked.
+    /// Roles of whoever asked.
     pub roles: Vec<String>,
-    /// Where the account that asked is told.
-    pub target: Target,
 }
 
 /// Outcome of sending a code.

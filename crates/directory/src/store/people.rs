@@ -1,10 +1,13 @@
 //! `control.people` and `control.person_identities`.
 
 pub(crate) mod invitations;
+pub(crate) mod merging;
 pub(crate) mod provider_sign_ins;
 
+use std::collections::HashMap;
+
 use holdfast_pg::TenantTx;
-use holdfast_types::PersonId;
+use holdfast_types::{PersonId, TenantRole};
 use jiff_sqlx::Timestamp;
 use uuid::Uuid;
 
@@ -23,6 +26,8 @@ struct Row {
     zone: Option<String>,
     language: Option<String>,
     invited_by: Option<String>,
+    merged_into: Option<Uuid>,
+    operates: bool,
 }
 
 impl Row {
@@ -39,6 +44,8 @@ impl Row {
             zone: self.zone,
             language: self.language,
             invited_by: self.invited_by,
+            merged_into: self.merged_into.map(PersonId::from),
+            operates: self.operates,
         })
     }
 }
@@ -49,7 +56,7 @@ macro_rules! person {
         concat!(
             $before,
             " person_id, issuer, subject, name, role, created_at, seen_at, disabled_at, zone, \
-             language, invited_by ",
+             language, invited_by, merged_into, operates ",
             $after
         )
     };
@@ -162,6 +169,27 @@ pub(crate) async fn add_identity(
     Ok(())
 }
 
+/// Roles of the people who are known by an account on a channel, or as a user of programs; not of those
+/// who are refused.
+pub(crate) async fn roles_by_identity(
+    tx: &mut TenantTx,
+) -> Result<HashMap<PersonId, TenantRole>, Error> {
+    const SQL: &str = "
+        select distinct p.person_id, p.role
+        from control.identities i
+        join control.people p on p.tenant_id = i.tenant_id
+             and p.person_id = control.id_of('per', substr(i.canonical, length('=person:') + 1))
+        where i.tenant_id = $1 and starts_with(i.canonical, '=person:per_') and p.disabled_at is null";
+    let tenant = tx.tenant().as_uuid();
+    let rows: Vec<(Uuid, String)> =
+        holdfast_pg::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
+    let read = |(id, role): (Uuid, String)| {
+        let role = role.parse().map_err(|error| Error::corrupt("role", error))?;
+        Ok((PersonId::from(id), role))
+    };
+    rows.into_iter().map(read).collect()
+}
+
 pub(crate) async fn count(tx: &mut TenantTx) -> sqlx::Result<i64> {
     const SQL: &str = "select count(*) from control.people where tenant_id = $1";
     let tenant = tx.tenant().as_uuid();
@@ -190,6 +218,7 @@ pub(crate) async fn page(
         "select",
         "from control.people \
                        where tenant_id = $1 and ($2::uuid is null or person_id > $2) \
+                       and merged_into is null \
                        order by person_id limit $3"
     );
     let tenant = tx.tenant().as_uuid();

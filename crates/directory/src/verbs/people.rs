@@ -1,6 +1,7 @@
 //! Operations on people.
 
 mod invitations;
+mod merging;
 mod provider_checks;
 
 use std::time::Instant;
@@ -9,7 +10,7 @@ use holdfast_pg::TenantTx;
 use holdfast_types::{PersonId, TenantId, TenantRole};
 use jiff::{SignedDuration, Timestamp};
 
-use super::check_limit;
+use super::{check_limit, routing::MAX_IDENTITIES};
 use crate::key::console::check_name;
 use crate::{
     Actor, Directory, Error, Person, PersonPrincipal, SignIn, Tenant, TenantState,
@@ -57,6 +58,7 @@ impl People<'_> {
         let find = async || {
             let (tenant, known) = self.find(said).await?;
             let person = known.ok_or_else(|| Error::not_found("person", &said.subject))?;
+            let person = self.signed_in(tenant.id, person).await?;
             Ok(cached_person(said, &tenant, &person))
         };
         self.cached(said, find).await
@@ -96,6 +98,14 @@ impl People<'_> {
         Ok((tenant, known))
     }
 
+    /// The person whom a sign-in leads to: this one, or the one into whom they were merged.
+    async fn signed_in(self, tenant: TenantId, person: Person) -> Result<Person, Error> {
+        match person.merged_into {
+            Some(into) => self.get(tenant, into).await,
+            None => Ok(person),
+        }
+    }
+
     async fn find_or_store(self, said: &SignIn) -> Result<CachedPerson, Error> {
         let (tenant, known) = self.find(said).await?;
         let tenant_active = tenant.state == TenantState::Active;
@@ -110,6 +120,7 @@ impl People<'_> {
             None if !tenant_active => return Err(Error::TenantSuspended),
             known => self.store(tenant.id, known, said).await?,
         };
+        let person = self.signed_in(tenant.id, person).await?;
         Ok(cached_person(said, &tenant, &person))
     }
 
@@ -198,7 +209,6 @@ impl People<'_> {
         id: PersonId,
         disabled: bool,
     ) -> Result<Person, Error> {
-        let name = self.0.tenants().get(&tenant.to_string()).await?.name;
         let mut tx = self.0.begin_change(tenant).await?;
         let changed = store::people::set_disabled(&mut tx, id, disabled).await?;
         let person = changed.ok_or_else(|| Error::not_found("person", id))?;
@@ -208,14 +218,22 @@ impl People<'_> {
         let action = if disabled { "person.disable" } else { "person.enable" };
         store::audit::record(&mut tx, actor, action, id).await?;
         tx.commit().await?;
-        // Keys, devices and sessions end with their person.
+        self.forget(tenant, &person).await?;
+        Ok(person)
+    }
+
+    /// Forgets what this process has cached of a person who was changed.
+    async fn forget(self, tenant: TenantId, person: &Person) -> Result<(), Error> {
+        let name = self.0.tenants().get(&tenant.to_string()).await?.name;
+        // Keys, devices and sessions change with their person.
         self.0.forget_callers(tenant);
+        self.0.routings.forget(&tenant);
         // Tokens name the tenant by its name or by its id.
         for tenant in [name, tenant.to_string()] {
             let key = (tenant, person.issuer.clone(), person.subject.clone());
             self.0.people.forget(&key);
         }
-        Ok(person)
+        Ok(())
     }
 }
 

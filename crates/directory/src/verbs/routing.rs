@@ -18,7 +18,7 @@ use crate::{
 
 const MAX_BINDINGS: i64 = 1_000;
 pub(super) const MAX_RULES: i64 = 200;
-const MAX_IDENTITIES: i64 = 5_000;
+pub(super) const MAX_IDENTITIES: i64 = 5_000;
 
 /// Bindings, rules and identities: the choice of agent and user for a message.
 #[derive(Debug, Clone, Copy)]
@@ -49,7 +49,8 @@ impl Routes<'_> {
             store::bindings::all(&mut tx).await?,
             store::rules::all(&mut tx).await?,
             store::identities::all(&mut tx).await?,
-        )?;
+        )?
+        .with_people(store::people::roles_by_identity(&mut tx).await?);
         tx.commit().await?;
         let routing = Arc::new(routing);
         self.0.routings.put(tenant, Arc::clone(&routing), begun);

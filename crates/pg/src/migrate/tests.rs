@@ -173,3 +173,64 @@ async fn several_processes_may_migrate_at_once() {
 
     assert_eq!((a.unwrap(), b.unwrap(), c.unwrap()), (newest(), newest(), newest()));
 }
+
+/// The last version in which the console made a user for each conversation.
+const BEFORE_PEOPLE: i64 = 125;
+
+#[tokio::test]
+async fn conversations_keys_and_people_from_before_people_had_conversations_stay() {
+    const ROWS: &str = "
+        insert into control.tenants (tenant_id, name, data_key) values (md5('t')::uuid, 'acme', '');
+        insert into control.people (tenant_id, person_id, issuer, subject, name, role)
+        values (md5('t')::uuid, md5('p')::uuid, 'https://id.example', '7', 'Anna', 'owner');
+        insert into control.keys (tenant_id, key_id, name, digest, scopes)
+        select md5('t')::uuid, md5(name)::uuid, name, sha256(name::bytea), scopes from (values
+            ('first', array['admin', 'chat', 'read', 'platform']), ('site', array['chat'])) k (name, scopes);
+        insert into session.sessions (tenant_id, session_id, key, kind, agent_id)
+        select md5('t')::uuid, md5(key)::uuid, key, kind, md5('a')::uuid from (values
+            ('agent:main:main', 'main'), ('agent:main:heartbeat', 'heartbeat'),
+            ('agent:main:dm:telegram:42', 'dm'), ('agent:main:dm:discord:=telegram%3A42', 'dm'),
+            ('agent:main:group:telegram:-7', 'group'), ('agent:main:topic:telegram:-7:9', 'topic'),
+            ('agent:main:api:anna/trip', 'api'), ('agent:main:api:c-0198c0ff-eeee', 'api'),
+            ('agent:main:cron:job:run', 'cron'), ('agent:main:subagent:x', 'subagent'),
+            ('agent:main:work:x', 'work'), ('global', 'global')) s (key, kind);
+        insert into session.session_lease (tenant_id, session_id)
+        select tenant_id, session_id from session.sessions;
+        insert into session.entries (tenant_id, session_id, seq, epoch, run_id, kind, body)
+        select tenant_id, session_id, 1, 0, session_id, 'heard',
+               jsonb_build_object('body', jsonb_build_object('text', key, 'author',
+                   jsonb_build_object('id', 'person:per_' || md5('p'))))
+        from session.sessions";
+    const SESSIONS: &str = "
+        select count(*) from session.sessions s join session.entries e using (tenant_id, session_id)
+        join session.session_lease l using (tenant_id, session_id)
+        where e.body #>> '{body,text}' = s.key and s.session_id = md5(s.key)::uuid
+          and s.person_id is null";
+    const OWNERS: &str = "
+        select count(*) from control.keys where ('owner' = any(scopes)) = ('admin' = any(scopes))";
+    const IDENTITIES: &str = "
+        select count(*) from control.people p join control.person_identities i using (person_id)
+        where i.kind = 'sign_in' and i.value = 'https://id.example 7' and p.merged_into is null";
+    const OWN: &str = "
+        insert into session.sessions (tenant_id, session_id, key, kind, agent_id)
+        select md5('t')::uuid, gen_random_uuid(), key, kind, md5('a')::uuid from (values
+            ('agent:main:api:=per_' || md5('p') || '/trip', 'api'),
+            ('agent:main:api:=per_' || md5('p') || '@/anna/trip', 'api'),
+            ('agent:main:dm:telegram:=person%3Aper_' || md5('p'), 'dm')) s (key, kind)";
+    const OF_PERSON: &str =
+        "select count(*) from session.sessions where person_id = md5('p')::uuid";
+    let database = Database::create().await.unwrap();
+    let mut owner = owner_of(&database).await;
+    let before = MIGRATIONS.iter().filter(|migration| migration.version <= BEFORE_PEOPLE);
+    apply_missing(&mut owner, before).await.unwrap();
+    run(&mut admin(&database).await, ROWS).await;
+
+    apply_missing(&mut owner, MIGRATIONS.iter()).await.unwrap();
+
+    let mut admin = admin(&database).await;
+    assert_eq!(number(&mut admin, SESSIONS).await, 12, "a conversation is lost");
+    assert_eq!(number(&mut admin, OWNERS).await, 2, "who managed before owns now");
+    assert_eq!(number(&mut admin, IDENTITIES).await, 1, "a person is not known by their sign-in");
+    run(&mut admin, OWN).await;
+    assert_eq!(number(&mut admin, OF_PERSON).await, 3, "conversations are not their person's");
+}

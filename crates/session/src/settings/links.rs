@@ -1,6 +1,7 @@
 //! Conversations and time zones of accounts that become one person, or are separated again.
 
-use holdfast_types::{SessionId, TenantId};
+use holdfast_types::{PersonId, SessionId, TenantId};
+use uuid::Uuid;
 
 use crate::{Error, Settings};
 
@@ -46,12 +47,82 @@ impl Settings<'_> {
         Ok(renamed)
     }
 
+    /// Returns the conversations of a person, with their keys.
+    pub async fn conversations_of_person(
+        self,
+        tenant: TenantId,
+        person: PersonId,
+    ) -> Result<Vec<(SessionId, String)>, Error> {
+        const SQL: &str = "select session_id, key from session.sessions \
+                           where tenant_id = $1 and person_id = $2 order by session_id";
+        let mut tx = self.pools.tenant(tenant).await?;
+        let rows: Vec<(Uuid, String)> = holdfast_pg::query_as(SQL)
+            .bind(tenant.as_uuid())
+            .bind(person.as_uuid())
+            .fetch_all(tx.conn())
+            .await?;
+        tx.finish_reading();
+        Ok(rows.into_iter().map(|(id, key)| (id.into(), key)).collect())
+    }
+
+    /// Returns the keys of the conversations with these names: `agent:main:api:anna` is that of
+    /// `agent:main:api:anna/trip`, too.
+    pub async fn conversations_named(
+        self,
+        tenant: TenantId,
+        names: &[String],
+    ) -> Result<Vec<String>, Error> {
+        const SQL: &str = "
+            select s.key from session.sessions s
+            where s.tenant_id = $1 and exists (
+                select from unnest($2::text[]) as n (name)
+                where s.key = n.name or starts_with(s.key, n.name || '/'))
+            order by s.key";
+        let mut tx = self.pools.tenant(tenant).await?;
+        let keys = holdfast_pg::query_scalar(SQL)
+            .bind(tenant.as_uuid())
+            .bind(names)
+            .fetch_all(tx.conn())
+            .await?;
+        tx.finish_reading();
+        Ok(keys)
+    }
+
+    /// Returns conversations that programs, or the console of earlier versions, have named and that are
+    /// no person's, with the authors of their messages, in the order of their ids.
+    pub async fn conversations_of_nobody(
+        self,
+        tenant: TenantId,
+        after: Option<SessionId>,
+        limit: i64,
+    ) -> Result<Vec<(SessionId, String, Vec<String>)>, Error> {
+        const SQL: &str = "
+            select s.session_id, s.key, array(
+                select distinct e.body #>> '{body,author,id}' from session.entries e
+                where e.tenant_id = $1 and e.session_id = s.session_id and e.kind = 'heard'
+                  and e.body #>> '{body,author,id}' is not null)
+            from session.sessions s
+            where s.tenant_id = $1 and s.session_id > $2 and s.kind = 'api' and s.person_id is null
+              and s.key !~ '^agent:[^:]+:api:='
+            order by s.session_id limit $3";
+        let mut tx = self.pools.tenant(tenant).await?;
+        let rows: Vec<(Uuid, String, Vec<String>)> = holdfast_pg::query_as(SQL)
+            .bind(tenant.as_uuid())
+            .bind(after.map_or(Uuid::nil(), SessionId::as_uuid))
+            .bind(limit)
+            .fetch_all(tx.conn())
+            .await?;
+        tx.finish_reading();
+        Ok(rows.into_iter().map(|(id, key, authors)| (id.into(), key, authors)).collect())
+    }
+
     /// Gives the time zones of people to the person who they are, unless that person has set one,
-    /// and records the event `AccountsLinked`. Can be repeated.
+    /// and records the event `AccountsLinked` in the conversation in which it was asked for, if there is
+    /// one. Can be repeated.
     pub async fn join_people(
         self,
         tenant: TenantId,
-        session: SessionId,
+        asked_in: Option<SessionId>,
         former: &[String],
         person: &str,
     ) -> Result<(), Error> {
@@ -73,7 +144,9 @@ impl Settings<'_> {
                 .execute(tx.conn())
                 .await?;
         }
-        record_event(&mut tx, session, "AccountsLinked").await?;
+        if let Some(session) = asked_in {
+            record_event(&mut tx, session, "AccountsLinked").await?;
+        }
         Ok(tx.commit().await?)
     }
 

@@ -83,7 +83,9 @@ async fn linking_accounts_is_told_without_whose_they_are() -> anyhow::Result<()>
     let ada = world.tenant();
     let sent = ada.say("s", "k", "/link ABCD").await?;
     let settings = world.sessions.settings();
-    settings.join_people(ada.id, sent.session, &["discord:7".to_owned()], "telegram:42").await?;
+    settings
+        .join_people(ada.id, Some(sent.session), &["discord:7".to_owned()], "telegram:42")
+        .await?;
     settings.record_unlinking(ada.id, sent.session).await?;
     world.log_events().await?;
 

@@ -2,10 +2,10 @@
 
 use holdfast_agent::{
     bootstrap::Audience,
-    person::{OWNER, person},
+    person::{self, OWNER, person},
 };
 use holdfast_schedule::reminder::{Locale, Renewal};
-use holdfast_types::{Body, Entry, JobFiring, SessionKey, SessionKind};
+use holdfast_types::{Body, Entry, JobFiring, NameSpace, SessionKey, SessionKind};
 use jiff::Timestamp;
 
 use crate::{
@@ -65,7 +65,10 @@ fn user_of(
             true => person(kind, key, Audience::Others).unwrap_or(tail),
             false => tail,
         }),
-        SessionKind::Api => tail("api").map(|user| format!("api:{user}")),
+        SessionKind::Api => match parsed.name_space().and_then(NameSpace::person) {
+            Some(person) => Some(person::of_id(person)),
+            None => tail("api").map(|user| format!("api:{user}")),
+        },
         SessionKind::Main => match audience {
             Audience::Owner => Some(OWNER.to_owned()),
             Audience::Others => speaker,

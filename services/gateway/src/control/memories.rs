@@ -228,37 +228,21 @@ impl Service for Memories {
     ) -> Result<Response<EraseMemoriesResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         audit::set_target(&request.user);
-        let (mut zones, mut files) = (0, 0);
-        let mut elsewhere = Vec::new();
-        if request.everywhere {
-            elsewhere = person::erase(&self.0, &caller, &request.user).await?;
-        }
-        let what = match (request.user.is_empty(), request.session.is_empty()) {
-            (false, true) => {
-                // The user's time zones are personal data too.
-                let gone =
-                    self.0.sessions.settings().forget_zones(caller.tenant, &request.user).await;
-                zones = gone.map_err(Error::from)?;
-                files = self.erase_files(&caller, &request.user).await?;
-                kept::forget_request::What::User(request.user)
+        let erased = match (request.user.is_empty(), request.session.is_empty()) {
+            (false, true) => erase_user(&self.0, &caller, request.user, request.everywhere).await?,
+            (true, false) => {
+                let what = Some(kept::forget_request::What::Session(request.session));
+                let forget = kept::ForgetRequest { who: Some(full_access()), what };
+                let erased = with_timeout(self.0.memory()?.forget(caller.tenant, forget)).await?;
+                let (erased, left) = (counts(erased.erased), counts(erased.left));
+                EraseMemoriesResponse { erased, left }
             }
-            (true, false) => kept::forget_request::What::Session(request.session),
             (true, true) => return Err(Error::MissingField("user").into()),
             (false, false) => {
                 return Err(invalid("give `user` or `session`, and not both".to_owned()).into());
             }
         };
-        let forget = kept::ForgetRequest { who: Some(full_access()), what: Some(what) };
-
-        let erased = with_timeout(self.0.memory()?.forget(caller.tenant, forget)).await?;
-
-        let (mut erased, left) = (counts(erased.erased), counts(erased.left));
-        for (what, rows) in elsewhere.into_iter().chain([("zones", zones), ("files", files)]) {
-            if rows > 0 {
-                erased.push(pb::MemoryCount { what: what.to_owned(), rows });
-            }
-        }
-        Ok(Response::new(EraseMemoriesResponse { erased, left }))
+        Ok(Response::new(erased))
     }
 
     async fn list_erasures(
@@ -296,17 +280,40 @@ impl Service for Memories {
     }
 }
 
-impl Memories {
-    /// Erases a person's folders in the workspaces of all agents. Returns the number of deleted
-    /// versions of files. The owner's files are the agent's, and stay.
-    async fn erase_files(&self, caller: &Caller, user: &str) -> Result<u64, Error> {
-        let space = FileSpace::of_person(user);
-        let Some(folder) = space.folder() else { return Ok(0) };
-        let folder: TreePath =
-            folder.parse().map_err(|error: InvalidPath| holdfast_workspace::Error::from(error))?;
-        let by = ChangeAuthor::new(&caller.id(), "erased");
-        Ok(self.0.workspaces.erase_folder(caller.tenant, &folder, &by).await?)
-    }
+/// Erases what is remembered of a user, their time zones and files, and with `everywhere` also their
+/// conversations, jobs and identities, and their messages in conversations of others.
+pub(super) async fn erase_user(
+    state: &State,
+    caller: &Caller,
+    user: String,
+    everywhere: bool,
+) -> Result<EraseMemoriesResponse, Error> {
+    let mut elsewhere = match everywhere {
+        true => person::erase(state, caller, &user).await?,
+        false => Vec::new(),
+    };
+    elsewhere.push(("zones", state.sessions.settings().forget_zones(caller.tenant, &user).await?));
+    elsewhere.push(("files", erase_files(state, caller, &user).await?));
+    let what = Some(kept::forget_request::What::User(user));
+    let forget = kept::ForgetRequest { who: Some(full_access()), what };
+
+    let erased = with_timeout(state.memory()?.forget(caller.tenant, forget)).await?;
+
+    let (mut erased, left) = (counts(erased.erased), counts(erased.left));
+    let elsewhere = elsewhere.into_iter().filter(|(_, rows)| *rows > 0);
+    erased.extend(elsewhere.map(|(what, rows)| pb::MemoryCount { what: what.to_owned(), rows }));
+    Ok(EraseMemoriesResponse { erased, left })
+}
+
+/// Erases a person's folders in the workspaces of all agents. Returns the number of deleted versions
+/// of files. The owner's files are the agent's, and stay.
+async fn erase_files(state: &State, caller: &Caller, user: &str) -> Result<u64, Error> {
+    let space = FileSpace::of_person(user);
+    let Some(folder) = space.folder() else { return Ok(0) };
+    let folder: TreePath =
+        folder.parse().map_err(|error: InvalidPath| holdfast_workspace::Error::from(error))?;
+    let by = ChangeAuthor::new(&caller.id(), "erased");
+    Ok(state.workspaces.erase_folder(caller.tenant, &folder, &by).await?)
 }
 
 impl State {

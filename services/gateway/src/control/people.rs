@@ -1,15 +1,22 @@
 //! The service `People`: people who signed in, and the caller itself.
 
+mod assigning;
 pub mod audit_log;
+mod one_person;
 
 use crate::permissions::rights;
+use holdfast_agent::{file_view::FileSpace, person};
 use holdfast_directory::Person;
 use holdfast_grpc::Principal;
 use holdfast_proto::gateway::v1::{
-    self as pb, GetCallerRequest, GetCallerResponse, ListPeopleRequest, ListPeopleResponse,
-    SetPersonStateRequest, SetPersonStateResponse, people_server::People as Service,
+    self as pb, AssignConversationsRequest, AssignConversationsResponse, CreateLinkCodeRequest,
+    CreateLinkCodeResponse, ErasePersonRequest, ErasePersonResponse, GetCallerRequest,
+    GetCallerResponse, GetPersonRequest, GetPersonResponse, LinkProgramUserRequest,
+    LinkProgramUserResponse, ListPeopleRequest, ListPeopleResponse, MergePeopleRequest,
+    MergePeopleResponse, SetPersonStateRequest, SetPersonStateResponse, SplitPersonRequest,
+    SplitPersonResponse, people_server::People as Service,
 };
-use holdfast_types::PersonId;
+use holdfast_types::{PersonId, TenantRole};
 use tonic::{Request, Response, Status};
 
 use super::{State, actor, non_empty, page_size, timestamp};
@@ -84,6 +91,98 @@ impl Service for People {
 
         let person = Some(person_of(person.map_err(Error::from)?));
         Ok(Response::new(SetPersonStateResponse { person }))
+    }
+
+    async fn get_person(
+        &self,
+        request: Request<GetPersonRequest>,
+    ) -> Result<Response<GetPersonResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        let id = one_person::named(&caller, &request.id)?;
+
+        let person = self.0.directory.people().get(caller.tenant, id).await.map_err(Error::from)?;
+        let identities = self.0.directory.people().identities(caller.tenant, id).await;
+
+        let user = match person.role {
+            TenantRole::Owner => person::OWNER.to_owned(),
+            _ => person::of_id(id),
+        };
+        let identities =
+            identities.map_err(Error::from)?.into_iter().map(|one| pb::PersonIdentity {
+                kind: one.kind,
+                value: one.value,
+                proven_at: one.proven_at.map(timestamp),
+            });
+        Ok(Response::new(GetPersonResponse {
+            identities: identities.collect(),
+            folder: FileSpace::of_person(&user).folder().unwrap_or_default().to_owned(),
+            user,
+            merged_into: person.merged_into.map(|into| into.to_string()).unwrap_or_default(),
+            person: Some(person_of(person)),
+        }))
+    }
+
+    async fn create_link_code(
+        &self,
+        request: Request<CreateLinkCodeRequest>,
+    ) -> Result<Response<CreateLinkCodeResponse>, Status> {
+        let (caller, _) = holdfast_grpc::caller(request)?;
+        let (code, expires_at) = one_person::create_code(&self.0, &caller).await?;
+        let expires_at = Some(timestamp(expires_at));
+        Ok(Response::new(CreateLinkCodeResponse { code, expires_at }))
+    }
+
+    async fn link_program_user(
+        &self,
+        request: Request<LinkProgramUserRequest>,
+    ) -> Result<Response<LinkProgramUserResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        audit::set_target(&request.person);
+        let person = request.person.parse().map_err(Error::from)?;
+        let all = one_person::link_user(&self.0, &caller, (person, &request.user)).await?;
+        Ok(Response::new(LinkProgramUserResponse { files_stay: !all }))
+    }
+
+    async fn merge_people(
+        &self,
+        request: Request<MergePeopleRequest>,
+    ) -> Result<Response<MergePeopleResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        audit::set_target(&request.from);
+        let from = request.from.parse().map_err(Error::from)?;
+        let into = request.into.parse().map_err(Error::from)?;
+        let (person, all) = one_person::merge(&self.0, &caller, (from, into)).await?;
+        let person = Some(person_of(person));
+        Ok(Response::new(MergePeopleResponse { person, files_stay: !all }))
+    }
+
+    async fn split_person(
+        &self,
+        request: Request<SplitPersonRequest>,
+    ) -> Result<Response<SplitPersonResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        let person = one_person::named(&caller, &request.person)?;
+        audit::set_target(&person.to_string());
+        one_person::split(&self.0, &caller, (person, &request.identity)).await?;
+        Ok(Response::new(SplitPersonResponse {}))
+    }
+
+    async fn assign_conversations(
+        &self,
+        request: Request<AssignConversationsRequest>,
+    ) -> Result<Response<AssignConversationsResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        Ok(Response::new(assigning::assign(&self.0, &caller, request).await?))
+    }
+
+    async fn erase_person(
+        &self,
+        request: Request<ErasePersonRequest>,
+    ) -> Result<Response<ErasePersonResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        audit::set_target(&request.id);
+        let id = request.id.parse().map_err(Error::from)?;
+        Ok(Response::new(one_person::erase(&self.0, &caller, id).await?))
     }
 }
 

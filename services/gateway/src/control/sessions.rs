@@ -27,7 +27,7 @@ use holdfast_proto::gateway::v1::{
     sessions_server::Sessions as Service,
 };
 use holdfast_session::{EntryView, SessionChanges, SessionFilter, ShownState};
-use holdfast_types::{RunId, SessionId, TenantId};
+use holdfast_types::{PersonId, RunId, SessionId, TenantId};
 use jiff::Timestamp;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -80,7 +80,13 @@ impl Service for Handler {
         let (search, label) = (non_empty(request.search), non_empty(request.label));
         let (tag, pinned) = (non_empty(request.tag), request.pinned);
         let limit = most + 1;
-        let person = rights::reads_only_own(&caller);
+        let named = non_empty(request.person).map(|id| id.parse::<PersonId>()).transpose();
+        let person = match (rights::reads_only_own(&caller), named.map_err(Error::from)?) {
+            (Some(own), Some(named)) if named != own => {
+                return Err(Error::OtherPerson(named.to_string()).into());
+            }
+            (own, named) => own.or(named),
+        };
         let filter = SessionFilter {
             agent,
             kind,

@@ -17,7 +17,7 @@ use holdfast_types::{
 use holdfast_workspace::{ChangeAuthor, MAX_MEDIA_BYTES, NewMedia};
 use tracing::warn;
 
-use super::{Destination, Ingest, are_owners, channel::MAX_FILES, of_caller};
+use super::{Destination, Ingest, are_owners, channel::MAX_FILES};
 use crate::Error;
 
 #[derive(Debug, Clone)]
@@ -80,7 +80,8 @@ impl Ingest {
             file: None,
         };
         let attachments = vec![picture; pictures.len()];
-        let mut body = Body { attachments, author: of_caller(caller), ..Body::text(text) };
+        let author = self.author(caller, &place.key).await?;
+        let mut body = Body { attachments, author, ..Body::text(text) };
         let brought = |(at, content): (usize, Vec<u8>)| AttachedFile {
             index: at,
             media: NewMedia { name: String::new(), content },

@@ -5,6 +5,8 @@
 //! | an API key | `api:key_…` | `member`; with the scope `admin` also `admin`, with `owner` also `admin` and `owner`; a guest's none |
 //! | a person who signed in | `person:per_…` | `member`; an operator also `admin`, an owner also `admin` and `owner`; a guest none |
 //! | a channel | `telegram:12345` | `member`, if the account's allow-list names the sender |
+//! | a program, for a user who is a person | the person's, `person:per_…` | those that both have |
+//! | a linked account | the person's, `person:per_…` | also those of the person's role |
 //! | a channel that has not verified the sender | `email-unverified:a@example.com` | none |
 //! | a service of the mesh | no author | |
 //!
@@ -13,7 +15,7 @@
 use holdfast_agent::{person, policy};
 use holdfast_directory::Directory;
 use holdfast_grpc::{Caller, Principal, Scope, Scopes};
-use holdfast_types::{AgentId, Author, KeyId, TenantId, TenantRole};
+use holdfast_types::{AgentId, Author, KeyId, PersonId, TenantId, TenantRole};
 
 use crate::Error;
 
@@ -93,6 +95,28 @@ pub async fn are_owners(
     let (of_tenant, of_agent) = (&says.tenant.document, &says.agent.document);
     // A policy that cannot be parsed names no owners.
     Ok(policy::are_owners(of_tenant, of_agent, speakers).unwrap_or(false))
+}
+
+/// Makes the person for whom a program speaks the author of its message: with the rights that both have.
+pub fn speak_for(author: &mut Author, person: PersonId, role: Option<TenantRole>) {
+    let id = person::of_id(person);
+    if author.id == id {
+        return;
+    }
+    author.id = id;
+    let of_person = role.map(roles_of).unwrap_or_default();
+    author.roles.retain(|role| of_person.contains(&role.as_str()));
+}
+
+/// Makes the person to whom a sender's account is linked the author. A person who signs in has the
+/// rights of their role there too.
+pub fn set_person(author: &mut Author, person: String, role: Option<TenantRole>) {
+    author.id = person;
+    for role in role.map(roles_of).unwrap_or_default() {
+        if !author.roles.iter().any(|held| held == role) {
+            author.roles.push((*role).to_owned());
+        }
+    }
 }
 
 fn author(id: String, roles: &[&str]) -> Author {

@@ -14,6 +14,7 @@ use sha2::{Digest as _, Sha256};
 use super::{
     AcceptedMessage, Destination, Ingest,
     attachments::{AttachedFile, storable_files},
+    author::set_person,
     debounce, idempotency_key, of_sender, text,
 };
 use crate::{
@@ -123,10 +124,10 @@ impl Ingest {
         }
         let routing = self.directory.routing().get(tenant).await?;
         let routed = routing::route(&routing, &inbound)?;
-        if let (Some(linked), Some(author)) =
+        if let (Some((person, role)), Some(author)) =
             (routing::linked_author(&routing, &inbound), &mut body.author)
         {
-            author.id = linked;
+            set_person(author, person, role);
         }
         let body = Body { tools: routed.tools, route: routed.by_model.map(Box::new), ..body };
         let source = Source::Channel(account);

@@ -11,17 +11,18 @@
 
 use std::collections::HashMap;
 
+use holdfast_agent::person;
 use holdfast_directory::{Directory, RoutedAgent, Routing};
 use holdfast_grpc::Caller;
 use holdfast_llm::ModelCard;
 use holdfast_session::Sessions;
 use holdfast_types::{
-    AgentId, AgentName, MessageId, NameSpace, SINGLE_REQUEST_PREFIX, SessionId, SessionKey,
-    TenantId, is_reserved_name,
+    AgentId, AgentName, MessageId, NameSpace, PersonId, SINGLE_REQUEST_PREFIX, SessionId,
+    SessionKey, TenantId, is_reserved_name, linked_person,
 };
 use uuid::Uuid;
 
-use super::{Ingest, clean};
+use super::{Ingest, PROGRAMS, clean};
 use crate::{
     Error,
     permissions::rights::{self, ConversationRight, NamedSession},
@@ -57,6 +58,21 @@ impl Ingest {
         tenant: TenantId,
     ) -> Result<HashMap<AgentId, ModelCard>, Error> {
         Ok(self.directory.models().of_agents(tenant).await?)
+    }
+
+    /// Session key for a name that a caller gives to a conversation or a user of theirs.
+    ///
+    /// # Errors
+    ///
+    /// As [`named_session_key`].
+    pub async fn named_key(
+        &self,
+        caller: &Caller,
+        agent: &RoutedAgent,
+        name: &str,
+    ) -> Result<SessionKey, Error> {
+        let routing = self.directory.routing().get(caller.tenant).await?;
+        named_session_key(&routing, &agent.name, rights::name_space(caller), name)
     }
 
     /// Finds the agent and the session that a request names, either of which may be empty, and checks
@@ -192,14 +208,14 @@ pub fn named_destination(
             let agent = find_agent(routing, agent)?.clone();
             let key = match rights::reaches_all(caller, ConversationRight::Write) {
                 true => SessionKey::main(&agent.name),
-                false if rights::is_guest(caller) => single_request_key(&agent, caller)?,
-                false => named_session_key(&agent, space, MAIN_CONVERSATION)?,
+                false if rights::is_guest(caller) => single_request_key(routing, &agent, caller)?,
+                false => named_session_key(routing, &agent.name, space, MAIN_CONVERSATION)?,
             };
             return Ok(Destination { agent, key });
         }
         SessionName::CallerName => {
             let agent = find_agent(routing, agent)?.clone();
-            let key = named_session_key(&agent, space, session)?;
+            let key = named_session_key(routing, &agent.name, space, session)?;
             return Ok(Destination { agent, key });
         }
         SessionName::Key(key) => key,
@@ -228,13 +244,15 @@ pub fn named_key(
     }
 }
 
-/// Session key for a name given by a caller, in a name space of theirs.
+/// Session key for a name given by a caller, in a name space of theirs. A user of programs who is a
+/// person of the tenant has that person's conversations with programs.
 ///
 /// # Errors
 ///
 /// If the name is reserved, empty or too long.
 pub fn named_session_key(
-    agent: &RoutedAgent,
+    routing: &Routing,
+    agent: &AgentName,
     space: NameSpace,
     name: &str,
 ) -> Result<SessionKey, Error> {
@@ -242,7 +260,19 @@ pub fn named_session_key(
     if is_reserved_name(&name) {
         return Err(Error::ReservedName(name.chars().take(80).collect()));
     }
-    Ok(SessionKey::api(&agent.name, &space.qualify(&name))?)
+    let person = match space {
+        NameSpace::Shared => {
+            person_of_user(routing, name.split_once('/').map_or(&*name, |(user, _)| user))
+        }
+        NameSpace::Person(_) | NameSpace::ProgramUser(_) | NameSpace::Key(_) => None,
+    };
+    let space = person.map_or(space, NameSpace::ProgramUser);
+    Ok(SessionKey::api(agent, &space.qualify(&name))?)
+}
+
+/// The person who a user of the tenant's programs is, if an owner has said so.
+pub fn person_of_user(routing: &Routing, user: &str) -> Option<PersonId> {
+    routing.canonical(PROGRAMS, "", user).and_then(linked_person).and_then(person::id_of)
 }
 
 /// Key of a new session for one request of the caller.
@@ -250,10 +280,14 @@ pub fn named_session_key(
 /// # Errors
 ///
 /// If the agent's name leaves no room.
-fn single_request_key(agent: &RoutedAgent, caller: &Caller) -> Result<SessionKey, Error> {
+fn single_request_key(
+    routing: &Routing,
+    agent: &RoutedAgent,
+    caller: &Caller,
+) -> Result<SessionKey, Error> {
     // Random, since whoever knows the name may go on in the conversation.
     let name = format!("{SINGLE_REQUEST_PREFIX}{}", Uuid::now_v7().simple());
-    named_session_key(agent, rights::name_space(caller), &name)
+    named_session_key(routing, &agent.name, rights::name_space(caller), &name)
 }
 
 /// Kind of a session's name in a request.

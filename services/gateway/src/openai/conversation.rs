@@ -22,7 +22,7 @@ use crate::{
     Error,
     api_error::ApiError,
     follow::FollowedMessage,
-    ingest::{Destination, idempotency_key, named_session_key, new_message, source},
+    ingest::{Destination, idempotency_key, new_message, source},
     permissions::rights::{self, ConversationRight, check},
 };
 
@@ -179,11 +179,8 @@ impl OpenAi {
         }
         check_results(&turns, "messages")?;
         if let Some(conversation) = ask.conversation {
-            let key = named_session_key(
-                &agent,
-                rights::name_space(caller),
-                &conversation_name(conversation),
-            )?;
+            let key =
+                self.ingest.named_key(caller, &agent, &conversation_name(conversation)).await?;
             check(caller, &key, ConversationRight::Write)?;
             let place = Destination { agent, key };
             return Ok(SessionInput { place, label: None, turns, previous: None });
@@ -193,18 +190,15 @@ impl OpenAi {
                 Some(key) => single_request_session(caller, key, &turns),
                 None => Uuid::now_v7().simple().to_string(),
             };
-            let key = named_session_key(
-                &agent,
-                rights::name_space(caller),
-                &format!("{SINGLE_REQUEST_PREFIX}{name}"),
-            )?;
+            let key = self
+                .ingest
+                .named_key(caller, &agent, &format!("{SINGLE_REQUEST_PREFIX}{name}"))
+                .await?;
             let place = Destination { agent, key };
             return Ok(SessionInput { place, label: Some(EPHEMERAL_LABEL), turns, previous: None });
         };
-        let mut place = Destination {
-            key: named_session_key(&agent, rights::name_space(caller), &user)?,
-            agent,
-        };
+        let mut place =
+            Destination { key: self.ingest.named_key(caller, &agent, &user).await?, agent };
         check(caller, &place.key, ConversationRight::Write)?;
         let (mut label, news) = (None, count_unanswered(&turns));
         // A new session begins with the whole conversation that the client sent.
@@ -224,11 +218,8 @@ impl OpenAi {
                     Some(key) => single_request_session(caller, key, &turns),
                     None => Uuid::now_v7().simple().to_string(),
                 };
-                place.key = named_session_key(
-                    &place.agent,
-                    rights::name_space(caller),
-                    &branch_name(&user, &name),
-                )?;
+                place.key =
+                    self.ingest.named_key(caller, &place.agent, &branch_name(&user, &name)).await?;
                 label = Some(EPHEMERAL_LABEL);
             }
         }

@@ -2,7 +2,6 @@
 //!
 //! One without messages takes no storage: its id is enough, and no other tenant's can be found by it.
 
-use crate::permissions::rights;
 use axum::{
     Extension, Json,
     extract::{Path, Query, Request, State},
@@ -21,7 +20,7 @@ use super::{
     responses::conversation_id,
     sse::created_at,
 };
-use crate::{api_error::ApiError, ingest::named_session_key};
+use crate::api_error::ApiError;
 
 /// Entries of a conversation that its list of items reads, the newest ones.
 const MAX_ENTRIES: usize = 1_000;
@@ -82,11 +81,8 @@ impl OpenAi {
         }
         let mut found = Vec::new();
         for agent in &agents {
-            let key = named_session_key(
-                agent,
-                rights::name_space(caller),
-                &conversation_name(conversation),
-            )?;
+            let key =
+                self.ingest.named_key(caller, agent, &conversation_name(conversation)).await?;
             found.extend(self.ingest.find_session(caller.tenant, &key).await?);
         }
         Ok(found)

@@ -70,6 +70,8 @@ impl ConversationRight {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Holder {
     Person(PersonId),
+    /// A person who is a user of programs, which may write for them.
+    ProgramUser(PersonId),
     /// The users of a key, or of all keys that share their names.
     Program(NameSpace),
     /// An agent, the mesh, or people on a channel.
@@ -80,6 +82,7 @@ impl Holder {
     fn of(key: &SessionKey) -> Self {
         match key.name_space() {
             Some(NameSpace::Person(person)) => return Self::Person(person),
+            Some(NameSpace::ProgramUser(person)) => return Self::ProgramUser(person),
             Some(space @ (NameSpace::Shared | NameSpace::Key(_))) => return Self::Program(space),
             None => {}
         }
@@ -144,12 +147,14 @@ pub fn reads_only_own(caller: &Caller) -> Option<PersonId> {
 }
 
 fn is_own(caller: &Caller, key: &SessionKey, holder: Holder) -> bool {
+    let is_program_of =
+        |space| matches!(caller.principal, Principal::Key(_)) && name_space(caller) == space;
     let is_in_own_space = match holder {
         Holder::Person(person) => caller.person == Some(person),
-        Holder::Program(space) => {
-            let is_program = matches!(caller.principal, Principal::Key(_));
-            is_program && name_space(caller) == space
+        Holder::ProgramUser(person) => {
+            caller.person == Some(person) || is_program_of(NameSpace::Shared)
         }
+        Holder::Program(space) => is_program_of(space),
         Holder::Other => false,
     };
     is_in_own_space && (!is_guest(caller) || is_for_one_request(key))

@@ -5,8 +5,8 @@ use std::{borrow::Cow, fmt::Write as _};
 use holdfast_agent::person;
 use holdfast_directory::{RoutedAgent, Routing};
 use holdfast_types::{
-    DmScope, GroupScope, InvalidSessionKey, PeerKind, SessionKey, UNVERIFIED_PEER_PREFIX,
-    has_platform_wide_ids, linked_person,
+    DmScope, GroupScope, InvalidSessionKey, PeerKind, SessionKey, TenantRole,
+    UNVERIFIED_PEER_PREFIX, has_platform_wide_ids, linked_person,
 };
 use sha2::{Digest as _, Sha256};
 
@@ -69,12 +69,16 @@ fn is_own_name(
             .is_some_and(|person| person == person::of_account(channel, account, id))
 }
 
-/// Author id of a sender, if it is not the sender's own: the id of the person to whom the account
-/// is linked.
-pub(crate) fn linked_author(routing: &Routing, inbound: &RoutingInput) -> Option<String> {
+/// The person to whom a sender's account is linked: their id as an author, and their role in the tenant
+/// if they are a record of it who is not refused.
+pub(crate) fn linked_author(
+    routing: &Routing,
+    inbound: &RoutingInput,
+) -> Option<(String, Option<TenantRole>)> {
     let (channel, account) = (inbound.channel(), inbound.account());
-    let canonical = routing.canonical(&channel, &account, inbound.author()?)?;
-    linked_person(canonical).map(person::author_id)
+    let person = linked_person(routing.canonical(&channel, &account, inbound.author()?)?)?;
+    let role = person::id_of(person).and_then(|id| routing.role_of(id));
+    Some((person::author_id(person), role))
 }
 
 /// Parts of a session key.

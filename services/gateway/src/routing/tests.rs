@@ -349,7 +349,7 @@ fn a_linked_account_is_its_person_on_every_channel_and_the_first_one_keeps_its_k
         let identities = vec![identity("telegram", "U7"), identity("irc/net", "ann")];
         let settings = AgentSettings { dm_scope, ..AgentSettings::default() };
         let routing = with_settings(settings, identities);
-        let author = super::linked_author(&routing, inbound);
+        let author = super::linked_author(&routing, inbound).map(|(id, _)| id);
         (route(&routing, inbound).unwrap().key.to_string(), author)
     };
     let linked = || Some("telegram:U7".to_owned());

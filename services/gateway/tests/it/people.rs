@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use gateway::{Config, Issuer};
 use holdfast_proto::gateway::v1::{
-    GetCallerRequest, ListAgentsRequest, ListPeopleRequest, SetPersonStateRequest,
-    agents_client::AgentsClient, people_client::PeopleClient,
+    self as pb, GetCallerRequest, ListAgentsRequest, ListPeopleRequest, SetPersonStateRequest,
+    agents_client::AgentsClient, people_client::PeopleClient, sessions_client::SessionsClient,
 };
 use holdfast_testkit::{FakeIssuer, SigningKey};
 use serde_json::{Value, json};
 use tonic::{Code, Status};
 
-use crate::world::{Tenant, World};
+use crate::world::{Tenant, World, message};
 
 /// Accepts people of this issuer: the claim `org` is the tenant, groups are named as roles.
 pub fn trust(config: &mut Config, url: &str) {
@@ -314,4 +314,108 @@ async fn without_issuers_a_token_is_refused_with_the_setting() {
 
     assert_eq!(code, Code::Unauthenticated);
     assert!(message.contains("`oidc.issuers`"), "{message}");
+}
+
+#[tokio::test]
+async fn a_person_is_shown_and_changed_by_themselves_and_by_owners_only() {
+    let issuer = FakeIssuer::start().await.unwrap();
+    let world = world(&issuer).await;
+    let of = |name: &str, role: &str| {
+        world.anna.by(&issuer.token(json!({"sub": name, "org": "anna", "groups": [role]})))
+    };
+    let (anna, ben, operator) = (of("1", "member"), of("2", "member"), of("3", "operator"));
+    let owner = of("4", "owner");
+    let mut people = PeopleClient::new(world.channel().await.unwrap());
+    let shown = people.get_person(anna.request(pb::GetPersonRequest::default())).await.unwrap();
+    let id = shown.into_inner().person.unwrap().id;
+
+    let get = || pb::GetPersonRequest { id: id.clone() };
+    let split = || pb::SplitPersonRequest { person: id.clone(), identity: "api:anna".to_owned() };
+    for other in [&ben, &operator] {
+        let refused = people.get_person(other.request(get())).await.unwrap_err();
+        assert_eq!(refused.code(), Code::PermissionDenied);
+        let refused = people.split_person(other.request(split())).await.unwrap_err();
+        assert_eq!(refused.code(), Code::PermissionDenied);
+    }
+    let link =
+        |user: &str| pb::LinkProgramUserRequest { person: id.clone(), user: user.to_owned() };
+    for user in ["a/b", "=x", " anna", ""] {
+        let refused = people.link_program_user(owner.request(link(user))).await.unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument, "{user:?}: {refused}");
+    }
+    people.link_program_user(owner.request(link("anna"))).await.unwrap();
+    let other = people.get_person(ben.request(pb::GetPersonRequest::default())).await.unwrap();
+    let other = other.into_inner().person.unwrap().id;
+    let taken = pb::LinkProgramUserRequest { person: other.clone(), user: "anna".to_owned() };
+    let refused = people.link_program_user(owner.request(taken)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Aborted, "{refused}");
+    let shown = people.get_person(owner.request(get())).await.unwrap().into_inner();
+    let values: Vec<_> = shown.identities.iter().map(|one| one.value.as_str()).collect();
+    assert!(values.contains(&"api:anna"), "{values:?}");
+    people.split_person(anna.request(split())).await.unwrap();
+    let gone = people.split_person(anna.request(split())).await.unwrap_err();
+    assert_eq!(gone.code(), Code::NotFound);
+
+    let nobody = pb::CreateLinkCodeRequest {};
+    let key = world.anna.by(&world.key(&world.anna, &["chat"], None).await.unwrap());
+    let refused = people.create_link_code(key.request(nobody)).await.unwrap_err();
+    assert!(refused.message().contains("this key is nobody's"), "{refused}");
+    let merge = |from: &str, into: &str| pb::MergePeopleRequest {
+        from: from.to_owned(),
+        into: into.to_owned(),
+    };
+    let refused = people.merge_people(owner.request(merge(&id, &id))).await.unwrap_err();
+    assert!(refused.message().contains("into themselves"), "{refused}");
+    people.merge_people(owner.request(merge(&id, &other))).await.unwrap();
+    assert_eq!(listed(&world, &owner).await, 3, "a merged person is still listed");
+    let me = people.get_caller(anna.request(GetCallerRequest {})).await.unwrap().into_inner();
+    assert_eq!(me.person, other, "the first one's sign-in leads elsewhere");
+    let merged = pb::SplitPersonRequest { person: String::new(), identity: id.clone() };
+    let refused = people.split_person(ben.request(merged.clone())).await.unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied, "{refused}");
+    let merged = pb::SplitPersonRequest { person: other, ..merged };
+    people.split_person(owner.request(merged)).await.unwrap();
+    let me = people.get_caller(anna.request(GetCallerRequest {})).await.unwrap().into_inner();
+    assert_eq!(me.person, id, "the person stays merged");
+}
+
+/// Number of people that a caller lists.
+async fn listed(world: &World, caller: &Tenant) -> usize {
+    let mut people = PeopleClient::new(world.channel().await.unwrap());
+    let list = caller.request(ListPeopleRequest::default());
+    people.list_people(list).await.unwrap().into_inner().people.len()
+}
+
+#[tokio::test]
+async fn a_user_of_programs_who_is_a_person_is_reached_by_both_and_by_nobody_else() {
+    let issuer = FakeIssuer::start().await.unwrap();
+    let world = world(&issuer).await;
+    let of = |name: &str, role: &str| {
+        world.anna.by(&issuer.token(json!({"sub": name, "org": "anna", "groups": [role]})))
+    };
+    let (anna, ben, owner) = (of("1", "member"), of("2", "member"), of("4", "owner"));
+    let program = world.anna.by(&world.key(&world.anna, &["chat"], None).await.unwrap());
+    let mut people = PeopleClient::new(world.channel().await.unwrap());
+    let shown = people.get_person(anna.request(pb::GetPersonRequest::default())).await.unwrap();
+    let id = shown.into_inner().person.unwrap().id;
+    let say = |name: &str| pb::SendRequest { session: name.to_owned(), ..message("hello") };
+    let before = world.send(&program, say("quill/trip")).await.unwrap().session_id;
+
+    let link = pb::LinkProgramUserRequest { person: id.clone(), user: "quill".to_owned() };
+    people.link_program_user(owner.request(link)).await.unwrap();
+
+    let after = world.send(&program, say("quill/trip")).await.unwrap().session_id;
+    assert_eq!(before, after, "the conversation does not go on");
+    let view = world.sessions.views().session(world.anna.id, after.parse().unwrap()).await.unwrap();
+    assert_eq!(view.key, format!("agent:main:api:={id}@/quill/trip"));
+    world.send(&anna, say(&after)).await.unwrap();
+    let refused = world.send(&ben, say(&after)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied);
+    let mut sessions = SessionsClient::new(world.channel().await.unwrap());
+    let list = pb::ListSessionsRequest::default();
+    let listed = sessions.list_sessions(anna.request(list)).await.unwrap().into_inner().sessions;
+    assert_eq!(listed.iter().map(|one| one.id.as_str()).collect::<Vec<_>>(), [after.as_str()]);
+    let of_anna = pb::ListSessionsRequest { person: id, ..pb::ListSessionsRequest::default() };
+    let refused = sessions.list_sessions(ben.request(of_anna)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied);
 }

@@ -4,10 +4,18 @@ use holdfast_pg::TenantTx;
 use holdfast_types::Target;
 use sqlx::types::Json;
 
-use crate::{Identity, IssuedLink, PersonAccount};
+use crate::{CodeOrigin, Error, Identity, IssuedLink};
 
-type CodeRow =
-    (String, String, String, String, Vec<String>, Vec<String>, Json<Target>, Option<Vec<u8>>);
+type CodeRow = (
+    String,
+    String,
+    String,
+    String,
+    Vec<String>,
+    Vec<String>,
+    Json<Option<Target>>,
+    Option<Vec<u8>>,
+);
 
 /// Stores a code; an earlier one of the account is replaced. Codes that expired long ago are deleted.
 pub(crate) async fn put(
@@ -15,7 +23,7 @@ pub(crate) async fn put(
     hash: &[u8],
     link: &IssuedLink,
     lifetime_seconds: f64,
-) -> sqlx::Result<()> {
+) -> sqlx::Result<jiff::Timestamp> {
     const OLD: &str = "delete from control.link_codes \
                        where tenant_id = $1 and expires_at < clock_timestamp() - interval '1 hour'";
     const PUT: &str = "
@@ -25,23 +33,29 @@ pub(crate) async fn put(
         on conflict on constraint link_codes_account_key do update
             set code_hash = excluded.code_hash, person = excluded.person, former = excluded.former,
                 roles = excluded.roles, target = excluded.target,
-                expires_at = excluded.expires_at, used_by = null";
+                expires_at = excluded.expires_at, used_by = null
+        returning expires_at";
     let tenant = tx.tenant().as_uuid();
+    let (channel, account, peer) = link.origin.row();
+    let target = match &link.origin {
+        CodeOrigin::Account { target, .. } => Some(target),
+        CodeOrigin::Person(_) => None,
+    };
     holdfast_pg::query(OLD).bind(tenant).execute(tx.conn()).await?;
-    holdfast_pg::query(PUT)
+    let expires_at: jiff_sqlx::Timestamp = holdfast_pg::query_scalar(PUT)
         .bind(tenant)
         .bind(hash)
-        .bind(&link.account.channel)
-        .bind(&link.account.account)
-        .bind(&link.account.peer)
+        .bind(channel)
+        .bind(account)
+        .bind(peer)
         .bind(&link.person)
         .bind(&link.former)
         .bind(&link.roles)
-        .bind(Json(&link.target))
+        .bind(Json(target))
         .bind(lifetime_seconds)
-        .execute(tx.conn())
+        .fetch_one(tx.conn())
         .await?;
-    Ok(())
+    Ok(expires_at.to_jiff())
 }
 
 /// Returns a code that can be used by this account, and whether the account has used it before.
@@ -50,7 +64,7 @@ pub(crate) async fn usable(
     tx: &mut TenantTx,
     hash: &[u8],
     by: &[u8],
-) -> sqlx::Result<Option<(IssuedLink, bool)>> {
+) -> Result<Option<(IssuedLink, bool)>, Error> {
     const SQL: &str = "
         select channel, account, peer, person, former, roles, target, used_by
         from control.link_codes
@@ -64,10 +78,12 @@ pub(crate) async fn usable(
         .bind(by)
         .fetch_optional(tx.conn())
         .await?;
-    Ok(row.map(|(channel, account, peer, person, former, roles, target, used_by)| {
-        let account = PersonAccount { channel, account, peer };
-        (IssuedLink { account, person, former, roles, target: target.0 }, used_by.is_some())
-    }))
+    let Some((channel, account, peer, person, former, roles, target, used_by)) = row else {
+        return Ok(None);
+    };
+    // A code whose person cannot be read counts as unknown.
+    let origin = CodeOrigin::from_row((channel, account, peer), target.0);
+    Ok(origin.map(|origin| (IssuedLink { origin, person, former, roles }, used_by.is_some())))
 }
 
 pub(crate) async fn mark_used(tx: &mut TenantTx, hash: &[u8], by: &[u8]) -> sqlx::Result<()> {

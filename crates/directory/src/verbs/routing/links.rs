@@ -5,11 +5,12 @@
 //! has all rights of its own: whoever talks somebody into sending a code gains nothing by it.
 
 use holdfast_types::{MAX_LINKED_PERSON_BYTES, TenantId, linked_peer, linked_person};
+use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
 use super::{MAX_IDENTITIES, Routes, check_limit};
 use crate::{
-    Actor, Error, Identity, IssuedLink, LinkOutcome, PersonAccount,
+    Actor, CodeOrigin, Error, Identity, IssuedLink, LinkOutcome, PersonAccount,
     store::{self, identities::links},
 };
 
@@ -22,7 +23,7 @@ const CODE_LIFETIME_SECONDS: f64 = 600.0;
 const MAX_FAILURES: i32 = 5;
 
 impl Routes<'_> {
-    /// Creates a code for an account, and invalidates its earlier one. `None` if an administrator
+    /// Creates a code for an account or a person, which expires, and invalidates its earlier one. `None` if an administrator
     /// has set the account's identity.
     ///
     /// # Errors
@@ -32,10 +33,12 @@ impl Routes<'_> {
         self,
         tenant: TenantId,
         mut link: IssuedLink,
-    ) -> Result<Option<String>, Error> {
+    ) -> Result<Option<(String, Timestamp)>, Error> {
         let mut tx = self.0.begin_change(tenant).await?;
-        let (on, peer) = (link.account.identity_channel(), link.account.peer.clone());
-        if let Some(canonical) = links::canonical(&mut tx, &on, &peer).await? {
+        if let CodeOrigin::Account { account, .. } = &link.origin
+            && let Some(canonical) =
+                links::canonical(&mut tx, &account.identity_channel(), &account.peer).await?
+        {
             let Some(person) = linked_person(&canonical) else { return Ok(None) };
             person.clone_into(&mut link.person);
         }
@@ -45,9 +48,10 @@ impl Routes<'_> {
         let random: [u8; CODE_LENGTH] = rand::random();
         let code: String =
             random.iter().map(|byte| char::from(ALPHABET[usize::from(byte % 32)])).collect();
-        links::put(&mut tx, &code_hash(tenant, &code), &link, CODE_LIFETIME_SECONDS).await?;
+        let hash = code_hash(tenant, &code);
+        let expires_at = links::put(&mut tx, &hash, &link, CODE_LIFETIME_SECONDS).await?;
         tx.commit().await?;
-        Ok(Some(code))
+        Ok(Some((code, expires_at)))
     }
 
     /// Links an account to the person whose code it has sent. `person` is the account's own name as
@@ -76,7 +80,7 @@ impl Routes<'_> {
         if is_repeated {
             return Ok(LinkOutcome::Linked(Box::new(link)));
         }
-        if link.account.hash(tenant) == me {
+        if link.origin.is_account(tenant, &me) {
             return Ok(LinkOutcome::SameAccount);
         }
         let own = links::canonical(&mut tx, &account.identity_channel(), &account.peer).await?;
@@ -96,14 +100,18 @@ impl Routes<'_> {
             return Ok(LinkOutcome::MoreRights);
         }
         let canonical = linked_peer(&link.person);
-        for one in [link.account.identity(&canonical), account.identity(&canonical)] {
+        let mut linked = vec![account.identity(&canonical)];
+        if let CodeOrigin::Account { account, .. } = &link.origin {
+            linked.push(account.identity(&canonical));
+        }
+        for one in linked {
             let have = store::identities::count_except(&mut tx, &one).await?;
             check_limit("identities", have, MAX_IDENTITIES)?;
             store::identities::put(&mut tx, &one).await?;
         }
         links::mark_used(&mut tx, &hash, &me).await?;
         // Not the ids: they are those of people, and an erasure keeps the audit.
-        let subject = format!("{} and {}", link.account.channel, account.channel);
+        let subject = format!("{} and {}", link.origin.name(), account.channel);
         store::audit::record(&mut tx, actor, "identity.link", subject).await?;
         tx.commit().await?;
         self.0.routings.forget(&tenant);

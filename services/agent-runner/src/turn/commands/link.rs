@@ -3,16 +3,11 @@
 //! The link is made first, in one transaction; then what belongs to the person is moved. Each step
 //! can be repeated, so a crash in between is made up for by the next run of the command.
 
-use holdfast_agent::{bootstrap::Audience, file_view::FileSpace, person};
-use holdfast_directory::{Actor, Identity, IssuedLink, LinkOutcome, PersonAccount};
-use holdfast_proto::memory::v1 as memory;
-use holdfast_session::{KeyChanges, NewDelivery};
-use holdfast_types::{
-    AgentId, AgentName, Author, DmScope, Entry, Fault as _, SessionKey, SessionKind, Target,
-    TreePath, has_platform_wide_ids, linked_peer,
-};
-use holdfast_workspace::{Base, ChangeAuthor, Edit};
-use tracing::warn;
+use holdfast_agent::{bootstrap::Audience, person, policy};
+use holdfast_directory::{Actor, CodeOrigin, Identity, IssuedLink, LinkOutcome, PersonAccount};
+use holdfast_people::{JoinedPeople, PersonMover, keys};
+use holdfast_session::NewDelivery;
+use holdfast_types::{AgentId, AgentName, Author, Entry, SessionKind, Target};
 
 use crate::{
     error::Error,
@@ -20,9 +15,6 @@ use crate::{
     tools::mesh,
     turn::{participants, state::TurnState},
 };
-
-/// Files that one change moves.
-const FILES_PER_CHANGE: usize = 50;
 
 const NOT_HERE: &str = "Send this in a direct conversation on a channel: it is about your account \
                         there.";
@@ -75,7 +67,7 @@ pub(crate) async fn run_unlink_command(turn: &mut TurnState<'_>) -> Result<Strin
     for one in &accounts {
         for account in accounts_of_identity(turn, one).await? {
             let own = person::of_account(&account.channel, &account.account, &account.peer);
-            let mut changes = reversed(key_changes(&agents, &account, &person, &own));
+            let mut changes = keys::reversed(keys::of_account(&agents, &account, &person, &own));
             // A conversation that all accounts share stays with the first.
             changes.keys.retain(|(key, _)| own == person || !key.contains(":dm:any:"));
             turn.worker.sessions.settings().rename_sessions(tenant, &changes).await?;
@@ -107,14 +99,13 @@ async fn show_links(turn: &TurnState<'_>, place: Place) -> Result<String, Error>
     let key_name = person::person(turn.kind, &turn.key, Audience::Others);
     let former = [Some(place.own_name.clone()), key_name].into_iter().flatten().collect();
     let link = IssuedLink {
-        account: place.account,
+        origin: CodeOrigin::Account { account: place.account, target: place.target },
         person: place.own_name,
         former,
         roles: turn.participants().roles,
-        target: place.target,
     };
     let code = routing.issue_link_code(tenant, link).await.map_err(Error::directory)?;
-    let Some(code) = code else { return Ok(NAMED_BY_ADMIN.to_owned()) };
+    let Some((code, _)) = code else { return Ok(NAMED_BY_ADMIN.to_owned()) };
     Ok(format!(
         "{shown}\n\nTo link another account of yours, write this from there to an assistant here, \
          within 10 minutes:\n/link {code}\n\nThat account is then you: it has your rights here, and \
@@ -155,7 +146,7 @@ async fn use_code(turn: &mut TurnState<'_>, place: Place, code: &str) -> Result<
         LinkOutcome::NamedByAdmin => NAMED_BY_ADMIN,
         LinkOutcome::HasLinks => {
             "Other accounts are linked to this one. Send /link here, and the code from the other \
-             account."
+             account; or send /unlink first."
         }
         LinkOutcome::MoreRights => {
             "This account has rights that the other does not have. Send /link here, and the code \
@@ -177,56 +168,64 @@ async fn join(turn: &mut TurnState<'_>, place: Place, link: IssuedLink) -> Resul
     former.retain(|name| name != person);
 
     let agents = agents(turn).await?;
-    for name in &former {
-        move_memories(turn, &agents, name, person).await?;
+    let mut changes = Vec::new();
+    if let CodeOrigin::Account { account, .. } = &link.origin {
+        let first = person::of_account(&account.channel, &account.account, &account.peer);
+        changes.push(keys::of_account(&agents, account, person, &first));
     }
-    let settings = turn.worker.sessions.settings();
-    settings.join_people(tenant, session, &former, person).await?;
-    turn.worker.user_zones.forget(tenant, person);
-    let first =
-        person::of_account(&link.account.channel, &link.account.account, &link.account.peer);
-    let mut changes = vec![key_changes(&agents, &link.account, person, &first)];
     // What was said with fewer rights does not act with more: such a conversation begins anew.
     let mut roles = turn.participants().roles;
     let mut other_roles = link.roles.clone();
     roles.sort_unstable();
     other_roles.sort_unstable();
     if roles == other_roles {
-        changes.push(key_changes(&agents, &place.account, person, &place.own_name));
+        changes.push(keys::of_account(&agents, &place.account, person, &place.own_name));
     }
-    let owners: Vec<(String, String)> =
-        former.iter().map(|name| (name.clone(), person.to_owned())).collect();
-    for changes in &changes {
-        settings.rename_sessions(tenant, changes).await?;
-        turn.worker.jobs.follow_people(tenant, &changes.keys, &owners).await.map_err(job_error)?;
-    }
-    // Until the conversations were renamed, their turns were indexed under the former names.
-    for name in &former {
-        move_memories(turn, &agents, name, person).await?;
-    }
-    let mut stay = false;
-    for name in &former {
+    let worker = turn.worker;
+    let mover = PersonMover {
+        sessions: &worker.sessions,
+        jobs: &worker.jobs,
+        files: &worker.workspaces,
+        memory: worker.memory.as_ref().map(|memory| &memory.client),
+    };
+    let joined = JoinedPeople {
+        former: &former,
+        person,
+        is_owner: link.roles.iter().any(|role| role == policy::OWNER),
+        agents: &agents,
+        conversations: &changes,
+        asked_in: Some(session),
+        folder: &place.account.channel,
+    };
+    let all = mover.join(tenant, joined).await.map_err(people_error)?;
+    worker.user_zones.forget(tenant, joined.memory_name());
+    if let Some(memory) = &worker.memory {
         for (agent, _) in &agents {
-            stay |= !move_files(turn, *agent, name, person, &place.account.channel).await?;
+            memory.on_memory_added(tenant, *agent, joined.memory_name());
         }
     }
     tell_other_side(turn, &place, &link);
-    let rest = if stay { "\nSome files could not be moved, and stay where they were." } else { "" };
+    let rest = if all { "" } else { "\nSome files could not be moved, and stay where they were." };
+    let first = match &link.origin {
+        CodeOrigin::Account { account, .. } => format!("your account on {}", account.channel),
+        CodeOrigin::Person(_) => "the person who you are in the console".to_owned(),
+    };
     Ok(format!(
-        "Linked with your account on {}. You are one person on both: what I know of you, your \
-         files and your time zone. /unlink undoes it.{rest}",
-        link.account.channel
+        "Linked with {first}. You are one person on both: what I know of you, your files and your \
+         time zone. /unlink undoes it.{rest}"
     ))
 }
 
+/// Tells the account that asked for the code; whoever asked in the console sees the link there.
 fn tell_other_side(turn: &mut TurnState<'_>, place: &Place, link: &IssuedLink) {
+    let CodeOrigin::Account { target, .. } = &link.origin else { return };
     let text = format!(
         "An account on {} is now linked with this one, by the code that you asked for. If that was \
          not you, send /unlink.",
         place.account.channel
     );
     let id = mesh::delivery_id(&format!("{}:{}:linked", turn.lease.claim.session, turn.run));
-    let target = Target { reply_to: None, ..link.target.clone() };
+    let target = Target { reply_to: None, ..target.clone() };
     turn.journal.enqueue([NewDelivery {
         target,
         text,
@@ -301,151 +300,10 @@ async fn agents(turn: &TurnState<'_>) -> Result<Vec<(AgentId, AgentName)>, Error
     Ok(agents.into_iter().map(|agent| (agent.id, agent.name)).collect())
 }
 
-/// Keys of an account's direct conversations before and after it is linked, for all agents and
-/// scopes. The first account of a person keeps the keys that name it.
-fn key_changes(
-    agents: &[(AgentId, AgentName)],
-    account: &PersonAccount,
-    person: &str,
-    own_name: &str,
-) -> KeyChanges {
-    let is_first = person == own_name;
-    let scopes = [
-        (DmScope::PerPeer, false),
-        (DmScope::PerChannelPeer, is_first && has_platform_wide_ids(&account.channel)),
-        (DmScope::PerAccountChannelPeer, is_first),
-    ];
-    let peer = linked_peer(person);
-    let key = |agent, scope, peer: &str| {
-        SessionKey::direct(agent, scope, &account.channel, &account.account, peer).ok()
-    };
-    let keys = agents.iter().flat_map(|(_, agent)| {
-        scopes.iter().filter(|(_, keeps)| !keeps).filter_map(|(scope, _)| {
-            let (old, new) = (key(agent, *scope, &account.peer)?, key(agent, *scope, &peer)?);
-            Some((old.to_string(), new.to_string()))
-        })
-    });
-    KeyChanges { channel: account.channel.clone(), keys: keys.collect() }
-}
-
-fn reversed(changes: KeyChanges) -> KeyChanges {
-    let keys = changes.keys.into_iter().map(|(old, new)| (new, old)).collect();
-    KeyChanges { keys, ..changes }
-}
-
-async fn move_memories(
-    turn: &TurnState<'_>,
-    agents: &[(AgentId, AgentName)],
-    from: &str,
-    to: &str,
-) -> Result<(), Error> {
-    let tenant = turn.lease.claim.tenant;
-    let Some(memory) = &turn.worker.memory else { return Ok(()) };
-    let who = Some(memory::Who { everything: true, ..memory::Who::default() });
-    let request = memory::MoveUserRequest { who, from: from.to_owned(), to: to.to_owned() };
-    memory
-        .client
-        .move_user(tenant, request)
-        .await
-        .map_err(|error| Error::Tool { name: "link".to_owned(), source: error.into() })?;
-    for (agent, _) in agents {
-        memory.on_memory_added(tenant, *agent, to);
-    }
-    Ok(())
-}
-
-/// Moves the files of a person to another's folder. A file whose path is taken there gets the
-/// channel's name before its path. Returns `false` if some stay.
-async fn move_files(
-    turn: &TurnState<'_>,
-    agent: AgentId,
-    from: &str,
-    to: &str,
-    channel: &str,
-) -> Result<bool, Error> {
-    let (from, to) = (FileSpace::of_person(from), FileSpace::of_person(to));
-    let (Some(from), Some(to)) = (from.folder(), to.folder()) else { return Ok(true) };
-    let Ok(folder) = from.parse::<TreePath>() else { return Ok(true) };
-    let Ok(other) = to.parse::<TreePath>() else { return Ok(true) };
-    let (tenant, files) = (turn.lease.claim.tenant, &turn.worker.workspaces);
-    let listed = files.list(tenant, agent, None, Some(&folder)).await?;
-    if listed.is_empty() {
-        return Ok(true);
-    }
-    let taken = files.list(tenant, agent, None, Some(&other)).await?;
-    let mut all = true;
-    for batch in listed.chunks(FILES_PER_CHANGE) {
-        let paths: Vec<TreePath> = batch.iter().map(|file| file.path.clone()).collect();
-        let contents = files.read_many(tenant, agent, &paths).await?;
-        let (mut edits, mut outside) = (Vec::new(), false);
-        for (path, file) in contents {
-            let Some(rest) = path.as_str().strip_prefix(&format!("{folder}/")) else { continue };
-            let there = |path: &str| taken.iter().any(|file| file.path.as_str() == path);
-            let wanted = match format!("{other}/{rest}") {
-                wanted if there(&wanted) => format!("{other}/{channel}/{rest}"),
-                wanted => wanted,
-            };
-            let Ok(wanted) = wanted.parse::<TreePath>() else {
-                all = false;
-                continue;
-            };
-            outside |= file.outside;
-            let base = Base::Hash(file.hash);
-            edits.push(Edit::Put { path: wanted, content: file.content, base: Base::Any });
-            edits.push(Edit::Delete { path, base });
-        }
-        let by = ChangeAuthor::new("holdfast", "accounts were linked").from_outside(outside);
-        match files.commit(tenant, agent, &by, edits).await {
-            Ok(_) => {}
-            Err(error) if error.kind().is_transient() => return Err(error.into()),
-            Err(error) => {
-                warn!(error = &error as &dyn std::error::Error, "files of a person stay");
-                all = false;
-            }
-        }
-    }
-    Ok(all)
+fn people_error(source: holdfast_people::Error) -> Error {
+    Error::Tool { name: "link".to_owned(), source: source.into() }
 }
 
 fn job_error(source: holdfast_schedule::store::Error) -> Error {
     Error::Tool { name: "link".to_owned(), source: source.into() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn account(channel: &str) -> PersonAccount {
-        let (account, peer) = ("default".to_owned(), "7".to_owned());
-        PersonAccount { channel: channel.to_owned(), account, peer }
-    }
-
-    fn changes(channel: &str, person: &str) -> Vec<(String, String)> {
-        let (account, agents) = (account(channel), [(AgentId::generate(), AgentName::default())]);
-        let own = person::of_account(&account.channel, &account.account, &account.peer);
-        key_changes(&agents, &account, person, &own).keys
-    }
-
-    #[test]
-    fn the_first_account_keeps_its_conversations_and_the_other_gets_keys_that_name_it() {
-        let pair =
-            |old: &str, new: &str| (format!("agent:main:dm:{old}"), format!("agent:main:dm:{new}"));
-
-        assert_eq!(changes("telegram", "telegram:7"), [pair("any:7", "any:=telegram%3A7")],);
-        assert_eq!(
-            changes("webhook", "webhook:default:7"),
-            [
-                pair("any:7", "any:=webhook%3Adefault%3A7"),
-                pair("webhook:7", "webhook:=webhook%3Adefault%3A7"),
-            ],
-        );
-        assert_eq!(
-            changes("discord", "telegram:7"),
-            [
-                pair("any:7", "any:=telegram%3A7"),
-                pair("discord:7", "discord:=telegram%3A7"),
-                pair("discord:default:7", "discord:default:=telegram%3A7"),
-            ],
-        );
-    }
 }

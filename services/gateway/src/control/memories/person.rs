@@ -51,10 +51,16 @@ pub(super) async fn erase(
         format!("{channel}:{}", one.peer)
     }));
     authors.push(author_id(user));
+    // What an account said before it was linked stays under the name that it had.
+    let mut names: Vec<String> = identities
+        .iter()
+        .map(|one| format!("{}:{}", one.channel.replace('/', ":"), one.peer))
+        .collect();
+    names.push(user.to_owned());
     authors.sort_unstable();
     authors.dedup();
     let jobs = remove_jobs(state, caller, &authors).await?;
-    let sessions = erase_sessions(state, caller, user, &authors, &jobs).await?;
+    let sessions = erase_sessions(state, caller, &names, &authors, &jobs).await?;
     let messages = Erasure::new(&state.sessions).erase_messages_of(caller.tenant, &authors).await?;
     forget_conversations(state, caller, &messages).await?;
     state.directory.routing().forget_link_codes(caller.tenant, user).await?;
@@ -116,7 +122,7 @@ async fn identities_of(state: &State, caller: &Caller, user: &str) -> Result<Vec
 async fn erase_sessions(
     state: &State,
     caller: &Caller,
-    user: &str,
+    names: &[String],
     authors: &[String],
     jobs: &[JobId],
 ) -> Result<u64, Error> {
@@ -128,7 +134,7 @@ async fn erase_sessions(
             let peer = peer.replace('%', "%25").replace(':', "%3A");
             key.contains(&format!(":group:{channel}:")) && key.ends_with(&format!(":user:{peer}"))
         };
-        person(kind, key, Audience::Others).is_some_and(|found| found == user)
+        person(kind, key, Audience::Others).is_some_and(|found| names.contains(&found))
             || (kind == SessionKind::Cron && jobs.iter().any(runs))
             || (kind == SessionKind::Group && authors.iter().any(own))
     };

@@ -6,7 +6,7 @@ use holdfast_agent::{
     bootstrap::Audience,
     person::{self, OWNER},
 };
-use holdfast_directory::Agent;
+use holdfast_directory::{Agent, Routing};
 use holdfast_grpc::{Caller, Principal};
 use holdfast_proto::gateway::v1::{
     self as pb, AddReminderRequest, AddReminderResponse, CancelReminderRequest,
@@ -28,7 +28,7 @@ use super::{Schedules, id_for_request, invalid_schedule};
 use crate::{
     Error,
     control::{invalid, non_empty, timestamp},
-    ingest::{MAIN_CONVERSATION, of_caller},
+    ingest::{MAIN_CONVERSATION, named_session_key, of_caller, person_of_user, speak_for},
     permissions::rights::{self, ConversationRight},
 };
 
@@ -42,6 +42,9 @@ impl Schedules {
     ) -> Result<Response<ListRemindersResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         let user = user_of(&caller, request.user)?;
+        let routing = self.state.directory.routing().get(caller.tenant).await;
+        let routing = routing.map_err(Error::from)?;
+        let user = person_of(&routing, user);
 
         let own = self.jobs.reminders(caller.tenant, &user).await.map_err(Error::from)?;
 
@@ -66,6 +69,8 @@ impl Schedules {
             request_id,
         } = request;
         let user = user_of(&caller, named)?;
+        let routing = self.state.directory.routing().get(caller.tenant).await;
+        let routing = routing.map_err(Error::from)?;
         let session: Option<SessionKey> = match non_empty(session) {
             Some(key) => Some(key.parse().map_err(Error::from)?),
             None => None,
@@ -78,14 +83,15 @@ impl Schedules {
             Some(_) => {
                 return Err(invalid("the session is another agent's: leave one out".into()).into());
             }
-            None => session_key_of_user(&agent.name, &user)?,
+            None => session_key_of_user(&routing, &agent.name, &user)?,
         };
         rights::check(&caller, &session, ConversationRight::Write)?;
         let zone = match non_empty(time_zone) {
             Some(zone) => zone,
             // The user's own time zone, if set, otherwise the agent's.
             None => {
-                let person = self.person(caller.tenant, &agent, &user, &session).await?;
+                let who = (&*routing, user.as_str());
+                let person = self.person(caller.tenant, &agent, who, &session).await?;
                 let sessions = &self.state.sessions;
                 let own = sessions
                     .settings()
@@ -102,7 +108,7 @@ impl Schedules {
         let remind = NewReminder {
             id: id_for_request(caller.tenant, "AddReminder", &request_id),
             agent: agent.id,
-            user: &user,
+            user: &person_of(&routing, user.clone()),
             session: &session,
             target: None,
             content: &content,
@@ -110,7 +116,7 @@ impl Schedules {
             zone: &zone,
             locale,
             auto_continue,
-            author: of_caller(&caller),
+            author: author_in(&routing, &caller, &session),
             renewal: None,
         };
         let set = self.jobs.set_reminder(caller.tenant, remind, self.rules.reminders()).await;
@@ -136,13 +142,13 @@ impl Schedules {
         &self,
         tenant: TenantId,
         agent: &Agent,
-        user: &str,
+        (routing, user): (&Routing, &str),
         session: &SessionKey,
     ) -> Result<Option<String>, Error> {
         if matches!(session.kind(), SessionKind::Group | SessionKind::Topic) {
             return Ok(None);
         }
-        let Ok(key) = session_key_of_user(&agent.name, user) else { return Ok(None) };
+        let Ok(key) = session_key_of_user(routing, &agent.name, user) else { return Ok(None) };
         // For a channel account, or a person with several identities, the session key does not tell
         // which id they write with.
         let mut speakers = self.state.sessions.views().speakers(tenant, &key).await?;
@@ -230,12 +236,21 @@ fn user_of(caller: &Caller, named: String) -> Result<String, Error> {
 }
 
 /// Key of an agent's session with a user.
-fn session_key_of_user(agent: &AgentName, user: &str) -> Result<SessionKey, Error> {
+fn session_key_of_user(
+    routing: &Routing,
+    agent: &AgentName,
+    user: &str,
+) -> Result<SessionKey, Error> {
     if user == OWNER {
         return Ok(SessionKey::main(agent));
     }
     if let Some(user) = user.strip_prefix("api:") {
-        return Ok(SessionKey::api(agent, user)?);
+        return match NameSpace::split(user) {
+            Some((NameSpace::Shared, name)) => {
+                named_session_key(routing, agent, NameSpace::Shared, name)
+            }
+            Some(_) | None => Ok(SessionKey::api(agent, user)?),
+        };
     }
     if let Some(person) = person::id_of(user) {
         let own = NameSpace::Person(person).qualify(MAIN_CONVERSATION);
@@ -251,6 +266,23 @@ fn session_key_of_user(agent: &AgentName, user: &str) -> Result<SessionKey, Erro
     }
 }
 
+/// Author of a reminder: the person for whom a program sets it, or the caller.
+fn author_in(routing: &Routing, caller: &Caller, session: &SessionKey) -> Option<Author> {
+    let mut author = of_caller(caller);
+    if let (Some(NameSpace::ProgramUser(person)), Some(author)) =
+        (session.name_space(), &mut author)
+    {
+        speak_for(author, person, routing.role_of(person));
+    }
+    author
+}
+
+/// The person who a user of programs is; other users as they are.
+fn person_of(routing: &Routing, user: String) -> String {
+    let name = user.strip_prefix("api:").map(|name| name.split('/').next().unwrap_or(name));
+    name.and_then(|name| person_of_user(routing, name)).map_or(user, person::of_id)
+}
+
 fn reminder_of(one: PendingReminder) -> pb::Reminder {
     pb::Reminder {
         id: one.job.external_id,
@@ -264,12 +296,23 @@ fn reminder_of(one: PendingReminder) -> pb::Reminder {
 
 #[cfg(test)]
 mod tests {
+    use holdfast_directory::{AgentSettings, AgentState, RoutedAgent};
+
     use super::*;
 
     #[test]
     fn a_user_is_met_in_their_own_conversation() {
         let agent = AgentName::new("main");
-        let key = |user: &str| session_key_of_user(&agent, user).map(|key| key.to_string());
+        let card = RoutedAgent {
+            id: AgentId::generate(),
+            name: agent.clone(),
+            is_default: true,
+            settings: AgentSettings::default(),
+            state: AgentState::Enabled,
+        };
+        let routing = Routing::new(vec![card], Vec::new(), Vec::new(), Vec::new()).unwrap();
+        let key =
+            |user: &str| session_key_of_user(&routing, &agent, user).map(|key| key.to_string());
 
         assert_eq!(key("owner").unwrap(), "agent:main:main");
         assert_eq!(key("api:anna").unwrap(), "agent:main:api:anna");
