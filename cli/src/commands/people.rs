@@ -1,17 +1,27 @@
 //! `holdfast people`.
 
+mod export;
+
+use std::path::PathBuf;
+
 use clap::Subcommand;
 use holdfast_proto::gateway::v1::{
-    Invitation, InvitePersonRequest, ListInvitationsRequest, ListPeopleRequest, Person,
-    RevokeInvitationRequest, SetPersonStateRequest,
+    AssignConversationsRequest, CreateLinkCodeRequest, ErasePersonRequest, GetPersonRequest,
+    GetPersonResponse, Invitation, InvitePersonRequest, LinkProgramUserRequest,
+    ListInvitationsRequest, ListPeopleRequest, MergePeopleRequest, Person, PersonIdentity,
+    RevokeInvitationRequest, SetPersonStateRequest, SplitPersonRequest,
 };
 use qrcode::{EcLevel, QrCode, render::unicode::Dense1x2};
 use serde_json::{Value, json};
 
-use crate::{client::Client, error::Error, screen::Screen, view::time};
+use crate::{
+    client::Client, commands::knowledge::memory::counts, error::Error, screen::Screen, view::time,
+};
 
 const INVITATION_COLUMNS: [&str; 5] = ["id", "name", "role", "inviter", "expires_at"];
 const COLUMNS: [&str; 6] = ["id", "name", "role", "subject", "seen_at", "disabled_at"];
+const SHOWN: [&str; 8] =
+    ["id", "name", "role", "user", "identities", "merged_into", "seen_at", "disabled_at"];
 /// People per request.
 const PAGE_SIZE: u32 = 200;
 
@@ -19,6 +29,66 @@ const PAGE_SIZE: u32 = 200;
 pub enum People {
     /// List people
     List,
+    /// Show a person, and by what they are known
+    Show {
+        /// Id of the person, as `list` shows it [default: yourself]
+        #[arg(default_value = "", hide_default_value = true)]
+        id: String,
+    },
+    /// Make an account on a channel yours: prints a code to send from there
+    ///
+    /// With a person and a user of programs: make that user the person.
+    ///
+    /// holdfast people link per_0198c0ffee0000000000000000000000 api:anna
+    Link {
+        /// Id of the person, as `list` shows it
+        #[arg(requires = "user")]
+        person: Option<String>,
+        /// User whom programs name, as `api:anna`
+        user: Option<String>,
+    },
+    /// Make two people one: what the first has is the second's from then on
+    Merge {
+        /// Id of the person who is the other one, too
+        from: String,
+        /// Id of the person who stays
+        into: String,
+    },
+    /// Give conversations that the console of earlier versions made to the people who wrote in them
+    ///
+    /// Lists them, with the person, or why a conversation is nobody's.
+    Assign {
+        /// Do it; without, nothing is changed
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Separate an account, a user of programs or a merged person from a person
+    ///
+    /// holdfast people split per_0198c0ffee0000000000000000000000 telegram:42
+    Split {
+        /// Id of the person
+        person: String,
+        /// As `show` prints it: `telegram:42`, `api:anna`, or the id of the merged person
+        identity: String,
+    },
+    /// Write everything of a person into a folder: record, conversations, memories, reminders, files
+    Export {
+        /// Id of the person
+        id: String,
+        /// Folder, which must not exist
+        #[arg(long)]
+        to: PathBuf,
+    },
+    /// Erase a person, everything they said, and what is remembered of them
+    ///
+    /// Prints the number of erased rows, and of the rows that are left, which is zero.
+    Erase {
+        /// Id of the person
+        id: String,
+        /// Confirm that it cannot be undone
+        #[arg(long)]
+        yes: bool,
+    },
     /// Invite a person: prints a link with which they sign in first, once, within three days
     Invite {
         /// Name of the person
@@ -65,6 +135,89 @@ impl People {
                     }
                 }
             }
+            Self::Show { id } => {
+                let request = client.request(GetPersonRequest { id });
+                let shown = client.answer(client.people().get_person(request).await)?;
+                screen.one(&SHOWN, &details(&shown))
+            }
+            Self::Link { person: Some(person), user: Some(user) } => {
+                let Some(name) = user.strip_prefix("api:") else {
+                    return Err(Error::Usage(format!(
+                        "`{user}` is no user of programs: write `api:` before the name. An account \
+                         on a channel is linked by its person, with `holdfast people link`"
+                    )));
+                };
+                let request =
+                    LinkProgramUserRequest { person: person.clone(), user: name.to_owned() };
+                let linked = client.people().link_program_user(client.request(request)).await;
+                let stay = client.answer(linked)?.files_stay;
+                screen.done("linked", &json!({ "person": person, "user": user }))?;
+                note_files(screen, stay)
+            }
+            Self::Link { .. } => {
+                let request = client.request(CreateLinkCodeRequest {});
+                let made = client.answer(client.people().create_link_code(request).await)?;
+                let line = format!("/link {}", made.code);
+                let expires_at = time(made.expires_at.as_ref());
+                screen.one(
+                    &["send", "expires_at"],
+                    &json!({ "send": line, "expires_at": expires_at }),
+                )?;
+                screen.note(
+                    "Send this to the assistant from the account that is yours. Show it to nobody: \
+                     whoever sends it is you.",
+                )
+            }
+            Self::Merge { from, into } => {
+                let request = client.request(MergePeopleRequest { from, into });
+                let merged = client.answer(client.people().merge_people(request).await)?;
+                screen.done("merged", &view(&merged.person.unwrap_or_default()))?;
+                note_files(screen, merged.files_stay)
+            }
+            Self::Split { person, identity } => {
+                let shown = json!({ "person": person, "identity": identity });
+                let request = client.request(SplitPersonRequest { person, identity });
+                client.answer(client.people().split_person(request).await)?;
+                screen.done("split", &shown)
+            }
+            Self::Assign { yes } => {
+                let (mut rows, mut page_token) = (Vec::new(), String::new());
+                loop {
+                    let request = AssignConversationsRequest { dry_run: !yes, page_token };
+                    let request = client.request(request);
+                    let page = client.people().assign_conversations(request).await;
+                    let page = client.answer(page)?;
+                    rows.extend(page.conversations.iter().map(|one| {
+                        let (session, key) = (&one.session, &one.key);
+                        json!({
+                            "session": session, "key": key,
+                            "person": one.person, "reason": one.reason,
+                        })
+                    }));
+                    page_token = page.next_page_token;
+                    if page_token.is_empty() {
+                        break;
+                    }
+                }
+                if !yes && rows.iter().any(|row| row["person"] != "") {
+                    screen.note("Nothing is changed yet: add `--yes`.")?;
+                }
+                screen.list(&["session", "key", "person", "reason"], rows)
+            }
+            Self::Export { id, to } => export::export(client, screen, id, &to).await,
+            Self::Erase { id, yes } => {
+                if !yes {
+                    return Err(Error::Usage(format!(
+                        "erasing {id} deletes their conversations, memories, files and keys, and \
+                         cannot be undone: add `--yes`"
+                    )));
+                }
+                let request = client.request(ErasePersonRequest { id });
+                let erased = client.answer(client.people().erase_person(request).await)?;
+                let (erased, left) = (counts(&erased.erased), counts(&erased.left));
+                let shown = json!({ "erased": erased, "left": left });
+                screen.one(&["erased", "left"], &shown)
+            }
             Self::Invite { name, role, mail } => {
                 let request = client.request(InvitePersonRequest { name, role });
                 let made = client.answer(client.console().invite_person(request).await)?;
@@ -95,6 +248,14 @@ impl People {
             Self::Disable { id } => set_state(client, screen, id, true).await,
             Self::Enable { id } => set_state(client, screen, id, false).await,
         }
+    }
+}
+
+/// Says that some files could not be moved.
+fn note_files(screen: &Screen, stay: bool) -> Result<(), Error> {
+    match stay {
+        true => screen.note("Some files could not be moved, and stay where they were."),
+        false => Ok(()),
     }
 }
 
@@ -145,6 +306,20 @@ It works once, until {until}. Do not pass it on: whoever opens it first acts in 
 fn qr_code(text: &str) -> String {
     let code = QrCode::with_error_correction_level(text, EcLevel::L);
     code.map(|code| format!("{}\n", code.render::<Dense1x2>().build())).unwrap_or_default()
+}
+
+/// A person with all that is known of them.
+fn details(shown: &GetPersonResponse) -> Value {
+    let mut row = view(&shown.person.clone().unwrap_or_default());
+    row["user"] = shown.user.clone().into();
+    row["folder"] = shown.folder.clone().into();
+    row["merged_into"] = shown.merged_into.clone().into();
+    let identity = |one: &PersonIdentity| {
+        let proven_at = time(one.proven_at.as_ref());
+        json!({ "kind": one.kind, "value": one.value, "proven_at": proven_at })
+    };
+    row["identities"] = shown.identities.iter().map(identity).collect();
+    row
 }
 
 fn view(person: &Person) -> Value {

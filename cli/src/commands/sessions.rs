@@ -1,7 +1,7 @@
 //! `holdfast sessions`.
 
 mod rollback;
-mod transfer;
+pub mod transfer;
 
 use std::path::PathBuf;
 

@@ -111,6 +111,59 @@ async fn a_person_signs_in_chats_and_signs_out() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_person_is_linked_merged_exported_and_erased() -> anyhow::Result<()> {
+    let issuer = FakeIssuer::start().await?;
+    let installation = installation(&issuer).await?;
+    let mut ids = Vec::new();
+    for (sub, name) in [("7", "Anna A"), ("8", "Anna at home")] {
+        issuer.set_person(json!({"sub": sub, "name": name}));
+        sign_in(&installation, &issuer).await?.ok();
+        installation.run(&["chat", &format!("hello from {name}")]).ok();
+        let shown = installation.json(&["people", "show"]);
+        ids.push(shown["id"].as_str().unwrap().to_owned());
+        let code = installation.json(&["people", "link"]);
+        assert!(code["send"].as_str().unwrap().starts_with("/link "), "{code}");
+        installation.run(&["logout"]).ok();
+    }
+    let [anna, at_home] = &ids[..] else { panic!("{ids:?}") };
+    let values = |id: &str| {
+        let shown = installation.json(&["people", "show", id]);
+        let identities = shown["identities"].as_array().unwrap().clone();
+        identities.iter().map(|one| one["value"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+
+    installation.run(&["people", "link", anna, "api:anna"]).ok();
+    let channel = ["people", "link", anna, "telegram:42"];
+    assert!(installation.run(&channel).exits_with(2).err.contains("is linked by its person"));
+    assert!(values(anna).contains(&"api:anna".to_owned()));
+    installation.run(&["people", "merge", at_home, anna]).ok();
+    assert!(values(anna).contains(at_home));
+    installation.run(&["people", "split", anna, "api:anna"]).ok();
+    assert!(!values(anna).contains(&"api:anna".to_owned()));
+    let folder = installation.root.join("export");
+    let to = folder.display().to_string();
+    let exported = installation.json(&["people", "export", anna, "--to", &to]);
+    assert_eq!(exported["conversations"], 2, "{exported}");
+    let conversations = fs::read_dir(folder.join("conversations"))?;
+    let texts: Vec<String> =
+        conversations.map(|file| fs::read_to_string(file.unwrap().path()).unwrap()).collect();
+    for name in ["Anna A", "Anna at home"] {
+        assert!(texts.iter().any(|text| text.contains(&format!("hello from {name}"))), "{name}");
+    }
+    let record: Value = serde_json::from_str(&fs::read_to_string(folder.join("person.json"))?)?;
+    assert_eq!(record["id"], anna.as_str());
+
+    let refused = installation.run(&["people", "erase", anna]).exits_with(2);
+    assert!(refused.err.contains("add `--yes`"), "{}", refused.err);
+    let erased = installation.json(&["people", "erase", anna, "--yes"]);
+    assert_eq!(erased["erased"]["sessions"], 2, "{erased}");
+    let people = installation.json(&["people", "list"]);
+    assert!(people.as_array().unwrap().iter().all(|person| person["id"] != anna.as_str()));
+    assert_eq!(installation.json(&["people", "assign"]), json!([]));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_token_is_renewed_before_it_expires_and_goes_to_its_gateway_only() -> anyhow::Result<()> {
     let issuer = FakeIssuer::start().await?;
     let installation = installation(&issuer).await?;

@@ -337,7 +337,7 @@ impl Memory {
     }
 }
 
-fn view(memory: Kept) -> Value {
+pub fn view(memory: Kept) -> Value {
     let kind = if memory.r#type.is_empty() { &memory.kind } else { &memory.r#type };
     let text = match memory.subject.as_str() {
         "" => memory.text.clone(),

@@ -84,7 +84,7 @@ impl Reminders {
     }
 }
 
-fn view(one: &Reminder) -> Value {
+pub fn view(one: &Reminder) -> Value {
     json!({
         "id": one.id,
         "user": one.user,

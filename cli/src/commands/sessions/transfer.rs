@@ -43,15 +43,17 @@ pub async fn stream(
 
 /// Prints a session, a line for each part.
 pub async fn export(client: &Client, screen: &Screen, session: String) -> Result<(), Error> {
-    let print = |part| {
-        let (kind, mut line) = match part {
-            ExportPart::Session(session) => ("session", super::view(&session)),
-            ExportPart::Entry(one) => ("entry", entry(&one)),
-        };
-        line["type"] = kind.into();
-        screen.print(&format!("{line}\n"))
+    stream(client, session, |part| screen.print(&format!("{}\n", line(part)))).await
+}
+
+/// A part of a session as JSON.
+pub fn line(part: ExportPart) -> Value {
+    let (kind, mut line) = match part {
+        ExportPart::Session(session) => ("session", super::view(&session)),
+        ExportPart::Entry(one) => ("entry", entry(&one)),
     };
-    stream(client, session, print).await
+    line["type"] = kind.into();
+    line
 }
 
 /// Imports a file. Everything is read before the first entry is sent, so a line that cannot be read

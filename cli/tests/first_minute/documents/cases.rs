@@ -71,6 +71,13 @@ pub const EXCEPTIONS: &[(&str, &str, Treatment, &str)] = &[
         Treatment::Parsed,
         "needs an invitation",
     ),
+    (
+        "docs/people-and-roles.md",
+        "holdfast people split",
+        Treatment::ExitsWith(3),
+        "none is linked",
+    ),
+    ("docs/people-and-roles.md", "holdfast people erase", Treatment::Parsed, "the owner operates"),
     ("docs/scheduler.md", "holdfast scheduler", Treatment::PrintsConfig, "a service"),
     (
         "docs/start-integrate.md",
@@ -231,6 +238,7 @@ pub const IDS: &[(&str, &str, &str)] = &[
     ("holdfast cron", "1a2b3c4d", "holdfast cron list"),
     ("holdfast kb", "doc_019a…", "holdfast kb list"),
     ("holdfast memory", "itm_019a…", "holdfast memory list"),
+    ("holdfast people", "per_…", "holdfast people list"),
     ("holdfast reminders", "1a2b3c4d", "holdfast reminders list --for telegram:42"),
     ("holdfast routing bindings", "ID", "holdfast routing bindings list"),
     ("holdfast runs calls", "run_…", "holdfast runs list"),
