@@ -34,6 +34,8 @@ export type Identity = {
   role: string;
   /** Of a key, or of a sign-in that is limited to them. */
   scopes: string[];
+  /** `per_…` of whoever is signed in; empty: a key that is nobody's. */
+  person: string;
   /** What the names of the caller's own conversations begin with; empty for the tenant's programs. */
   nameSpace: string;
 };
@@ -70,6 +72,9 @@ export const me = {
   get scopes(): string[] {
     return identity?.scopes ?? [];
   },
+  get person(): string {
+    return identity?.person ?? '';
+  },
   get nameSpace(): string {
     return identity?.nameSpace ?? '';
   },
@@ -92,8 +97,8 @@ export async function identify(): Promise<void> {
   }
   try {
     const answer = await people.getCaller({});
-    const { id, name, tenant, tenantId, role, scopes, nameSpace } = answer;
-    identity = { id, name, tenant, tenantId, role, scopes, nameSpace };
+    const { id, name, tenant, tenantId, role, scopes, person, nameSpace } = answer;
+    identity = { id, name, tenant, tenantId, role, scopes, person, nameSpace };
     failure = undefined;
     state = 'signedIn';
   } catch (error) {
