@@ -405,6 +405,7 @@ fn job(agent: AgentId, schedule: Schedule) -> anyhow::Result<NewJob> {
         kind,
         agent,
         owner: None,
+        author: None,
         name: String::new(),
         description: String::new(),
         enabled: true,

@@ -52,7 +52,7 @@ mod slot;
 
 pub use add::{AddOutcome, NewJob};
 pub use calendar::Calendar;
-pub use change::{Changes, NewSchedule};
+pub use change::{Changes, Editor, NewSchedule};
 pub use counts::{Counts, DueJobs};
 pub use error::Error;
 pub use firings::claim::ClaimResult;

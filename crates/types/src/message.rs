@@ -106,6 +106,13 @@ impl Author {
         Self { id: format!("{channel}{UNVERIFIED_SUFFIX}:{id}"), roles: Vec::new() }
     }
 
+    /// Stands for several authors at once, with the roles that all of them have. No list can name it,
+    /// as no channel has such a name.
+    #[must_use]
+    pub fn several(roles: Vec<String>) -> Self {
+        Self { id: format!("several{UNVERIFIED_SUFFIX}:people"), roles }
+    }
+
     /// Whether the edge has verified who the author is.
     #[must_use]
     pub fn is_verified(&self) -> bool {

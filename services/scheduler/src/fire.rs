@@ -136,6 +136,14 @@ async fn agent(ctx: &Ctx, job: &Job) -> anyhow::Result<Option<RoutedAgent>> {
     Ok(agents.get(&job.agent).cloned())
 }
 
+/// Whether a job's text is not to become an instruction where it is only read. The mesh's and an
+/// owner's was approved by a person, or written before any text from outside.
+async fn is_outside_text(ctx: &Ctx, job: &Job) -> anyhow::Result<bool> {
+    let Some(author) = &job.author else { return Ok(false) };
+    let authors = std::slice::from_ref(author);
+    Ok(!ctx.are_owners(job.tenant, job.agent, authors).await.context("the policy")?)
+}
+
 /// The job's agent is disabled; the next slot is as usual.
 const AGENT_DISABLED: FiringOutcome =
     FiringOutcome::Done { outcome: Outcome::Skipped, class: Some("agent_disabled") };

@@ -1,7 +1,7 @@
 //! Adding of jobs, with the limits on their number.
 
 use holdfast_pg::TenantTx;
-use holdfast_types::{AgentId, JobId, TenantId};
+use holdfast_types::{AgentId, Author, JobId, TenantId};
 use serde_json::Value;
 use sqlx::types::Json;
 
@@ -23,6 +23,8 @@ pub struct NewJob {
     /// User that owns the job; `None` means the tenant. Taken from the caller's credentials, never
     /// from a model's text.
     pub owner: Option<String>,
+    /// Who makes the job, whose rights its runs have; `None` means the mesh.
+    pub author: Option<Author>,
     /// At most 200 characters.
     pub name: String,
     /// At most 2,000 characters.
@@ -201,9 +203,9 @@ async fn insert(
         insert into schedule.jobs
             (tenant_id, job_id, external_id, kind, agent_id, owner, name, description, spec, payload,
              session_target, wake_mode, isolation, overlap, delete_after_run, slot_at, due_at, state,
-             trace)
+             trace, author)
         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18,
-                $19)";
+                $19, $20)";
 
     let tenant = tx.tenant();
     holdfast_pg::query(SQL)
@@ -226,6 +228,7 @@ async fn insert(
         .bind(next.map(|next| jiff_sqlx::Timestamp::from(next.due)))
         .bind(if new.enabled { JobState::Active } else { JobState::Paused }.as_str())
         .bind(holdfast_kit::trace::current())
+        .bind(new.author.as_ref().map(Json))
         .execute(tx.conn())
         .await?;
     Ok(())

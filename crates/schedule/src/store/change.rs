@@ -1,7 +1,7 @@
 //! Changes to jobs, including pause and resume.
 
 use holdfast_pg::TenantTx;
-use holdfast_types::{JobId, TenantId};
+use holdfast_types::{Author, JobId, TenantId};
 use jiff::Timestamp;
 use serde_json::Value;
 use sqlx::types::Json;
@@ -30,6 +30,26 @@ pub struct Changes {
     /// Whether the job is deleted after a successful run if no slot is left.
     pub delete_after_run: Option<bool>,
     pub overlap: Option<Overlap>,
+    /// Who makes the changes; `None` is the mesh.
+    pub editor: Option<Editor>,
+}
+
+/// Who changes a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Editor {
+    pub author: Author,
+    /// Whether the author owns the job's agent. An owner's rights include everybody's.
+    pub is_owner: bool,
+}
+
+impl Editor {
+    /// Author of what a job does after this editor has changed it. Words that stay from before must
+    /// not gain rights, and words that are new must not have somebody else's: an owner's changes
+    /// leave the author, anybody else becomes it.
+    fn author_after(self, former: Option<Author>) -> Option<Author> {
+        let is_own = former.as_ref().is_some_and(|former| former.id == self.author.id);
+        if self.is_owner && !is_own { former } else { Some(self.author) }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -80,7 +100,11 @@ impl Jobs {
         }
         let (was, enabled) = (job.clone(), changes.enabled);
         let is_rescheduled = changes.schedule.is_some();
+        let editor = changes.editor.clone();
         changes.apply(&mut job);
+        if let Some(editor) = editor.filter(|_| is_other_work(&was, &job)) {
+            job.author = editor.author_after(job.author);
+        }
         fields(&job).check()?;
         job.state = state(job.state, enabled, is_rescheduled);
         if job.state != was.state || is_rescheduled {
@@ -138,6 +162,15 @@ impl Jobs {
     }
 }
 
+/// Whether runs of the job do or say something else than before, or somewhere else.
+fn is_other_work(was: &Job, job: &Job) -> bool {
+    // The text of a timer is its name.
+    let is_renamed_timer = job.kind == JobKind::Timer && job.name != was.name;
+    is_renamed_timer
+        || (&was.payload, &was.session_target, &was.isolation)
+            != (&job.payload, &job.session_target, &job.isolation)
+}
+
 /// Returns the new state. A job with a broken schedule becomes active with a new one; all other
 /// transitions need an explicit `enabled`.
 fn state(was: JobState, enabled: Option<bool>, is_rescheduled: bool) -> JobState {
@@ -170,7 +203,7 @@ async fn write(tx: &mut TenantTx, mut job: Job) -> Result<Job, Error> {
         update schedule.jobs
         set kind = $3, name = $4, description = $5, spec = $6, payload = $7, session_target = $8,
             wake_mode = $9, isolation = $10, delete_after_run = $11, state = $12, slot_at = $13,
-            due_at = $14, overlap = $15, version = version + 1, updated_at = clock_timestamp()
+            due_at = $14, overlap = $15, author = $16, version = version + 1, updated_at = clock_timestamp()
         where tenant_id = $1 and job_id = $2
         returning version, updated_at";
 
@@ -190,6 +223,7 @@ async fn write(tx: &mut TenantTx, mut job: Job) -> Result<Job, Error> {
         .bind(job.next_slot.map(jiff_sqlx::Timestamp::from))
         .bind(job.next_due.map(jiff_sqlx::Timestamp::from))
         .bind(job.overlap.as_str())
+        .bind(job.author.as_ref().map(Json))
         .fetch_one(tx.conn())
         .await?;
     (job.version, job.updated_at) = (version, updated_at.to_jiff());

@@ -116,6 +116,7 @@ impl Jobs {
                 kind: JobKind::Heartbeat,
                 agent,
                 owner: None,
+                author: None,
                 name: "heartbeat".to_owned(),
                 description: String::new(),
                 enabled: true,

@@ -53,8 +53,7 @@ pub struct Reminder {
     /// Reminders in a row that set the next one without a message from the user (REM-013).
     #[serde(default)]
     pub renewals: u32,
-    /// Who set the reminder through an API, whose rights it has; `None` if the agent did in the
-    /// session.
+    /// Who set the reminder, whose rights it has; `None` if the agent did by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub author: Option<holdfast_types::Author>,
 }
@@ -118,7 +117,7 @@ impl Overlap {
 }
 
 impl NewJob {
-    /// Creates a validated job of the cron service. An interval without an anchor is counted from
+    /// Creates a validated job of the cron service, without an author. An interval without an anchor is counted from
     /// `now`.
     ///
     /// # Errors
@@ -142,6 +141,7 @@ impl NewJob {
             kind,
             agent,
             owner,
+            author: None,
             name: what.name,
             description: what.description,
             enabled: what.enabled,
@@ -173,6 +173,7 @@ impl NewJob {
             kind: JobKind::Reminder,
             agent,
             owner: Some(owner),
+            author: what.author.clone(),
             name,
             description: String::new(),
             enabled: true,
@@ -338,6 +339,7 @@ impl Changes {
             isolation: Some(new.isolation.as_ref().map(json)),
             delete_after_run: Some(new.delete_after_run),
             overlap,
+            editor: None,
         })
     }
 
@@ -379,6 +381,7 @@ mod tests {
             kind: new.kind,
             agent,
             owner: None,
+            author: None,
             name: new.name,
             description: new.description,
             spec: new.spec,

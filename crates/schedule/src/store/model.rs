@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use holdfast_types::{AgentId, JobId, RunId, TenantId};
+use holdfast_types::{AgentId, Author, JobId, RunId, TenantId};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -132,6 +132,9 @@ pub struct Job {
     pub agent: AgentId,
     /// User that owns the job; `None` means the tenant.
     pub owner: Option<String>,
+    /// Who wrote what the job does, whose rights its runs have; `None` means the mesh, and the agent
+    /// itself. A reminder's is also in its payload.
+    pub author: Option<Author>,
     pub name: String,
     pub description: String,
     /// Schedule as the kind defines it.

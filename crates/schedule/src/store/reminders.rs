@@ -35,7 +35,7 @@ pub struct NewReminder<'a> {
     pub locale: Locale,
     /// Whether the agent runs a turn when the reminder fires.
     pub auto_continue: bool,
-    /// Who sets it through an API; `None` if the agent does in the session.
+    /// Who sets it; `None` if the agent does by itself.
     pub author: Option<Author>,
     /// The reminder whose turn sets this one.
     pub renewal: Option<Renewal>,

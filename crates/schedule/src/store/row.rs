@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use holdfast_types::JobId;
+use holdfast_types::{Author, JobId};
 use serde_json::Value;
 use sqlx::{FromRow, types::Json};
 use uuid::Uuid;
@@ -20,7 +20,7 @@ macro_rules! job {
                     spec, payload, session_target, wake_mode, isolation, overlap, delete_after_run,
                     state, slot_at, due_at, running_slot, running_until,
                     running_until > clock_timestamp() as running, errors, last_at, last_status,
-                    last_class, last_ms, version, trace, created_at, updated_at
+                    last_class, last_ms, version, trace, author, created_at, updated_at
              from schedule.jobs where tenant_id = $1 and ",
             $which
         )
@@ -59,6 +59,7 @@ pub(crate) struct JobRow {
     last_ms: Option<i64>,
     version: i64,
     trace: Option<String>,
+    author: Option<Json<Author>>,
     created_at: jiff_sqlx::Timestamp,
     updated_at: jiff_sqlx::Timestamp,
 }
@@ -90,6 +91,7 @@ impl TryFrom<JobRow> for Job {
             kind: word(JobKind::parse(&row.kind))?,
             agent: row.agent_id.into(),
             owner: row.owner,
+            author: row.author.map(|author| author.0),
             name: row.name,
             description: row.description,
             spec: row.spec.0,

@@ -2,9 +2,9 @@
 
 use holdfast_schedule::Schedule;
 use holdfast_schedule::store::{
-    Changes, Error, JobKind, JobState, NewJob, NewSchedule, Origin, Outcome, Reminder, RunMode,
+    Changes, Editor, Error, JobKind, JobState, NewJob, NewSchedule, Origin, Outcome, Reminder, RunMode,
 };
-use holdfast_types::JobId;
+use holdfast_types::{Author, JobId};
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -29,6 +29,7 @@ fn changes(fields: &serde_json::Value) -> Changes {
         isolation: fields.get("isolation").cloned().map(Some),
         delete_after_run: flag("delete_after_run"),
         overlap: None,
+        editor: None,
     }
 }
 
@@ -74,6 +75,53 @@ async fn a_job_that_was_changed_meanwhile_is_not_overwritten() -> anyhow::Result
 
     assert!(matches!(late, Err(Error::Changed { have: 2, given: 1 })));
     assert_eq!(ada.get(job.id).await?.name, "mine");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_job_does_has_the_rights_of_who_wrote_it() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    let author = |id: &str| Author { id: id.to_owned(), roles: vec!["member".to_owned()] };
+    let editor = |id: &str, is_owner| Some(Editor { author: author(id), is_owner });
+    let (bo, eve) = ("person:bo", "person:eve");
+    let says = |text: &str| json!({"payload": {"kind": "agentTurn", "message": text}});
+    let aside = json!({"name": "n", "enabled": true, "schedule": {"every_s": 60}});
+
+    for (made_by, changed_by, change, author_after) in [
+        // Words that stay from before must not gain rights.
+        (Some(bo), editor("person:owner", true), says("b"), Some(bo)),
+        (None, editor("person:owner", true), says("b"), None),
+        (None, None, says("b"), None),
+        (Some(bo), None, says("b"), Some(bo)),
+        // New words must not have somebody else's.
+        (None, editor(eve, false), says("b"), Some(eve)),
+        (Some(bo), editor(eve, false), says("b"), Some(eve)),
+        (Some(bo), editor(eve, false), json!({"session_target": "isolated"}), Some(eve)),
+        (Some(bo), editor(eve, false), json!({"isolation": {"postToMainMode": "full"}}), Some(eve)),
+        (Some(bo), editor(bo, true), says("b"), Some(bo)),
+        // When it runs is nothing that it says.
+        (Some(bo), editor(eve, false), aside.clone(), Some(bo)),
+        (None, editor(eve, false), aside.clone(), None),
+        (None, editor(eve, false), json!({}), None),
+    ] {
+        let new = ada.job(json!({"every_s": 3600}));
+        let new = NewJob { author: made_by.map(author), ..new };
+        let new = NewJob { session_target: Some("isolated".to_owned()), ..new };
+        let new = match change.get("session_target") {
+            Some(_) => NewJob { session_target: None, ..new },
+            None => new,
+        };
+        let job = ada.add(new).await?;
+        let changes = Changes { editor: changed_by.clone(), ..changes(&change) };
+
+        let changed = world.jobs.update(ada.id, job.id, None, changes).await?;
+
+        let is_after = changed.author.as_ref().map(|author| author.id.as_str());
+        assert_eq!(is_after, author_after, "{made_by:?} {changed_by:?} {change}");
+        assert_eq!(ada.get(job.id).await?.author, changed.author);
+        world.jobs.remove(ada.id, job.id).await?;
+    }
     Ok(())
 }
 

@@ -219,6 +219,7 @@ impl Tenant<'_> {
             kind: JobKind::Every,
             agent: self.agent,
             owner: None,
+            author: None,
             name: "water the plants".to_owned(),
             description: String::new(),
             enabled: true,

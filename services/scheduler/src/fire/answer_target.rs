@@ -10,7 +10,7 @@ use holdfast_agent::policy;
 use holdfast_schedule::AgentTurn;
 use holdfast_schedule::store::Job;
 use holdfast_session::ChannelConversation as Spoken;
-use holdfast_types::{AgentId, SessionKind, Target, TenantId};
+use holdfast_types::{AgentId, Author, SessionKind, Target, TenantId};
 
 use crate::context::Ctx;
 
@@ -73,11 +73,21 @@ impl Ctx {
         if place.key.kind() == SessionKind::Main {
             return Ok(Some(place));
         }
+        let are = self.are_owners(tenant, agent, &place.speakers).await?;
+        Ok(are.then_some(place))
+    }
+
+    /// Whether all authors own the agent; `false` if there are none.
+    pub async fn are_owners(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        authors: &[Author],
+    ) -> anyhow::Result<bool> {
         let says = self.directory.policies().for_agent(tenant, agent).await?;
         let (of_tenant, of_agent) = (&says.tenant.document, &says.agent.document);
         // An unreadable policy names no owners.
-        let are = policy::are_owners(of_tenant, of_agent, &place.speakers).unwrap_or(false);
-        Ok(are.then_some(place))
+        Ok(policy::are_owners(of_tenant, of_agent, authors).unwrap_or(false))
     }
 }
 

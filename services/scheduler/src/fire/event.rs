@@ -9,7 +9,7 @@ use holdfast_schedule::store::{Firing, Job, Outcome};
 use holdfast_session::NewSystemEvent;
 use holdfast_types::{Body, JobFiring, QueueMode, SessionKey, SessionSettings};
 
-use super::{EndCondition, FiringMessage, FiringOutcome, NO_AGENT, agent};
+use super::{EndCondition, FiringMessage, FiringOutcome, NO_AGENT, agent, is_outside_text};
 use crate::context::Ctx;
 
 /// Name of the event that begins a turn.
@@ -29,8 +29,8 @@ pub async fn prepare(
     Ok(match wake_mode(job) {
         WakeMode::NextHeartbeat => {
             let idem_key = firing.id.idem_key();
-            // A job's text was approved by a person, or written before any text from outside.
-            let event = NewSystemEvent { key, idem_key, text, outside: false };
+            let outside = is_outside_text(ctx, job).await?;
+            let event = NewSystemEvent { key, idem_key, text, outside };
             ctx.sessions.add_system_event(job.tenant, &event).await.context("the event")?;
             FiringOutcome::Done { outcome: Outcome::Ok, class: None }
         }
@@ -41,6 +41,7 @@ pub async fn prepare(
             body: Body {
                 event: Some(EVENT_NAME.to_owned()),
                 fired: Some(Box::new(JobFiring::new(job.id, firing.at.as_millisecond()))),
+                author: job.author.clone(),
                 ..Body::text(text)
             },
             target: None,

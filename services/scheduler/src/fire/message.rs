@@ -32,6 +32,7 @@ pub async fn prepare(
         body: Body {
             event: Some(EVENT_NAME.to_owned()),
             fired: Some(Box::new(fired)),
+            author: job.author.clone(),
             ..Body::text(message.message)
         },
         // The runner answers where the session was last active.

@@ -4,7 +4,9 @@
 use holdfast_schedule::{Timer, store::Job};
 use holdfast_types::{Body, QueueMode, SessionSettings};
 
-use super::{EndCondition, FiringMessage, FiringOutcome, NO_AGENT, UNREADABLE, agent};
+use super::{
+    EndCondition, FiringMessage, FiringOutcome, NO_AGENT, UNREADABLE, agent, is_outside_text,
+};
 use crate::context::Ctx;
 
 pub async fn prepare(ctx: &Ctx, job: &Job, timer: &Timer) -> anyhow::Result<FiringOutcome> {
@@ -17,6 +19,8 @@ pub async fn prepare(ctx: &Ctx, job: &Job, timer: &Timer) -> anyhow::Result<Firi
         body: Body {
             event: Some(timer.event_name()),
             silent: true,
+            outside: is_outside_text(ctx, job).await?,
+            author: job.author.clone(),
             ..Body::text(job.name.clone())
         },
         target: None,

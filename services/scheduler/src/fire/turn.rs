@@ -55,7 +55,7 @@ pub async fn prepare(
             thinking: Some(thinking.unwrap_or(Thinking::Medium)),
             ..SessionSettings::default()
         },
-        body: Body { fired, ..Body::text(turn.message) },
+        body: Body { fired, author: job.author.clone(), ..Body::text(turn.message) },
         target,
         mode: QueueMode::Followup,
         end_condition: ends,

@@ -7,7 +7,7 @@ use holdfast_schedule::store::{
 };
 use holdfast_schedule::{AgentTurn, Missed, Payload, Schedule, Timer};
 use holdfast_session::{NewMessage, TurnOutcome as Heard};
-use holdfast_types::{Body, MessageFilter, QueueMode, SessionKey, Source, Thinking, Wait};
+use holdfast_types::{Author, Body, MessageFilter, QueueMode, SessionKey, Source, Thinking, Wait};
 use jiff::Timestamp;
 use serde_json::json;
 use tokio::time::Instant;
@@ -156,6 +156,53 @@ async fn a_timer_wakes_who_waits_for_it_and_disturbs_nobody_else() -> anyhow::Re
     let ready = "select count(*) from session.session_lease where state <> 'WAIT'";
     assert_eq!(world.number(ready).await?, 1);
     assert_eq!(world.number("select count(*) from session.inbox where state = 'new'").await?, 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn each_message_of_a_job_has_the_author_of_the_job() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let main = SessionKey::main(&world.agent.name);
+    let author = Author { id: "person:per_1".to_owned(), roles: vec!["member".to_owned()] };
+    let by = |new: NewJob| NewJob { author: Some(author.clone()), ..new };
+    let say = json!({"kind": "message", "message": "fixed"});
+    let event = |wake: &str, text: &str| {
+        let payload = json!({"kind": "systemEvent", "message": text});
+        Ok::<_, anyhow::Error>(NewJob {
+            session_target: Some("main".to_owned()),
+            wake_mode: Some(wake.to_owned()),
+            ..world.new_job(soon(0)?, payload)
+        })
+    };
+    let made = [
+        by(world.new_job(soon(0)?, turn("turn"))),
+        by(world.new_job(soon(0)?, say)),
+        by(event("now", "event")?),
+        by(event("next-heartbeat", "later")?),
+        by(NewJob { name: "timer".to_owned(), ..timer(&world, main.as_str())? }),
+        // From before there were authors.
+        world.new_job(soon(0)?, turn("mesh")),
+        event("next-heartbeat", "mesh")?,
+    ];
+    for new in made {
+        world.add(new).await?;
+    }
+
+    let _scheduler = world.scheduler().await?;
+    world.until("select count(*) from session.inbox", 5).await?;
+    world.until("select count(*) from session.system_events", 2).await?;
+
+    let authors = "select string_agg(concat_ws(' ', body->>'text', body->'author'->>'id',
+                                               body->'author'->'roles'->>0, body->>'outside'), ', '
+                                     order by body->>'text' collate \"C\") from session.inbox";
+    assert_eq!(
+        world.text(authors).await?,
+        "event person:per_1 member, fixed person:per_1 member, mesh, \
+         timer person:per_1 member true, turn person:per_1 member"
+    );
+    let events = "select string_agg(text || ' ' || outside, ', ' order by outside)
+                  from session.system_events";
+    assert_eq!(world.text(events).await?, "mesh false, later true");
     Ok(())
 }
 

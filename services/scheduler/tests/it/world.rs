@@ -122,6 +122,7 @@ impl World {
             kind: JobKind::of(&schedule),
             agent: self.agent.id,
             owner: None,
+            author: None,
             name: "tea".to_owned(),
             description: String::new(),
             enabled: true,
