@@ -95,14 +95,28 @@ impl BootstrapFile {
     }
 }
 
-/// People who can read a session.
+/// People who can read a session, and with it the rights of its turns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Audience {
     /// The agent's verified owner and nobody else.
     Owner,
+    /// Nobody: the agent works for its owner, in a job or on a piece of work. It has the owner's
+    /// files and connections, and neither reads the notes about the owner nor changes instructions.
+    Agent,
     /// Other people too, or unknown ones.
     Others,
+}
+
+impl Audience {
+    /// Whether turns have the owner's files and connections, and reach the owner's conversations.
+    #[must_use]
+    pub const fn has_owner_rights(self) -> bool {
+        match self {
+            Self::Owner | Self::Agent => true,
+            Self::Others => false,
+        }
+    }
 }
 
 /// Whether a session may see a file at all, in its prompt or through a tool.
@@ -189,6 +203,7 @@ mod tests {
         for kind in [SessionKind::Dm, SessionKind::Api, SessionKind::Work] {
             let owner = [&COMMON[..], &["MEMORY.md", "BOOTSTRAP.md"]].concat();
             assert_eq!(loaded(kind, Audience::Owner), owner, "{kind:?}");
+            assert_eq!(loaded(kind, Audience::Agent), COMMON, "{kind:?}");
             assert_eq!(loaded(kind, Audience::Others), COMMON, "{kind:?}");
         }
     }
@@ -204,7 +219,9 @@ mod tests {
     fn subagents_and_jobs_load_only_role_agents_and_tools() {
         for kind in [SessionKind::Subagent, SessionKind::Cron] {
             let few = ["role.md", "AGENTS.md", "TOOLS.md"];
-            assert_eq!(loaded(kind, Audience::Owner), few, "{kind:?}");
+            for audience in [Audience::Owner, Audience::Agent, Audience::Others] {
+                assert_eq!(loaded(kind, audience), few, "{kind:?} {audience:?}");
+            }
         }
     }
 

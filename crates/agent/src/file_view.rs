@@ -54,11 +54,12 @@ pub enum FileSpace {
 impl FileSpace {
     /// Files of a session. A subagent has its requester's instead.
     ///
-    /// Jobs and pieces of work are the owner's. A conversation without a person (a main session in
-    /// which others write, a request that names no user) has a folder of its own.
+    /// The agent itself has the whole tree. A conversation without a person (a main session in which
+    /// others write, a request that names no user) has a folder of its own, and so has a job of
+    /// somebody who is no person.
     #[must_use]
     pub fn of(kind: SessionKind, key: &str, audience: Audience) -> Self {
-        if matches!(kind, SessionKind::Cron | SessionKind::Work) {
+        if audience == Audience::Agent {
             return Self::Whole;
         }
         match person(kind, key, audience) {
@@ -124,6 +125,10 @@ fn conversation(kind: SessionKind, key: &str) -> Cow<'_, str> {
         (Some("agent"), Some(_), Some(name)) => name,
         _ => key,
     };
+    if kind == SessionKind::Cron {
+        // The runs of a job belong together.
+        return name.rsplit_once(':').map_or(name, |(job, _)| job).into();
+    }
     // As for people, a name's branches belong together.
     let split = (kind == SessionKind::Api).then(|| NameSpace::split(name.strip_prefix("api:")?));
     match split.flatten().and_then(|(space, own)| Some((space, own.split_once('/')?.0))) {
@@ -272,8 +277,10 @@ mod tests {
             (SessionKind::Main, "agent:main:main", Audience::Owner, "owner"),
             (SessionKind::Heartbeat, "agent:main:heartbeat", Audience::Owner, "owner"),
             (SessionKind::Dm, "agent:main:dm:telegram:7", Audience::Owner, "owner"),
-            (SessionKind::Cron, "agent:main:cron:a:b", OTHERS, "owner"),
-            (SessionKind::Work, "agent:main:work:a", OTHERS, "owner"),
+            (SessionKind::Cron, "agent:main:cron:a:b", Audience::Agent, "owner"),
+            (SessionKind::Cron, "agent:main:cron:a:b", OTHERS, "people/~cron=a"),
+            (SessionKind::Work, "agent:main:work:a", Audience::Agent, "owner"),
+            (SessionKind::Work, "agent:main:work:a", OTHERS, "people/~work=a"),
             (SessionKind::Dm, "agent:main:dm:telegram:42", OTHERS, "people/telegram=42"),
             (SessionKind::Dm, "agent:main:dm:hook:shop:1", OTHERS, "people/hook=shop=1"),
             (SessionKind::Api, "agent:main:api:anna", OTHERS, "people/api=anna"),
@@ -347,8 +354,10 @@ mod tests {
 
     #[test]
     fn a_job_and_an_owners_subagent_have_the_files_and_not_the_notes() {
-        for kind in [SessionKind::Cron, SessionKind::Subagent] {
-            let view = FileView::new(kind, OTHERS, FileSpace::Whole);
+        for (kind, audience) in
+            [(SessionKind::Cron, Audience::Agent), (SessionKind::Subagent, OTHERS)]
+        {
+            let view = FileView::new(kind, audience, FileSpace::Whole);
             for (one, sees, changes) in [
                 ("plan.md", true, true),
                 ("people/api=anna/a.md", true, true),

@@ -93,7 +93,7 @@ pub use proposal::{ProposalKind, UnknownProposalKind};
 pub use queue::{DropPolicy, QueueMode, QueueSettings};
 pub use self_improve::SelfImproveSettings;
 pub use session_key::{
-    DmScope, GroupScope, InvalidSessionKey, MAX_LINKED_PERSON_BYTES, NameSpace,
+    DmScope, GroupScope, InvalidSessionKey, MAIN_CONVERSATION, MAX_LINKED_PERSON_BYTES, NameSpace,
     SINGLE_REQUEST_PREFIX, SessionKey, SessionKind, has_platform_wide_ids, is_reserved_name,
     is_reserved_peer, is_self_improvement, linked_peer, linked_person,
 };

@@ -29,10 +29,13 @@ pub use linked::{
 };
 pub use space::{NameSpace, SINGLE_REQUEST_PREFIX, is_reserved_name};
 
-use crate::AgentName;
+use crate::{AgentName, PersonId};
 
 /// Maximum length of a key, in bytes.
 const MAX_KEY_BYTES: usize = 512;
+
+/// Name of the conversation of callers who name none.
+pub const MAIN_CONVERSATION: &str = "main";
 
 /// End of the key of the session in which an agent looks after itself.
 const SELF_IMPROVEMENT: &str = ":work:self-improve";
@@ -210,6 +213,15 @@ impl SessionKey {
     /// If the name is empty or too long.
     pub fn api(agent: &AgentName, user: &str) -> Result<Self, InvalidSessionKey> {
         Self::build(agent, SessionKind::Api, &[user])
+    }
+
+    /// Session in which a person talks who names none.
+    ///
+    /// # Errors
+    ///
+    /// If the key is too long.
+    pub fn main_of_person(agent: &AgentName, person: PersonId) -> Result<Self, InvalidSessionKey> {
+        Self::api(agent, &NameSpace::Person(person).qualify(MAIN_CONVERSATION))
     }
 
     /// Session of a subagent.

@@ -32,8 +32,7 @@ use uuid::Uuid;
 
 pub use author::{are_owners, of_caller, of_key, of_sender, speak_for};
 pub use destination::{
-    Destination, MAIN_CONVERSATION, find_session, named_destination, named_session_key,
-    person_of_user,
+    Destination, find_session, named_destination, named_session_key, person_of_user,
 };
 pub use text::clean;
 

@@ -13,7 +13,7 @@
 
 use std::collections::BTreeSet;
 
-use holdfast_types::{Author, DmScope, NameSpace, SessionKey, SessionKind};
+use holdfast_types::{Author, DmScope, NameSpace, SessionKey, SessionKind, has_platform_wide_ids};
 use serde::Deserialize as _;
 use serde_json::Value;
 
@@ -191,12 +191,15 @@ pub fn are_owners<'a>(
     Ok(people.turn_authors(speakers.into_iter()).is_owner())
 }
 
-/// Returns the audience of a session: the owner alone, or others too.
+/// Returns the audience of a session: the owner alone, nobody while the agent works by itself, or
+/// others too.
 ///
 /// A conversation is the owner's only while everybody who has written what the turn reads owns the
 /// agent: the turn's authors (`now`) and all of the session (`always`). Messages without an author
 /// are the mesh's own and change nothing. Without any author only the sessions are the owner's in
 /// which the mesh itself works, and the main session unless direct messages are routed to it.
+///
+/// The author of a job's messages is who made the job, so a job has its maker's rights.
 #[must_use]
 pub fn audience(
     kind: SessionKind,
@@ -206,26 +209,36 @@ pub fn audience(
     always: &TurnAuthors,
 ) -> Audience {
     let owner_or_mesh = |authors: &TurnAuthors| authors.roles.is_empty() || authors.is_owner();
-    let is_owners = match kind {
-        SessionKind::Heartbeat => owner_or_mesh(now) && owner_or_mesh(always),
+    let (is_owners, audience) = match kind {
+        SessionKind::Heartbeat => (owner_or_mesh(now) && owner_or_mesh(always), Audience::Owner),
+        SessionKind::Cron | SessionKind::Work => {
+            (owner_or_mesh(now) && owner_or_mesh(always), Audience::Agent)
+        }
         SessionKind::Main => match scope {
-            DmScope::Main => now.is_owner() && always.is_owner(),
+            DmScope::Main => (now.is_owner() && always.is_owner(), Audience::Owner),
             DmScope::PerPeer | DmScope::PerChannelPeer | DmScope::PerAccountChannelPeer => {
-                owner_or_mesh(now) && owner_or_mesh(always)
+                (owner_or_mesh(now) && owner_or_mesh(always), Audience::Owner)
             }
         },
-        SessionKind::Dm => owner_or_mesh(now) && always.is_owner(),
-        SessionKind::Api => {
-            is_conversation_of_person(key) && owner_or_mesh(now) && always.is_owner()
+        SessionKind::Dm => (owner_or_mesh(now) && always.is_owner(), Audience::Owner),
+        SessionKind::Api => (
+            is_conversation_of_person(key) && owner_or_mesh(now) && always.is_owner(),
+            Audience::Owner,
+        ),
+        SessionKind::Group | SessionKind::Topic | SessionKind::Subagent | SessionKind::Global => {
+            (false, Audience::Others)
         }
-        SessionKind::Group
-        | SessionKind::Topic
-        | SessionKind::Subagent
-        | SessionKind::Cron
-        | SessionKind::Work
-        | SessionKind::Global => false,
     };
-    if is_owners { Audience::Owner } else { Audience::Others }
+    if is_owners { audience } else { Audience::Others }
+}
+
+/// Returns the person behind an author, as [`person`](crate::person::person) names them. `None` for a
+/// key, for an author who is not verified, and on a channel whose ids each account has for itself.
+#[must_use]
+pub fn person_of_author(author: &str) -> Option<&str> {
+    let (channel, id) = author.split_once(':')?;
+    let is_person = crate::person::id_of(author).is_some() || has_platform_wide_ids(channel);
+    (is_person && !id.is_empty()).then_some(author)
 }
 
 /// Whether the session is one person's, and not a user's whom only a program knows.
@@ -354,9 +367,31 @@ mod tests {
             (&own, by_channel, &owner, &owner, Audience::Owner),
             (&own, by_channel, &other, &other, Audience::Others),
             (&own, by_channel, &mesh, &mesh, Audience::Others),
+            ("agent:main:cron:a:b", by_channel, &mesh, &mesh, Audience::Agent),
+            ("agent:main:cron:a:b", to_main, &owner, &owner, Audience::Agent),
+            ("agent:main:cron:a:b", by_channel, &other, &other, Audience::Others),
+            ("agent:main:cron:a:b", by_channel, &owner, &other, Audience::Others),
+            ("agent:main:work:a", by_channel, &mesh, &mesh, Audience::Agent),
+            ("agent:main:work:a", by_channel, &other, &other, Audience::Others),
+            ("global", by_channel, &owner, &owner, Audience::Others),
         ] {
             let kind = key.parse::<SessionKey>().unwrap().kind();
             assert_eq!(audience(kind, key, scope, now, always), who, "{key} {scope:?} {now:?}");
+        }
+    }
+    #[test]
+    fn an_author_is_a_person_if_the_id_names_one_everywhere() {
+        let person = format!("person:{}", PersonId::generate());
+        for (author, is_person) in [
+            (person.as_str(), true),
+            ("person:anna", false),
+            ("telegram:42", true),
+            ("telegram:", false),
+            ("webhook:42", false),
+            ("telegram-unverified:42", false),
+            ("api:key_0123456789abcdef0123456789abcdef", false),
+        ] {
+            assert_eq!(person_of_author(author), is_person.then_some(author), "{author}");
         }
     }
 }

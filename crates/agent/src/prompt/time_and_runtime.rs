@@ -40,7 +40,9 @@ const fn place(kind: SessionKind, audience: Audience) -> &'static str {
     match kind {
         SessionKind::Main => match audience {
             Audience::Owner => "your owner's own conversation",
-            Audience::Others => "your main conversation, which not only your owner writes in",
+            Audience::Agent | Audience::Others => {
+                "your main conversation, which not only your owner writes in"
+            }
         },
         SessionKind::Dm => "a direct conversation with one person",
         SessionKind::Group => "a group conversation",
@@ -51,7 +53,7 @@ const fn place(kind: SessionKind, audience: Audience) -> &'static str {
         SessionKind::Work => "a piece of work",
         SessionKind::Api => match audience {
             Audience::Owner => "a conversation with your owner",
-            Audience::Others => "a conversation through an API or the console",
+            Audience::Agent | Audience::Others => "a conversation through an API or the console",
         },
         SessionKind::Global => "the shared conversation",
     }

@@ -69,7 +69,7 @@ pub(crate) fn is_for(
 ) -> bool {
     match used_by {
         ConnectionScope::Everyone => true,
-        ConnectionScope::Owner => is_owner_session(kind, audience),
+        ConnectionScope::Owner => audience.has_owner_rights(),
         ConnectionScope::Person(person) => is_session_of(kind, key, person),
     }
 }
@@ -84,17 +84,6 @@ pub(crate) fn without_unconnected_tools(
         let is_there = ConnectionKind::of_tool(tool).is_none_or(|kind| kinds.contains(&kind));
         is_there && allowed.allows(tool)
     })
-}
-
-/// Whether the owner is the only person in the conversation, or the agent works alone.
-fn is_owner_session(kind: SessionKind, audience: Audience) -> bool {
-    match kind {
-        SessionKind::Main | SessionKind::Dm | SessionKind::Api | SessionKind::Heartbeat => {
-            audience == Audience::Owner
-        }
-        SessionKind::Cron | SessionKind::Work | SessionKind::Global => true,
-        SessionKind::Group | SessionKind::Topic | SessionKind::Subagent => false,
-    }
 }
 
 /// Whether the session belongs to this person: its key ends with their identity.
@@ -139,7 +128,8 @@ mod tests {
         for (kind, audience, key, expected) in [
             (SessionKind::Main, owner, "agent:main:main", "owner everyone"),
             (SessionKind::Main, others, "agent:main:main", "everyone"),
-            (SessionKind::Cron, others, "agent:main:cron:a:b", "owner everyone"),
+            (SessionKind::Cron, Audience::Agent, "agent:main:cron:a:b", "owner everyone"),
+            (SessionKind::Cron, others, "agent:main:cron:a:b", "everyone"),
             (SessionKind::Dm, others, "agent:main:dm:telegram:42", "everyone telegram"),
             (SessionKind::Dm, owner, "agent:main:dm:telegram:7", "owner everyone"),
             (SessionKind::Dm, others, "agent:main:dm:telegram:bot:42", "everyone telegram"),

@@ -5,7 +5,6 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use holdfast_agent::bootstrap::Audience;
 use holdfast_bus::Bus;
 use holdfast_directory::Directory;
 use holdfast_session::{EntryView, SessionView, Sessions};
@@ -55,15 +54,7 @@ impl SessionTools {
 
     /// Whether the call comes from the owner's conversation or from the agent itself.
     pub(crate) fn is_owner_or_agent(call: &Call) -> anyhow::Result<bool> {
-        let context = ToolContext::of(call)?;
-        Ok(match context.kind {
-            // Others may write in the main session, too.
-            SessionKind::Main | SessionKind::Dm | SessionKind::Api | SessionKind::Heartbeat => {
-                context.audience == Audience::Owner
-            }
-            SessionKind::Global | SessionKind::Cron | SessionKind::Work => true,
-            SessionKind::Group | SessionKind::Topic | SessionKind::Subagent => false,
-        })
+        Ok(ToolContext::of(call)?.audience.has_owner_rights())
     }
 
     /// Resolves the target of a message, or returns why it is not permitted.

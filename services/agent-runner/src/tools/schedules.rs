@@ -15,7 +15,7 @@ use holdfast_schedule::{
     Zone,
     reminder::{Locale, Renewal},
 };
-use holdfast_types::JobId;
+use holdfast_types::{Author, JobId};
 
 use crate::tools::mesh::{self, SessionTools};
 
@@ -44,6 +44,8 @@ fn job_id(key: &str) -> JobId {
 pub(crate) struct Requester {
     /// `None` if the conversation belongs to no single user.
     pub(crate) user: Option<String>,
+    /// Author of what is asked for; `None` if the mesh is.
+    pub(crate) author: Option<Author>,
     /// Time zone of the user.
     pub(crate) zone: Zone,
     /// Language of the user's last message.

@@ -31,7 +31,7 @@ impl holdfast_skills::SkillTarget for SessionSkills {
     fn check(&self, call: &Call) -> Result<(), ToolError> {
         match ToolContext::of(call)?.audience {
             Audience::Owner => Ok(()),
-            Audience::Others => Err(ToolError::Tell(
+            Audience::Agent | Audience::Others => Err(ToolError::Tell(
                 "a skill is installed in a conversation with your owner only, and this is none"
                     .to_owned(),
             )),

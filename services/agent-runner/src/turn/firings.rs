@@ -9,7 +9,7 @@
 use holdfast_schedule::{Isolation, PostMode};
 use holdfast_session::CompletionResult;
 use holdfast_types::{
-    Entry, MainSessionPost, SessionKey, SessionKind, SessionPost, SystemEvent, Usage,
+    DmScope, Entry, MainSessionPost, SessionKey, SessionKind, SessionPost, SystemEvent, Usage,
 };
 
 use crate::{
@@ -88,7 +88,9 @@ pub(crate) fn main_session_post(turn: &TurnState<'_>, answer: &str) -> Option<En
     let post = turn.firing()?.post.as_ref()?;
     let own: SessionKey = turn.key.parse().ok()?;
     let text = post_text(post, answer)?;
-    let outside = turn.has_read_outside_text();
+    // Other people's words are no owner's.
+    let audience = turn.audience_for_scope(DmScope::default());
+    let outside = turn.has_read_outside_text() || !audience.has_owner_rights();
     Some(SessionPost { key: SessionKey::main(own.agent()?), text, outside }.entry())
 }
 

@@ -69,9 +69,13 @@ impl TurnState<'_> {
     /// Part of the agent's files in which the conversation works.
     pub(crate) fn file_space(&self, audience: Audience) -> FileSpace {
         let requester = self.task.as_ref().and_then(|task| task.given.files_of.as_deref());
-        requester
-            .and_then(FileSpace::parse)
-            .unwrap_or_else(|| FileSpace::of(self.kind, &self.key, audience))
+        if let Some(space) = requester.and_then(FileSpace::parse) {
+            return space;
+        }
+        match self.person_of_job(audience) {
+            Some(person) => FileSpace::of_person(&person),
+            None => FileSpace::of(self.kind, &self.key, audience),
+        }
     }
 
     /// Tools that a subagent was given, by its bundle and its list; `None` is all.

@@ -42,6 +42,30 @@ impl TurnState<'_> {
     pub(crate) fn participants(&self) -> TurnAuthors {
         self.policy.turn_authors(authors(self.journal.turn()))
     }
+
+    /// Who made the job that this session is a run of, if that is a person who does not own the agent.
+    pub(crate) fn person_of_job(&self, audience: Audience) -> Option<String> {
+        let is_theirs = self.kind == SessionKind::Cron && audience == Audience::Others;
+        let always = self.policy.turn_authors(authors(self.journal.entries()));
+        let author = always.user.filter(|_| is_theirs)?;
+        policy::person_of_author(&author).map(str::to_owned)
+    }
+
+    /// Author of what this turn causes later: of a job or a reminder that it sets, of an agent that it
+    /// wakes. `None` is the mesh's own.
+    ///
+    /// With the owner's rights, this turn's authors are all owners. Without them, what the turn says
+    /// may also be the words of those who wrote before: their author counts where this turn's would
+    /// gain the owner's rights later.
+    pub(crate) fn author(&self, audience: Audience) -> Option<Author> {
+        let now: Vec<&Author> = authors(self.journal.turn()).collect();
+        let has_owner = now.is_empty() || self.participants().is_owner();
+        let counted = match has_owner && !audience.has_owner_rights() {
+            true => authors(self.journal.entries()).collect(),
+            false => now,
+        };
+        common_author(&counted, || self.policy.turn_authors(counted.iter().copied()).roles)
+    }
 }
 
 /// Loads the current policy of the tenant and the agent.
@@ -147,6 +171,21 @@ pub(crate) fn authors<'a>(
     })
 }
 
+/// Returns one author with the rights that all of these have: the author, if it is one, with the roles
+/// that all messages have. `common_roles` are those of several, by the policy.
+fn common_author(
+    authors: &[&Author],
+    common_roles: impl FnOnce() -> Vec<String>,
+) -> Option<Author> {
+    let (first, others) = authors.split_first()?;
+    if others.iter().any(|other| other.id != first.id) {
+        return Some(Author::several(common_roles()));
+    }
+    let roles = first.roles.iter();
+    let roles = roles.filter(|role| others.iter().all(|other| other.roles.contains(role)));
+    Some(Author { id: first.id.clone(), roles: roles.cloned().collect() })
+}
+
 /// Time in the agent's time zone.
 fn local_time(at: Timestamp, zone: &TimeZone) -> Option<LocalTime> {
     let there = at.to_zoned(zone.clone());
@@ -168,6 +207,22 @@ mod tests {
         let moment = |weekday, minute| Some(LocalTime { weekday, minute });
         assert_eq!(local_time(at, &TimeZone::UTC), moment(Weekday::Sun, 1_410));
         assert_eq!(local_time(at, &zone), moment(Weekday::Mon, 30));
+    }
+
+    #[test]
+    fn several_authors_become_one_with_the_rights_of_all() {
+        let author = |id: &str, roles: &[&str]| Author {
+            id: id.to_owned(),
+            roles: roles.iter().map(|&role| role.to_owned()).collect(),
+        };
+        let (owner, member) = (author("a:1", &["member", "owner"]), author("a:1", &["member"]));
+        let other = author("a:2", &["member"]);
+        let common = |authors: &[&Author]| common_author(authors, || vec!["member".to_owned()]);
+
+        assert_eq!(common(&[]), None);
+        assert_eq!(common(&[&owner, &owner]), Some(owner.clone()));
+        assert_eq!(common(&[&owner, &member]), Some(member.clone()));
+        assert_eq!(common(&[&owner, &other]), Some(Author::several(vec!["member".to_owned()])));
     }
 
     #[test]

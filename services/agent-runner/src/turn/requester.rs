@@ -2,7 +2,7 @@
 
 use holdfast_agent::{
     bootstrap::Audience,
-    person::{self, OWNER, person},
+    person::{self, OWNER, id_of, person},
 };
 use holdfast_schedule::reminder::{Locale, Renewal};
 use holdfast_types::{Body, Entry, JobFiring, NameSpace, SessionKey, SessionKind};
@@ -24,8 +24,10 @@ pub(crate) fn requester(turn: &TurnState<'_>, snapshot: &AgentSnapshot) -> Reque
     let fired = turn.firing();
     let speaker = turn.participants().user;
     let owner = fired.and_then(|fired| fired.owner.clone());
+    let audience = turn.audience(snapshot);
     Requester {
-        user: user_of(turn.kind, &turn.key, turn.audience(snapshot), speaker).or(owner),
+        user: user_of(turn.kind, &turn.key, audience, speaker).or(owner),
+        author: turn.author(audience),
         zone: turn.user_zone().or_else(|| snapshot.zone_name.parse().ok()).unwrap_or_default(),
         locale: user_locale(turn.journal.entries()),
         renewal: renewal(turn.journal.entries(), turn.journal.turn()),
@@ -70,13 +72,16 @@ fn user_of(
             None => tail("api").map(|user| format!("api:{user}")),
         },
         SessionKind::Main => match audience {
-            Audience::Owner => Some(OWNER.to_owned()),
+            Audience::Owner | Audience::Agent => Some(OWNER.to_owned()),
             Audience::Others => speaker,
         },
-        SessionKind::Group | SessionKind::Topic => speaker,
-        SessionKind::Global | SessionKind::Cron | SessionKind::Heartbeat | SessionKind::Work => {
-            Some(OWNER.to_owned())
-        }
+        SessionKind::Group | SessionKind::Topic | SessionKind::Global => speaker,
+        SessionKind::Cron | SessionKind::Work => match audience {
+            Audience::Owner | Audience::Agent => Some(OWNER.to_owned()),
+            // Others have no conversation that is known from here.
+            Audience::Others => speaker.filter(|author| id_of(author).is_some()),
+        },
+        SessionKind::Heartbeat => Some(OWNER.to_owned()),
         SessionKind::Subagent => None,
     }
 }
@@ -111,7 +116,8 @@ fn renewal(entries: &[Entry], turn: &[Entry]) -> Option<Renewal> {
 
 #[cfg(test)]
 mod tests {
-    use holdfast_types::{Author, JobId};
+    use holdfast_agent::person::of_id;
+    use holdfast_types::{Author, JobId, PersonId};
 
     use super::*;
 
@@ -142,10 +148,16 @@ mod tests {
             (SessionKind::Api, "agent:main:api:anna", others, Some("api:anna")),
             (SessionKind::Group, "agent:main:group:telegram:1", others, Some("telegram:7")),
             (SessionKind::Subagent, "agent:main:subagent:x", others, None),
+            (SessionKind::Cron, "agent:main:cron:a:b", Audience::Agent, Some("owner")),
+            (SessionKind::Cron, "agent:main:cron:a:b", others, None),
         ] {
             assert_eq!(user_of(kind, key, audience, speaker()).as_deref(), user, "{key}");
         }
         assert_eq!(user_of(SessionKind::Group, "agent:main:group:telegram:1", others, None), None);
+        let person = of_id(PersonId::generate());
+        let of_job =
+            user_of(SessionKind::Cron, "agent:main:cron:a:b", others, Some(person.clone()));
+        assert_eq!(of_job, Some(person));
     }
 
     #[test]

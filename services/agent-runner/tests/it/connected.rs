@@ -18,10 +18,10 @@ use serde_json::json;
 
 use crate::world::{Running, World};
 
-type Events = Arc<Mutex<Vec<(String, String)>>>;
+pub type Events = Arc<Mutex<Vec<(String, String)>>>;
 
 /// A calendar that takes events: who made each, and what it says.
-async fn calendar() -> anyhow::Result<(SocketAddr, Events)> {
+pub async fn calendar() -> anyhow::Result<(SocketAddr, Events)> {
     let events = Events::default();
     let kept = Arc::clone(&events);
     let take = move |headers: HeaderMap, body: String| {
@@ -37,7 +37,7 @@ async fn calendar() -> anyhow::Result<(SocketAddr, Events)> {
     Ok((address, events))
 }
 
-async fn connect(world: &World, at: SocketAddr, used_by: &str) -> anyhow::Result<()> {
+pub async fn connect(world: &World, at: SocketAddr, used_by: &str) -> anyhow::Result<()> {
     connect_as("home", world, at, used_by).await
 }
 
@@ -60,7 +60,7 @@ async fn connect_as(
 }
 
 /// A runner whose tools may go where the calendar is.
-async fn runner(world: &World, at: SocketAddr) -> anyhow::Result<Running> {
+pub async fn runner(world: &World, at: SocketAddr) -> anyhow::Result<Running> {
     let mut config = world.config();
     config.runner.web.allow = vec![at.to_string()];
     world.runner_with(config, |app| app).await

@@ -38,6 +38,7 @@ mod held_state;
 mod holding;
 mod hostile_text;
 mod idling;
+mod job_authors;
 mod keys;
 mod linking;
 mod mcp;

@@ -8,7 +8,7 @@ use holdfast_schedule::ScheduleLimits;
 use holdfast_schedule::store::{JobKind, JobState, NewJob, Outcome, Reminder};
 use holdfast_session::SendCapacity;
 use holdfast_testkit::{Reply, model::Request};
-use holdfast_types::{AgentId, DeliveryClass, Entry, JobId, RunnerId};
+use holdfast_types::{AgentId, Author, DeliveryClass, Entry, JobId, RunnerId};
 use jiff::{SignedDuration, Timestamp};
 use scheduler::{App, Config, Scheduler};
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ use crate::world::{Running, World};
 
 impl World {
     /// A scheduler over the same backends, which ends where it stands when it is aborted.
-    async fn a_scheduler(&self) -> anyhow::Result<JoinHandle<anyhow::Result<()>>> {
+    pub async fn a_scheduler(&self) -> anyhow::Result<JoinHandle<anyhow::Result<()>>> {
         let runner = self.config();
         let config = Config {
             scheduler: Scheduler { listen: ([127, 0, 0, 1], 0).into(), ..Scheduler::default() },
@@ -49,7 +49,16 @@ impl World {
     }
 
     /// A job of the agent's that is due in a second.
-    async fn due_soon(&self, mut what: Value) -> anyhow::Result<JobId> {
+    async fn due_soon(&self, what: Value) -> anyhow::Result<JobId> {
+        self.due_soon_by(what, None).await
+    }
+
+    /// The same, made by this author.
+    pub async fn due_soon_by(
+        &self,
+        mut what: Value,
+        author: Option<Author>,
+    ) -> anyhow::Result<JobId> {
         let at = Timestamp::now().checked_add(SignedDuration::from_secs(1))?;
         what["schedule"] = json!({"kind": "at", "at_ms": at.as_millisecond()});
         let what = holdfast_schedule::NewJob::from_json(what)?;
@@ -59,10 +68,10 @@ impl World {
         };
         let agent: AgentId = self.agent.id;
         let new = NewJob::cron(JobId::generate(), agent, None, what, Timestamp::now(), allowed)?;
-        Ok(self.jobs()?.add(self.tenant, new).await?.into_job().id)
+        Ok(self.jobs()?.add(self.tenant, NewJob { author, ..new }).await?.into_job().id)
     }
 
-    async fn until_done(&self, job: JobId) -> anyhow::Result<Outcome> {
+    pub async fn until_done(&self, job: JobId) -> anyhow::Result<Outcome> {
         let jobs = self.jobs()?;
         let is_done = async || {
             // A message on a channel is done when it was sent.

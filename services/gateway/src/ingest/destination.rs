@@ -17,8 +17,8 @@ use holdfast_grpc::Caller;
 use holdfast_llm::ModelCard;
 use holdfast_session::Sessions;
 use holdfast_types::{
-    AgentId, AgentName, MessageId, NameSpace, PersonId, SINGLE_REQUEST_PREFIX, SessionId,
-    SessionKey, TenantId, is_reserved_name, linked_person,
+    AgentId, AgentName, MAIN_CONVERSATION, MessageId, NameSpace, PersonId, SINGLE_REQUEST_PREFIX,
+    SessionId, SessionKey, TenantId, is_reserved_name, linked_person,
 };
 use uuid::Uuid;
 
@@ -27,9 +27,6 @@ use crate::{
     Error,
     permissions::rights::{self, ConversationRight, NamedSession},
 };
-
-/// Name of the conversation of callers who name none.
-pub const MAIN_CONVERSATION: &str = "main";
 
 #[derive(Debug, Clone)]
 pub struct Destination {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use holdfast_agent::person::OWNER;
 use holdfast_schedule::store::{
-    Changes, Job, JobFilter, JobKind, NewJob, Reminder, RunMode, RunRequestOutcome,
+    Changes, Editor, Job, JobFilter, JobKind, NewJob, Reminder, RunMode, RunRequestOutcome,
 };
 use holdfast_schedule::{
     AgentTurn, FixedMessage, JobPatch, NewJob as JobFields, Payload, Schedule, SessionTarget, Zone,
@@ -143,9 +143,10 @@ impl ScheduleTools {
             return Ok(Err(error.to_string()));
         }
         let (id, now) = (job_id(&call.key), Timestamp::now());
+        let author = ToolContext::of(call)?.requester.author.clone();
         let allowed = self.rules.allowed();
         let new = match NewJob::cron(id, call.agent, None, what, now, allowed) {
-            Ok(new) => NewJob { external_id: Some(job_name(id)), ..new },
+            Ok(new) => NewJob { external_id: Some(job_name(id)), author, ..new },
             Err(error) => match self.jobs.get(call.tenant, id).await {
                 // The time may have passed since: this is a repetition of the call.
                 Ok(there) => return Ok(Ok(job_json(&there)?)),
@@ -187,7 +188,7 @@ impl ScheduleTools {
                 locale: Locale::detect(&saying.message).tag().to_owned(),
                 target,
                 renewals: 0,
-                author: None,
+                author: ToolContext::of(call)?.requester.author.clone(),
             };
             let new =
                 NewJob::reminder(id, call.agent, self.reminder_owner(call)?, schedule, &reminder);
@@ -235,6 +236,11 @@ impl ScheduleTools {
         if has_payload && let Err(error) = changes.check_session(&call.agent_name) {
             return Ok(Err(error.to_string()));
         }
+        let context = ToolContext::of(call)?;
+        let is_owner = context.audience.has_owner_rights();
+        let author = context.requester.author.clone();
+        let editor = author.map(|author| Editor { author, is_owner });
+        let changes = Changes { editor, ..changes };
         match self.jobs.update(call.tenant, job.id, Some(job.version), changes).await {
             Ok(job) => {
                 self.mesh.bus.wake_schedule();
@@ -278,7 +284,8 @@ impl ScheduleTools {
     async fn wake_main_session(&self, call: &Call, text: String, now: bool) -> Answer {
         let key = SessionKey::main(&call.agent_name);
         let sessions = &self.mesh.sessions;
-        let outside = ToolContext::of(call)?.repeats_outside_text();
+        let context = ToolContext::of(call)?;
+        let outside = context.repeats_outside_text();
         if !now {
             let event = NewSystemEvent { key, idem_key: call.key.clone(), text, outside };
             sessions.add_system_event(call.tenant, &event).await?;
@@ -294,7 +301,12 @@ impl ScheduleTools {
             label: None,
             source: Source::Internal(SCHEDULE_SOURCE.to_owned()),
             idem_key: call.key.clone(),
-            body: Body { event: Some(WAKE_EVENT.to_owned()), outside, ..Body::text(text) },
+            body: Body {
+                event: Some(WAKE_EVENT.to_owned()),
+                author: context.requester.author.clone(),
+                outside,
+                ..Body::text(text)
+            },
             target,
             mode: QueueMode::Followup,
             debounce: Duration::ZERO,

@@ -1,5 +1,6 @@
 //! Tools `scheduler_…`: reminders of the user.
 
+use holdfast_agent::person::id_of;
 use holdfast_schedule::reminder::{Locale, ReminderItem};
 use holdfast_schedule::store::NewReminder;
 use holdfast_tools::{Call, ReminderRequest, Reminders};
@@ -32,7 +33,7 @@ impl Reminders for ScheduleTools {
             zone: &asked.zone,
             locale,
             auto_continue: wanted.auto_continue,
-            author: None,
+            author: asked.author.clone(),
             renewal: asked.renewal,
         };
         let set = self.jobs.set_reminder(call.tenant, remind, self.rules.reminders()).await?;
@@ -84,12 +85,16 @@ impl ScheduleTools {
         Ok(ToolContext::of(call)?.requester.clone())
     }
 
-    /// Session and target of a job's text: this conversation, or the main one if this one has no
-    /// user.
+    /// Session and target of a job's text: this conversation, or if this one has no user, the main
+    /// one of the owner or of the person who made the job that runs.
     pub(super) fn job_session(&self, call: &Call) -> anyhow::Result<(SessionKey, Option<Target>)> {
         let context = ToolContext::of(call)?;
         let (key, place) = (&context.key, context.target.clone());
-        let main = || SessionKey::main(&call.agent_name);
+        let person = context.requester.user.as_deref().and_then(id_of);
+        let main = match person {
+            Some(person) => SessionKey::main_of_person(&call.agent_name, person)?,
+            None => SessionKey::main(&call.agent_name),
+        };
         Ok(match context.kind {
             SessionKind::Main
             | SessionKind::Dm
@@ -102,7 +107,7 @@ impl ScheduleTools {
             | SessionKind::Cron
             | SessionKind::Heartbeat
             | SessionKind::Work
-            | SessionKind::Global => (main(), None),
+            | SessionKind::Global => (main, None),
         })
     }
 }

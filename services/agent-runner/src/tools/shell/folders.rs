@@ -84,7 +84,7 @@ impl FolderKey {
         let who = match (self.view.space(), self.view.audience()) {
             (FileSpace::Folder(_), _) => "person",
             (FileSpace::Whole, Audience::Owner) => "own",
-            (FileSpace::Whole, Audience::Others) => "agent",
+            (FileSpace::Whole, Audience::Agent | Audience::Others) => "agent",
         };
         format!(
             "{}-{}-{}-{who}",

@@ -28,7 +28,7 @@ use super::{Schedules, id_for_request, invalid_schedule};
 use crate::{
     Error,
     control::{invalid, non_empty, timestamp},
-    ingest::{MAIN_CONVERSATION, named_session_key, of_caller, person_of_user, speak_for},
+    ingest::{named_session_key, of_caller, person_of_user, speak_for},
     permissions::rights::{self, ConversationRight},
 };
 
@@ -253,8 +253,7 @@ fn session_key_of_user(
         };
     }
     if let Some(person) = person::id_of(user) {
-        let own = NameSpace::Person(person).qualify(MAIN_CONVERSATION);
-        return Ok(SessionKey::api(agent, &own)?);
+        return Ok(SessionKey::main_of_person(agent, person)?);
     }
     let key: Result<SessionKey, _> = format!("agent:{agent}:dm:{user}").parse();
     match key {
