@@ -152,11 +152,33 @@ pub fn add_services(routes: Routes, state: &State, body_limit: usize) -> Routes 
         .add_service(service!(ProposalsServer, agents::proposals::Proposals))
 }
 
+/// People whose names are read.
+const MAX_PEOPLE: i64 = 1_000;
+
 impl State {
     pub(crate) async fn agent_names(&self, tenant: TenantId) -> Result<AgentNames, Error> {
         let agents = self.directory.agents().list(tenant).await?;
         let names = agents.into_iter().map(|agent| (agent.id, agent.name.to_string()));
         Ok(AgentNames(names.collect()))
+    }
+
+    /// Names of the keys and people among authors, by author id.
+    pub(crate) async fn author_names(
+        &self,
+        tenant: TenantId,
+        authors: impl Iterator<Item = &str> + Clone + Send,
+    ) -> Result<HashMap<String, String>, Error> {
+        let has = |prefix| authors.clone().any(|author| author.starts_with(prefix));
+        let mut names = HashMap::new();
+        if has("api:") {
+            let keys = self.directory.keys().list(tenant).await?;
+            names.extend(keys.into_iter().map(|key| (format!("api:{}", key.id), key.name)));
+        }
+        if has("person:") {
+            let people = self.directory.people().list(tenant, None, MAX_PEOPLE).await?;
+            names.extend(people.into_iter().map(|one| (format!("person:{}", one.id), one.name)));
+        }
+        Ok(names)
     }
 }
 

@@ -20,8 +20,8 @@ use crate::{
     view::{time, timestamp},
 };
 
-const COLUMNS: [&str; 8] =
-    ["id", "name", "agent", "kind", "state", "next_run_at", "last_status", "last_error"];
+const COLUMNS: [&str; 9] =
+    ["id", "name", "agent", "made_by", "kind", "state", "next_run_at", "last_status", "last_error"];
 
 const RUN_COLUMNS: [&str; 6] = ["at", "origin", "status", "error", "duration_ms", "run_id"];
 
@@ -289,6 +289,8 @@ fn view(job: &Job) -> Value {
         "description": job.description,
         "agent": job.agent,
         "owner": job.owner,
+        "author": job.author,
+        "made_by": if job.author_name.is_empty() { &job.author } else { &job.author_name },
         "kind": job.kind,
         "state": job.state,
         "what": serde_json::from_str::<Value>(&job.what).unwrap_or(Value::Null),

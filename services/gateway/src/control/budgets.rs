@@ -1,7 +1,5 @@
 //! The service `Budgets`: daily limits and usage.
 
-use std::collections::HashMap;
-
 use holdfast_directory::{AGENT_CACHE_TTL, Budget};
 use holdfast_proto::gateway::v1::{
     self as pb, GetUsageRequest, GetUsageResponse, ListBudgetsRequest, ListBudgetsResponse,
@@ -21,9 +19,6 @@ const MAX_USAGE_DAYS: u32 = 90;
 /// The same where lines are for hours.
 const MAX_HOURLY_DAYS: u32 = 7;
 
-/// People whose names are read.
-const MAX_PEOPLE: i64 = 1_000;
-
 /// Implements `holdfast.gateway.v1.Budgets`.
 #[derive(Debug)]
 pub struct Budgets(pub State);
@@ -35,26 +30,6 @@ impl Budgets {
             "" => Ok(None),
             named => Ok(Some(self.0.directory.agents().get(tenant, named).await?.id)),
         }
-    }
-
-    /// Names of the keys and people in the lines, by author id.
-    async fn person_names(
-        &self,
-        tenant: TenantId,
-        lines: &[UsageSum],
-    ) -> Result<HashMap<String, String>, Error> {
-        let directory = &self.0.directory;
-        let has = |prefix| lines.iter().any(|line| line.person.starts_with(prefix));
-        let mut names = HashMap::new();
-        if has("api:") {
-            let keys = directory.keys().list(tenant).await?;
-            names.extend(keys.into_iter().map(|key| (format!("api:{}", key.id), key.name)));
-        }
-        if has("person:") {
-            let people = directory.people().list(tenant, None, MAX_PEOPLE).await?;
-            names.extend(people.into_iter().map(|one| (format!("person:{}", one.id), one.name)));
-        }
-        Ok(names)
     }
 }
 
@@ -137,7 +112,8 @@ impl Service for Budgets {
 
         let lines = self.0.sessions.usage().by_groups(caller.tenant, agent, days, &groups).await;
         let lines = lines.map_err(Error::from)?;
-        let people = self.person_names(caller.tenant, &lines).await?;
+        let ids = lines.iter().map(|line| line.person.as_str());
+        let people = self.0.author_names(caller.tenant, ids).await?;
 
         let line_of = |line: UsageSum| pb::UsageLine {
             day: line.day,

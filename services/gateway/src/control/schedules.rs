@@ -18,22 +18,23 @@ use holdfast_proto::gateway::v1::{
     schedules_server::Schedules as Service,
 };
 use holdfast_schedule::store::{
-    Changes, Job, JobFilter, JobKind, Jobs, NewJob, Rules, RunMode, RunRequestOutcome,
+    Changes, Editor, Job, JobFilter, JobKind, Jobs, NewJob, Rules, RunMode, RunRequestOutcome,
 };
 use holdfast_schedule::{JobPatch, NewJob as JobFields, Payload, check_id};
 use holdfast_session::NewSystemEvent;
-use holdfast_types::{JobId, SessionKey, TenantId};
+use holdfast_types::{AgentId, JobId, SessionKey, TenantId};
 use jiff::Timestamp;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
-use self::convert::job_of;
+use self::convert::{JobNames, job_of};
 pub(super) use self::times::moment;
 use super::{State, invalid, non_empty, page_size, timestamp};
 use crate::{
     Error, audit,
+    ingest::of_caller,
     permissions::rights::{self, ConversationRight},
     permissions::{Permission, require},
 };
@@ -103,9 +104,9 @@ impl Service for Schedules {
 
         let next = page.last().filter(|_| page.len() == limit as usize);
         let next = next.map(|last| last.id.to_string()).unwrap_or_default();
-        let names = self.state.agent_names(caller.tenant).await?;
-        let listed = page.into_iter().filter(|job| kinds.contains(&job.kind));
-        let jobs = listed.map(|job| job_of(&job, &names)).collect();
+        let listed: Vec<Job> = page.into_iter().filter(|job| kinds.contains(&job.kind)).collect();
+        let names = self.names(caller.tenant, &listed).await?;
+        let jobs = listed.iter().map(|job| job_of(job, &names)).collect();
         Ok(Response::new(ListJobsResponse { jobs, next }))
     }
 
@@ -143,7 +144,8 @@ impl Service for Schedules {
         let what = JobFields { agent_id: None, ..what };
 
         let new = NewJob::cron(id, agent.id, None, what, now, self.rules.allowed());
-        let new = NewJob { external_id: Some(external_id), ..new.map_err(invalid_schedule)? };
+        let (external_id, author) = (Some(external_id), of_caller(&caller));
+        let new = NewJob { external_id, author, ..new.map_err(invalid_schedule)? };
         let added = self.jobs.add(caller.tenant, new).await.map_err(Error::from)?;
 
         self.state.bus.wake_schedule();
@@ -177,6 +179,8 @@ impl Service for Schedules {
                 check_payload(&caller, &payload)?;
             }
         }
+        let editor = self.editor(&caller, job.agent).await?;
+        let changes = Changes { editor, ..changes };
         // The changes were checked against the version read above.
         let version = seen.unwrap_or(job.version);
         let job = self.jobs.update(caller.tenant, job.id, Some(version), changes).await;
@@ -445,6 +449,14 @@ impl Schedules {
         })
     }
 
+    /// Author of a caller's changes to a job of an agent; `None` for a service of the mesh.
+    async fn editor(&self, caller: &Caller, agent: AgentId) -> Result<Option<Editor>, Error> {
+        let Some(author) = of_caller(caller) else { return Ok(None) };
+        let authors = std::slice::from_ref(&author);
+        let is_owner = self.state.are_owners(caller.tenant, agent, authors).await?;
+        Ok(Some(Editor { author, is_owner }))
+    }
+
     /// Time zone of a job's agent.
     async fn zone_of(&self, tenant: TenantId, job: &Job) -> Result<String, Error> {
         let agent = self.state.directory.agents().by_id(tenant, job.agent).await?;
@@ -452,8 +464,17 @@ impl Schedules {
     }
 
     async fn job_with_names(&self, job: &Job) -> Result<pb::Job, Error> {
-        let names = self.state.agent_names(job.tenant).await?;
+        let names = self.names(job.tenant, std::slice::from_ref(job)).await?;
         Ok(job_of(job, &names))
+    }
+
+    /// Names that the jobs refer to.
+    async fn names(&self, tenant: TenantId, jobs: &[Job]) -> Result<JobNames, Error> {
+        let authors = jobs.iter().filter_map(|job| Some(job.author.as_ref()?.id.as_str()));
+        Ok(JobNames {
+            agents: self.state.agent_names(tenant).await?,
+            authors: self.state.author_names(tenant, authors).await?,
+        })
     }
 }
 

@@ -166,6 +166,60 @@ async fn a_text_to_be_said_is_a_job_in_a_session_of_its_agent() -> anyhow::Resul
 }
 
 #[tokio::test]
+async fn a_job_shows_who_wrote_what_it_does_and_has_their_rights() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let mut client = client(&world).await?;
+    let operator = world.anna.by(&world.key(&world.anna, &["admin", "read"], None).await?);
+    let turn = |name: &str, text: &str| {
+        let job = json!({"name": name, "session_target": "isolated",
+                         "schedule": {"kind": "every", "every_ms": 3_600_000},
+                         "payload": {"kind": "agentTurn", "message": text}});
+        AddJobRequest { id: name.to_owned(), job: job.to_string(), ..AddJobRequest::default() }
+    };
+    let patch = |job: &str, patch: Value| UpdateJobRequest {
+        job: job.to_owned(),
+        patch: patch.to_string(),
+        version: 0,
+    };
+    let text = |text: &str| json!({"payload": {"message": text}});
+    let author = async |client: &mut SchedulesClient<Channel>, job: &str| {
+        let get = pb::GetJobRequest { job: job.to_owned() };
+        let job = client.get_job(world.anna.request(get)).await?.into_inner().job;
+        Ok::<_, anyhow::Error>(job.map(|job| job.author).unwrap_or_default())
+    };
+
+    let owners = client.add_job(world.anna.request(turn("owners", "a"))).await?.into_inner().job;
+    let theirs = client.add_job(operator.request(turn("theirs", "a"))).await?.into_inner().job;
+    let (owners, theirs) = (owners.unwrap_or_default(), theirs.unwrap_or_default());
+    let (owner, operators) = (owners.author.clone(), theirs.author.clone());
+    client.add_job(operator.request(turn("mesh", "a"))).await?;
+    // As a job from before there were authors.
+    world.admin("update schedule.jobs set author = null where external_id = 'mesh'").await?;
+
+    // An owner's change gives the other words no rights.
+    client.update_job(world.anna.request(patch("theirs", text("b")))).await?;
+    assert_eq!(author(&mut client, "theirs").await?, operators);
+    // Another name or time says nothing; other words do.
+    let aside = json!({"name": "x", "schedule": {"every_ms": 7_200_000}, "enabled": false});
+    for job in ["owners", "mesh"] {
+        let before = author(&mut client, job).await?;
+        client.update_job(operator.request(patch(job, aside.clone()))).await?;
+        assert_eq!(author(&mut client, job).await?, before);
+        client.update_job(operator.request(patch(job, text("b")))).await?;
+        assert_eq!(author(&mut client, job).await?, operators, "{job}");
+    }
+    let listed = client.list_jobs(operator.request(ListJobsRequest::default())).await?.into_inner();
+
+    assert!(owner.starts_with("api:key_") || owner.starts_with("person:per_"), "{owner}");
+    assert!(operators.starts_with("api:key_") && operators != owner, "{operators}");
+    assert!(!owners.author_name.is_empty() && !theirs.author_name.is_empty());
+    assert!(listed.jobs.iter().all(|job| job.author_name == theirs.author_name), "{listed:?}");
+    let roles = world.texts("select author->>'roles' from schedule.jobs").await?;
+    assert!(roles.iter().all(|roles| roles == r#"["admin", "member"]"#), "{roles:?}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn what_is_wrong_with_a_job_is_told_in_the_words_of_the_specification() -> anyhow::Result<()>
 {
     let world = World::start().await?;

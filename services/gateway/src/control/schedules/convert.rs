@@ -1,21 +1,31 @@
 //! Conversion of jobs and their runs to protos.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use holdfast_proto::gateway::v1 as pb;
 use holdfast_schedule::store::{Job, JobKind, RunLine};
 
 use super::super::{AgentNames, timestamp};
 
-pub fn job_of(job: &Job, names: &AgentNames) -> pb::Job {
+/// Names of what jobs refer to.
+pub struct JobNames {
+    pub agents: AgentNames,
+    /// By author id.
+    pub authors: HashMap<String, String>,
+}
+
+pub fn job_of(job: &Job, names: &JobNames) -> pb::Job {
     let last = job.last.as_ref();
+    let author = job.author.as_ref().map(|author| author.id.clone()).unwrap_or_default();
     pb::Job {
         id: job.external_id.clone(),
         long_id: job.id.to_string(),
         name: job.name.clone(),
         description: job.description.clone(),
-        agent: names.of(job.agent),
+        agent: names.agents.of(job.agent),
         owner: job.owner.clone().unwrap_or_default(),
+        author_name: names.authors.get(&author).cloned().unwrap_or_default(),
+        author,
         kind: job.kind.as_str().to_owned(),
         state: job.state.as_str().to_owned(),
         what: what_of(job),
