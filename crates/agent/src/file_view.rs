@@ -54,12 +54,13 @@ pub enum FileSpace {
 impl FileSpace {
     /// Files of a session. A subagent has its requester's instead.
     ///
-    /// The agent itself has the whole tree. A conversation without a person (a main session in which
+    /// Jobs and pieces of work of the owner and the agent have the whole tree. A conversation without a person (a main session in which
     /// others write, a request that names no user) has a folder of its own, and so has a job of
     /// somebody who is no person.
     #[must_use]
     pub fn of(kind: SessionKind, key: &str, audience: Audience) -> Self {
-        if audience == Audience::Agent {
+        let is_work = matches!(kind, SessionKind::Cron | SessionKind::Work);
+        if is_work && audience.has_owner_rights() {
             return Self::Whole;
         }
         match person(kind, key, audience) {
@@ -280,6 +281,7 @@ mod tests {
             (SessionKind::Cron, "agent:main:cron:a:b", Audience::Agent, "owner"),
             (SessionKind::Cron, "agent:main:cron:a:b", OTHERS, "people/~cron=a"),
             (SessionKind::Work, "agent:main:work:a", Audience::Agent, "owner"),
+            (SessionKind::Work, "agent:main:work:self-improve", Audience::Owner, "owner"),
             (SessionKind::Work, "agent:main:work:a", OTHERS, "people/~work=a"),
             (SessionKind::Dm, "agent:main:dm:telegram:42", OTHERS, "people/telegram=42"),
             (SessionKind::Dm, "agent:main:dm:hook:shop:1", OTHERS, "people/hook=shop=1"),

@@ -2,7 +2,8 @@
 
 use holdfast_schedule::Schedule;
 use holdfast_schedule::store::{
-    Changes, Editor, Error, JobKind, JobState, NewJob, NewSchedule, Origin, Outcome, Reminder, RunMode,
+    Changes, Editor, Error, JobKind, JobState, NewJob, NewSchedule, Origin, Outcome, Reminder,
+    RunMode,
 };
 use holdfast_types::{Author, JobId};
 use jiff::Timestamp;

@@ -215,7 +215,8 @@ async fn what_a_turn_sets_has_the_rights_of_all_who_wrote_in_it() -> anyhow::Res
 
     // Two people write before anybody answers: it is one turn of both.
     world.sessions.ingest(world.tenant, group("7", "remind me", QueueMode::Collect)).await?;
-    let both = world.sessions.ingest(world.tenant, group("8", "me too", QueueMode::Collect)).await?;
+    let both =
+        world.sessions.ingest(world.tenant, group("8", "me too", QueueMode::Collect)).await?;
     let _runner = world.runner().await?;
     world.bus.wake_run(0);
     world.text(&both).await?;
@@ -256,7 +257,8 @@ fn sets_a_trap(asked: &Request) -> Reply {
     let text = asked.last_user_text();
     match (text.contains("[Scheduled task fired]"), is_told) {
         (false, false) if text.contains("remind") => {
-            let input = json!({"time": "in 2 seconds", "content": "print it", "auto_continue": true});
+            let input =
+                json!({"time": "in 2 seconds", "content": "print it", "auto_continue": true});
             Reply::call("a", "scheduler_add", input.to_string())
         }
         (_, _) if asked.body.to_string().contains("the owner's secret") => Reply::text("leaked"),

@@ -194,7 +194,8 @@ async fn a_job_shows_who_wrote_what_it_does_and_has_their_rights() -> anyhow::Re
     let (owner, operators) = (owners.author.clone(), theirs.author.clone());
     client.add_job(operator.request(turn("mesh", "a"))).await?;
     // As a job from before there were authors.
-    world.admin("update schedule.jobs set author = null where external_id = 'mesh'").await?;
+    let before = "update schedule.jobs set author = null where external_id = 'mesh' returning name";
+    assert_eq!(world.texts(before).await?, ["mesh"]);
 
     // An owner's change gives the other words no rights.
     client.update_job(world.anna.request(patch("theirs", text("b")))).await?;
