@@ -264,8 +264,8 @@ MUTANTS = {
         [
             (
                 RUNNER + "tools/connections.rs",
-                "ConnectionScope::Owner => is_owner_session(kind, audience),",
-                "ConnectionScope::Owner => is_owner_session(kind, audience) || true,",
+                "ConnectionScope::Owner => audience.has_owner_rights(),",
+                "ConnectionScope::Owner => audience.has_owner_rights() || true,",
             ),
         ],
         [
@@ -1031,8 +1031,8 @@ MUTANTS = {
         [
             (
                 AGENT + "policy/people.rs",
-                "        SessionKind::Dm => owner_or_mesh(now) && always.is_owner(),",
-                "        SessionKind::Dm => owner_or_mesh(now) || always.is_owner() || !now.is_owner(),",
+                "        SessionKind::Dm => (owner_or_mesh(now) && always.is_owner(), Audience::Owner),",
+                "        SessionKind::Dm => (true, Audience::Owner),",
             ),
         ],
         [
@@ -1044,8 +1044,8 @@ MUTANTS = {
         [
             (
                 AGENT + "policy/people.rs",
-                "            DmScope::Main => now.is_owner() && always.is_owner(),",
-                "            DmScope::Main => now.is_owner(),",
+                "            DmScope::Main => (now.is_owner() && always.is_owner(), Audience::Owner),",
+                "            DmScope::Main => (now.is_owner(), Audience::Owner),",
             ),
         ],
         [
@@ -1148,8 +1148,8 @@ MUTANTS = {
         [
             (
                 RUNNER + "turn/limits.rs",
-                "            .and_then(FileSpace::parse)\n",
-                "            .map(|_| FileSpace::Whole)\n",
+                "if let Some(space) = requester.and_then(FileSpace::parse) {",
+                "if let Some(space) = requester.map(|_| FileSpace::Whole) {",
             ),
         ],
         [
@@ -1533,8 +1533,8 @@ MUTANTS = {
         [
             (
                 RUNNER + "turn/firings.rs",
-                "let outside = turn.has_read_outside_text();",
-                "let outside = false;",
+                "let outside = turn.has_read_outside_text() || !audience.has_owner_rights();",
+                "let outside = !audience.has_owner_rights();",
             ),
         ],
         [
