@@ -22,7 +22,7 @@ use super::{
     object::{ResponseFields, ResponseHead, ResponseObject, ResponseStatus},
     response_stream::ResponseStream,
 };
-use crate::{api_error::ApiError, follow::TurnResult};
+use crate::{api_error::ApiError, follow::TurnResult, permissions::rights::ConversationRight};
 
 /// Time that a cancelled turn has to end before its state is told.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -80,6 +80,8 @@ pub async fn delete_response(
     Path(id): Path<String>,
 ) -> Result<Json<Value>, ApiError> {
     let status = api.stored_response(&caller, &id).await?.status;
+    // Those who may read a response of others may not end it.
+    api.ingest.check_session(&caller, status.session, ConversationRight::Control).await?;
     if status.outcome.is_none() {
         api.ingest.cancel_message(caller.tenant, status.session, status.seq).await?;
     }
@@ -95,6 +97,7 @@ pub async fn cancel_response(
 ) -> Result<Response, ApiError> {
     let stored = api.stored_response(&caller, &id).await?;
     let StoredResponse { status, frame, .. } = stored;
+    api.ingest.check_session(&caller, status.session, ConversationRight::Control).await?;
     if status.outcome.is_none() {
         api.ingest.cancel_message(caller.tenant, status.session, status.seq).await?;
         let follow = api.follower.message(caller.tenant, status.message).await?;
