@@ -10,6 +10,8 @@ mod run_list;
 pub mod runs;
 mod search;
 
+pub use branch::branch_key;
+
 use futures::{Stream, StreamExt as _, TryStreamExt as _, stream, stream::BoxStream};
 use holdfast_agent::behavior::{MAX_TAGS, state::MAX_TAG_CHARS};
 use holdfast_bus::{Control, ControlKind};

@@ -21,6 +21,7 @@ use super::{
 use crate::{
     Error,
     api_error::ApiError,
+    control::sessions::branch_key,
     follow::FollowedMessage,
     ingest::{Destination, idempotency_key, new_message, source},
     permissions::rights::{self, ConversationRight, check},
@@ -300,10 +301,13 @@ impl OpenAi {
             Some(_) => hex(&Sha256::digest(format!("{}{}", last.source.as_text(), last.idem_key))),
             None => Uuid::now_v7().simple().to_string(),
         };
-        let of = from.key.api_name().unwrap_or_default();
-        // The name has its space already.
-        let to = SessionKey::api(&from.agent.name, &branch_name(&of, &name[..32]))
-            .map_err(Error::from)?;
+        let to = match from.key.api_name() {
+            // The name has its space already.
+            Some(of) => SessionKey::api(&from.agent.name, &branch_name(&of, &name[..32]))
+                .map_err(Error::from)?,
+            // Under a name of programs, all of them would reach what an owner's conversation holds.
+            None => branch_key(&from.key, &name[..32])?,
+        };
         let label = rights::is_for_one_request(&from.key).then_some(EPHEMERAL_LABEL);
         let keep = MAX_INITIAL_MESSAGES.saturating_sub(messages.len());
         let history = history::bodies(entries.into_iter().map(|stored| stored.entry), keep);

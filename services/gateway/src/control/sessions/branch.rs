@@ -58,7 +58,7 @@ pub(super) async fn branch(
     let start = start(of, caller, id, &request).await?;
     check_turn_has_ended(of, tenant, id, start.upto).await?;
     let name = name(caller, id, &request.request_id);
-    let key = branch_key(&session, &name)?;
+    let key = branch_key(&session.key.parse()?, &name)?;
 
     let new = NewBranch { of: id, upto: start.upto, key: &key, label: label.as_deref() };
     let made = state.sessions.branch(tenant, new).await?;
@@ -165,8 +165,11 @@ async fn check_turn_has_ended(
 }
 
 /// Key of a branch. The person of the conversation is the same, so memories and files are, too.
-fn branch_key(of: &SessionView, name: &str) -> Result<SessionKey, Error> {
-    let key: SessionKey = of.key.parse()?;
+///
+/// # Errors
+///
+/// If the session is no conversation, such as that of a job.
+pub fn branch_key(key: &SessionKey, name: &str) -> Result<SessionKey, Error> {
     let Some(agent) = key.agent().cloned() else { return Err(no_conversation(key.kind())) };
     let person = person(key.kind(), key.as_str(), Audience::Others);
     let scope = DmScope::PerChannelPeer;
@@ -235,31 +238,7 @@ mod tests {
     use super::*;
 
     fn key_of(key: &str) -> Result<String, Error> {
-        let view = SessionView {
-            approvals: 0,
-            id: SessionId::generate(),
-            key: key.to_owned(),
-            kind: String::new(),
-            agent: holdfast_types::AgentId::generate(),
-            parent: None,
-            label: String::new(),
-            given_label: None,
-            tags: Vec::new(),
-            pinned: false,
-            workspace: None,
-            branch: None,
-            summary: String::new(),
-            state: holdfast_types::SessionState::Wait,
-            paused: None,
-            waiting: 0,
-            turns: 0,
-            usage: holdfast_types::Usage::default(),
-            last_target: None,
-            created_at: Timestamp::UNIX_EPOCH,
-            updated_at: Timestamp::UNIX_EPOCH,
-            used_hour: None,
-        };
-        branch_key(&view, "1a2b").map(|key| key.as_str().to_owned())
+        branch_key(&key.parse()?, "1a2b").map(|key| key.as_str().to_owned())
     }
 
     #[test]
