@@ -204,9 +204,12 @@ struct WaitParams {
 async fn wait(call: Call, params: WaitParams) -> Reply {
     let WaitParams { run_id, timeout_ms } = params;
     let message = message_of(&call, &run_id).await?;
-    let follower = &call.service.follower;
+    let (ingest, follower) = (&call.service.ingest, &call.service.follower);
     let followed = call
-        .as_method("Messages/Follow", async { follower.message(call.tenant(), message).await })
+        .as_method("Messages/Follow", async {
+            ingest.check_message(&call.caller, message, ConversationRight::Read).await?;
+            follower.message(call.tenant(), message).await
+        })
         .await?;
     let patience = timeout_ms.map_or(DEFAULT_WAIT, Duration::from_millis);
     let result = match finish(followed, patience).await {

@@ -22,7 +22,7 @@ use super::{
     ADMIN, Method, READ, Reply, WRITE, chat, history, method,
     models::ModelSetup,
 };
-use crate::permissions::rights::ConversationRight;
+use crate::permissions::{self, Permission, rights::ConversationRight};
 use crate::{
     control::sessions::{Handler, is_page_token},
     ingest::{Destination, InboundMessage},
@@ -386,6 +386,14 @@ pub async fn row(call: &Call, session: SessionId) -> Reply {
     Ok(found.session.map_or(Value::Null, |session| row_of(&session, &models)))
 }
 
+/// Row of a session that the caller has changed; `null` for those who may write, and not read.
+async fn row_after_change(call: &Call, session: Option<SessionId>) -> Reply {
+    match session.filter(|_| permissions::require(&call.caller, Permission::ReadOwn).is_ok()) {
+        Some(session) => row(call, session).await,
+        None => Ok(Value::Null),
+    }
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct KeyParams {
@@ -458,7 +466,7 @@ struct ResolveParams {
 async fn resolve(call: Call, params: ResolveParams) -> Reply {
     let ResolveParams { key, session_id, label, short_id, agent_id, allow_missing } = params;
     if let Some(key) = &key {
-        let (place, found) = find(&call, &agent_id, key, ConversationRight::Control).await?;
+        let (place, found) = find(&call, &agent_id, key, ConversationRight::Read).await?;
         return match found {
             Some(_) => {
                 let key = keys::shown(place.key.as_str());
@@ -711,10 +719,7 @@ async fn reset(call: Call, params: KeyParams) -> Reply {
     run_command(&call, &place, "/new".to_owned()).await?;
     let key = keys::shown(place.key.as_str());
     let found = call.state().sessions.views().find(call.tenant(), &place.key).await?;
-    let entry = match found {
-        Some(session) => row(&call, session).await?,
-        None => Value::Null,
-    };
+    let entry = row_after_change(&call, found).await?;
     changed(&call, &key, place.agent.name.as_str(), "reset");
     Ok(json!({ "ok": true, "key": key, "entry": entry }))
 }

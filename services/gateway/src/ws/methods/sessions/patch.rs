@@ -14,7 +14,7 @@ use super::{
         },
         Reply, parse,
     },
-    Handler, changed, find, row, run_command, unknown,
+    Handler, changed, find, row_after_change, run_command, unknown,
 };
 use crate::permissions::rights::ConversationRight;
 
@@ -170,10 +170,7 @@ async fn change(call: &Call, target: Target, changes: &Changes) -> Reply {
     }
     let key = keys::shown(place.key.as_str());
     let found = call.state().sessions.views().find(call.tenant(), &place.key).await?;
-    let entry = match found {
-        Some(session) => row(call, session).await?,
-        None => Value::Null,
-    };
+    let entry = row_after_change(call, found).await?;
     changed(call, &key, place.agent.name.as_str(), "patch");
     Ok(json!({
         "ok": true,
