@@ -16,6 +16,7 @@
 //! | [`oidc`] | an identity provider |
 //! | [`matrix`], [`platforms`], [`slack`], [`telegram`], [`webhook`] | fake platforms that send and receive messages |
 //! | [`faults`] | faults of those platforms, injected on request |
+//! | [`generated`] | parts of documents that tests generate |
 //! | [`inputs`] | hostile inputs for parsers |
 //! | [`statements`] | a check that a service may execute the statements that it contains |
 //! | [`process`] | a service as a child process, to be killed or paused |
@@ -24,6 +25,7 @@ pub mod backends;
 pub mod certificates;
 pub mod collector;
 pub mod faults;
+pub mod generated;
 mod http;
 pub mod inputs;
 pub mod matrix;
