@@ -92,7 +92,7 @@ impl Tool for Page {
     }
 }
 
-async fn runner(world: &World, launch: &Launch) -> anyhow::Result<Running> {
+pub async fn runner(world: &World, launch: &Launch) -> anyhow::Result<Running> {
     let mut config = world.config();
     config.runner.sweep = Duration::from_millis(100);
     runner_with(world, launch, config).await
@@ -108,7 +108,7 @@ async fn runner_with(
 }
 
 /// The model launches these, each in a step of its own or all at once, and then says what came of it.
-fn launches(world: &World, what: &[&str]) {
+pub fn launches(world: &World, what: &[&str]) {
     let calls = what.iter().enumerate().map(|(n, what)| {
         (format!("c{n}"), "launch".to_owned(), json!({ "what": what }).to_string())
     });
@@ -156,7 +156,7 @@ pub async fn say_of(
     Ok(())
 }
 
-async fn rests(world: &World, sent: &Acceptance) -> anyhow::Result<()> {
+pub async fn rests(world: &World, sent: &Acceptance) -> anyhow::Result<()> {
     let is_resting = async || {
         let view = world.sessions.views().session(world.tenant, sent.session).await;
         view.is_ok_and(|view| view.state == SessionState::WaitForEvent)
@@ -692,7 +692,7 @@ async fn what_is_said_meanwhile_waits_and_is_part_of_the_answer() -> anyhow::Res
 }
 
 /// A bot that the person with the number 7 may decide about, and everybody may write to.
-async fn bot(world: &World) -> anyhow::Result<AccountId> {
+pub async fn bot(world: &World) -> anyhow::Result<AccountId> {
     let account = NewAccount {
         channel: "telegram".to_owned(),
         name: "bot".to_owned(),
@@ -703,7 +703,7 @@ async fn bot(world: &World) -> anyhow::Result<AccountId> {
     Ok(world.directory.accounts().create(world.tenant, Actor::Operator, account).await?.id)
 }
 
-fn on_channel(
+pub fn on_channel(
     world: &World,
     key: &SessionKey,
     bot: AccountId,

@@ -19,6 +19,7 @@ mod canvas;
 mod catalogue;
 mod chains;
 mod client_tools;
+mod command_rights;
 mod commands;
 mod compacting;
 mod connected;

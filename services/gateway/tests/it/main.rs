@@ -40,6 +40,7 @@ mod policies;
 mod proposals;
 mod responses;
 mod retries;
+mod rights;
 mod roles;
 mod rollback;
 mod runner;

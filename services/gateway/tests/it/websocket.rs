@@ -7,7 +7,7 @@ mod event_log;
 mod memory;
 mod methods;
 mod snapshot;
-mod sweep;
+pub mod sweep;
 
 use std::{collections::BTreeSet, time::Duration};
 

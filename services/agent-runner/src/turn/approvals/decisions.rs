@@ -3,7 +3,7 @@
 //! | decision from | may decide |
 //! |---|---|
 //! | a message with an API key | a key that has the scope `approve`, when the decision is executed |
-//! | a message of a person who signed in | an operator or an owner, when the decision is executed |
+//! | a message of a person who signed in | an approver, an operator or an owner, when the decision is executed |
 //! | a direct conversation on a channel | its own user, unless a guest |
 //! | a group, or a conversation that several share | whom the account's `allow` names; `*` names nobody |
 //! | the mesh itself: a schedule, another agent, a tool | no: no model approves its own calls |

@@ -15,18 +15,19 @@ use crate::{foreign::Things, world::World};
 const ROUNDS: usize = 8;
 
 /// A connection in one of the protocols.
-struct Caller {
+pub struct Connection {
     client: Client,
     is_lurkbot: bool,
-    methods: Vec<String>,
+    /// Names of the methods that the connection may call.
+    pub methods: Vec<String>,
     next: usize,
 }
 
 /// Answer to a request: the result, or the error.
-type Answer = Result<Value, Value>;
+pub type Answer = Result<Value, Value>;
 
-impl Caller {
-    async fn open(at: SocketAddr, key: &str, is_lurkbot: bool) -> Self {
+impl Connection {
+    pub async fn open(at: SocketAddr, key: &str, is_lurkbot: bool) -> Self {
         let (client, greeting) = match is_lurkbot {
             true => Client::lurkbot(at, hello(key)).await.unwrap(),
             false => {
@@ -40,7 +41,7 @@ impl Caller {
     }
 
     /// Calls a method. The answer has the form that its protocol prescribes.
-    async fn call(&mut self, method: &str, params: &Value) -> Answer {
+    pub async fn call(&mut self, method: &str, params: &Value) -> Answer {
         self.next += 1;
         let id = format!("s{}", self.next);
         let kind = if self.is_lurkbot { "request" } else { "req" };
@@ -61,7 +62,7 @@ impl Caller {
     }
 
     /// Names of the fields of a method's parameters.
-    async fn fields(&mut self, method: &str) -> Vec<String> {
+    pub async fn fields(&mut self, method: &str) -> Vec<String> {
         let error = self.call(method, &json!({ "noSuchField": 1 })).await.expect_err(method);
         let told = error["message"].as_str().unwrap();
         let (_, known) = told.split_once("expected ").unwrap_or_default();
@@ -299,7 +300,7 @@ async fn every_method_survives_every_parameter() {
     let world = World::start_with(unlimited).await.unwrap();
     let (mut dice, mut defects, mut accepted) = (Dice(7), Vec::new(), 0);
     for is_lurkbot in [false, true] {
-        let mut caller = Caller::open(world.http, &world.anna.key, is_lurkbot).await;
+        let mut caller = Connection::open(world.http, &world.anna.key, is_lurkbot).await;
         let methods = caller.methods.clone();
         assert!(methods.len() > 80, "{}", methods.len());
         for method in &methods {
@@ -373,7 +374,7 @@ async fn an_id_of_another_tenant_is_an_unknown_one_to_every_method() {
     let (mut tried, mut told, mut methods_tried) = (0, Vec::new(), BTreeSet::new());
     let mut swept = BTreeSet::new();
     for is_lurkbot in [false, true] {
-        let mut ben = Caller::open(world.http, &world.ben.key, is_lurkbot).await;
+        let mut ben = Connection::open(world.http, &world.ben.key, is_lurkbot).await;
         for method in ben.methods.clone() {
             // What both protocols have is one method.
             if !swept.insert(method.clone()) {
@@ -422,11 +423,11 @@ async fn an_id_of_another_tenant_is_an_unknown_one_to_every_method() {
 async fn a_method_whose_scope_a_connection_lacks_is_refused_as_the_protocol_says() {
     let world = World::start_with(unlimited).await.unwrap();
     for is_lurkbot in [false, true] {
-        let all = Caller::open(world.http, &world.anna.key, is_lurkbot).await.methods;
+        let all = Connection::open(world.http, &world.anna.key, is_lurkbot).await.methods;
         let mut refused = BTreeSet::new();
         for scope in ["platform", "events", "read", "chat", "approve", "admin"] {
             let key = world.key(&world.anna, &[scope], None).await.unwrap();
-            let mut caller = Caller::open(world.http, &key, is_lurkbot).await;
+            let mut caller = Connection::open(world.http, &key, is_lurkbot).await;
             let allowed: BTreeSet<String> = caller.methods.iter().cloned().collect();
             for method in all.iter().filter(|method| !allowed.contains(*method)) {
                 let error = caller.call(method, &json!({})).await.expect_err(method);
