@@ -40,7 +40,28 @@ fn send(session: &str) -> Vec<u8> {
 
 /// All methods that name or list what may be somebody's. Those that destroy it are last.
 fn doors() -> Vec<Door> {
-    [lists(), conversations(), work(), runs(), people(), talking(), ends()].concat()
+    [lists(), conversations(), work(), runs(), people(), persons(), talking(), ends()].concat()
+}
+
+fn persons() -> Vec<Door> {
+    let none = After::Nothing;
+    vec![
+        ("People/GetPerson", Part::Person, none, |person| {
+            bytes(pb::GetPersonRequest { id: person.to_owned() })
+        }),
+        ("People/SplitPerson", Part::Person, After::MayBeMissing, |person| {
+            let (person, identity) = (person.to_owned(), "api:nobody".to_owned());
+            bytes(pb::SplitPersonRequest { person, identity })
+        }),
+        ("People/LinkProgramUser", Part::Person, none, |person| {
+            let (person, user) = (person.to_owned(), format!("user-of-{person}"));
+            bytes(pb::LinkProgramUserRequest { person, user })
+        }),
+        ("People/MergePeople", Part::Person, After::MayBeMissing, |person| {
+            let (from, into) = (person.to_owned(), format!("per_{}", "0".repeat(32)));
+            bytes(pb::MergePeopleRequest { from, into })
+        }),
+    ]
 }
 
 fn lists() -> Vec<Door> {

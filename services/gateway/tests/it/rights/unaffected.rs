@@ -172,6 +172,8 @@ pub const METHODS: Reasons = &[
     (
         "What only owners manage, everybody's alike.",
         &[
+            "People/AssignConversations",
+            "People/ErasePerson",
             "Audit/ListAuditEvents",
             "Console/EndConsoleSession",
             "Console/ListConsoleSessions",
@@ -195,6 +197,7 @@ pub const METHODS: Reasons = &[
             "Console/InvitePerson",
             "Console/ListInvitations",
             "Console/RevokeInvitation",
+            "People/CreateLinkCode",
             "People/GetCaller",
         ],
     ),
