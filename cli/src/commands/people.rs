@@ -37,9 +37,7 @@ pub enum People {
     },
     /// Make an account on a channel yours: prints a code to send from there
     ///
-    /// With a person and a user of programs: make that user the person.
-    ///
-    /// holdfast people link per_0198c0ffee0000000000000000000000 api:anna
+    /// With a person and a user of programs, as `api:anna`: make that user the person.
     Link {
         /// Id of the person, as `list` shows it
         #[arg(requires = "user")]
@@ -63,8 +61,6 @@ pub enum People {
         yes: bool,
     },
     /// Separate an account, a user of programs or a merged person from a person
-    ///
-    /// holdfast people split per_0198c0ffee0000000000000000000000 telegram:42
     Split {
         /// Id of the person
         person: String,
@@ -122,37 +118,14 @@ pub enum People {
 impl People {
     pub async fn run(self, client: &Client, screen: &Screen) -> Result<(), Error> {
         match self {
-            Self::List => {
-                let (mut people, mut page_token) = (Vec::new(), String::new());
-                loop {
-                    let request = ListPeopleRequest { limit: PAGE_SIZE, page_token };
-                    let listed = client.people().list_people(client.request(request)).await;
-                    let listed = client.answer(listed)?;
-                    people.extend(listed.people.iter().map(view));
-                    page_token = listed.next_page_token;
-                    if page_token.is_empty() {
-                        return screen.list(&COLUMNS, people);
-                    }
-                }
-            }
+            Self::List => list(client, screen).await,
             Self::Show { id } => {
                 let request = client.request(GetPersonRequest { id });
                 let shown = client.answer(client.people().get_person(request).await)?;
                 screen.one(&SHOWN, &details(&shown))
             }
             Self::Link { person: Some(person), user: Some(user) } => {
-                let Some(name) = user.strip_prefix("api:") else {
-                    return Err(Error::Usage(format!(
-                        "`{user}` is no user of programs: write `api:` before the name. An account \
-                         on a channel is linked by its person, with `holdfast people link`"
-                    )));
-                };
-                let request =
-                    LinkProgramUserRequest { person: person.clone(), user: name.to_owned() };
-                let linked = client.people().link_program_user(client.request(request)).await;
-                let stay = client.answer(linked)?.files_stay;
-                screen.done("linked", &json!({ "person": person, "user": user }))?;
-                note_files(screen, stay)
+                link_user(client, screen, person, &user).await
             }
             Self::Link { .. } => {
                 let request = client.request(CreateLinkCodeRequest {});
@@ -180,60 +153,10 @@ impl People {
                 client.answer(client.people().split_person(request).await)?;
                 screen.done("split", &shown)
             }
-            Self::Assign { yes } => {
-                let (mut rows, mut page_token) = (Vec::new(), String::new());
-                loop {
-                    let request = AssignConversationsRequest { dry_run: !yes, page_token };
-                    let request = client.request(request);
-                    let page = client.people().assign_conversations(request).await;
-                    let page = client.answer(page)?;
-                    rows.extend(page.conversations.iter().map(|one| {
-                        let (session, key) = (&one.session, &one.key);
-                        json!({
-                            "session": session, "key": key,
-                            "person": one.person, "reason": one.reason,
-                        })
-                    }));
-                    page_token = page.next_page_token;
-                    if page_token.is_empty() {
-                        break;
-                    }
-                }
-                if !yes && rows.iter().any(|row| row["person"] != "") {
-                    screen.note("Nothing is changed yet: add `--yes`.")?;
-                }
-                screen.list(&["session", "key", "person", "reason"], rows)
-            }
+            Self::Assign { yes } => assign(client, screen, yes).await,
             Self::Export { id, to } => export::export(client, screen, id, &to).await,
-            Self::Erase { id, yes } => {
-                if !yes {
-                    return Err(Error::Usage(format!(
-                        "erasing {id} deletes their conversations, memories, files and keys, and \
-                         cannot be undone: add `--yes`"
-                    )));
-                }
-                let request = client.request(ErasePersonRequest { id });
-                let erased = client.answer(client.people().erase_person(request).await)?;
-                let (erased, left) = (counts(&erased.erased), counts(&erased.left));
-                let shown = json!({ "erased": erased, "left": left });
-                screen.one(&["erased", "left"], &shown)
-            }
-            Self::Invite { name, role, mail } => {
-                let request = client.request(InvitePersonRequest { name, role });
-                let made = client.answer(client.console().invite_person(request).await)?;
-                let mut shown = invitation_view(&made.invitation.clone().unwrap_or_default());
-                shown["url"] = made.url.clone().into();
-                if screen.is_json() {
-                    return screen.one(&["url"], &shown);
-                }
-                if mail {
-                    return screen
-                        .print(&mail_text(&made.invitation.unwrap_or_default(), &made.url));
-                }
-                screen.one(&["url", "id", "name", "role"], &shown)?;
-                screen.print(&qr_code(&made.url))?;
-                screen.note("Whoever opens the link first is this person. It is not shown again.")
-            }
+            Self::Erase { id, yes } => erase(client, screen, id, yes).await,
+            Self::Invite { name, role, mail } => invite(client, screen, (name, role), mail).await,
             Self::Invitations => {
                 let request = client.request(ListInvitationsRequest {});
                 let listed = client.answer(client.console().list_invitations(request).await)?;
@@ -249,6 +172,104 @@ impl People {
             Self::Enable { id } => set_state(client, screen, id, false).await,
         }
     }
+}
+
+/// Prints all people.
+async fn list(client: &Client, screen: &Screen) -> Result<(), Error> {
+    let (mut people, mut page_token) = (Vec::new(), String::new());
+    loop {
+        let request = ListPeopleRequest { limit: PAGE_SIZE, page_token };
+        let listed = client.people().list_people(client.request(request)).await;
+        let listed = client.answer(listed)?;
+        people.extend(listed.people.iter().map(view));
+        page_token = listed.next_page_token;
+        if page_token.is_empty() {
+            return screen.list(&COLUMNS, people);
+        }
+    }
+}
+
+/// Invites a person, and prints the link.
+async fn invite(
+    client: &Client,
+    screen: &Screen,
+    (name, role): (String, String),
+    mail: bool,
+) -> Result<(), Error> {
+    let request = client.request(InvitePersonRequest { name, role });
+    let made = client.answer(client.console().invite_person(request).await)?;
+    let mut shown = invitation_view(&made.invitation.clone().unwrap_or_default());
+    shown["url"] = made.url.clone().into();
+    if screen.is_json() {
+        return screen.one(&["url"], &shown);
+    }
+    if mail {
+        return screen.print(&mail_text(&made.invitation.unwrap_or_default(), &made.url));
+    }
+    screen.one(&["url", "id", "name", "role"], &shown)?;
+    screen.print(&qr_code(&made.url))?;
+    screen.note("Whoever opens the link first is this person. It is not shown again.")
+}
+
+/// Makes a user of programs a person.
+async fn link_user(
+    client: &Client,
+    screen: &Screen,
+    person: String,
+    user: &str,
+) -> Result<(), Error> {
+    let Some(name) = user.strip_prefix("api:") else {
+        return Err(Error::Usage(format!(
+            "`{user}` is no user of programs: write `api:` before the name. An account \
+             on a channel is linked by its person, with `holdfast people link`"
+        )));
+    };
+    let request = LinkProgramUserRequest { person: person.clone(), user: name.to_owned() };
+    let linked = client.people().link_program_user(client.request(request)).await;
+    let stay = client.answer(linked)?.files_stay;
+    screen.done("linked", &json!({ "person": person, "user": user }))?;
+    note_files(screen, stay)
+}
+
+/// Gives conversations of the console of earlier versions to people, or lists them only.
+async fn assign(client: &Client, screen: &Screen, yes: bool) -> Result<(), Error> {
+    let (mut rows, mut page_token) = (Vec::new(), String::new());
+    loop {
+        let request = AssignConversationsRequest { dry_run: !yes, page_token };
+        let request = client.request(request);
+        let page = client.people().assign_conversations(request).await;
+        let page = client.answer(page)?;
+        rows.extend(page.conversations.iter().map(|one| {
+            let (session, key) = (&one.session, &one.key);
+            json!({
+                "session": session, "key": key,
+                "person": one.person, "reason": one.reason,
+            })
+        }));
+        page_token = page.next_page_token;
+        if page_token.is_empty() {
+            break;
+        }
+    }
+    if !yes && rows.iter().any(|row| row["person"] != "") {
+        screen.note("Nothing is changed yet: add `--yes`.")?;
+    }
+    screen.list(&["session", "key", "person", "reason"], rows)
+}
+
+/// Erases a person.
+async fn erase(client: &Client, screen: &Screen, id: String, yes: bool) -> Result<(), Error> {
+    if !yes {
+        return Err(Error::Usage(format!(
+            "erasing {id} deletes their conversations, memories, files and keys, and \
+             cannot be undone: add `--yes`"
+        )));
+    }
+    let request = client.request(ErasePersonRequest { id });
+    let erased = client.answer(client.people().erase_person(request).await)?;
+    let (erased, left) = (counts(&erased.erased), counts(&erased.left));
+    let shown = json!({ "erased": erased, "left": left });
+    screen.one(&["erased", "left"], &shown)
 }
 
 /// Says that some files could not be moved.

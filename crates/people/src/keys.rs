@@ -43,8 +43,9 @@ pub fn reversed(changes: KeyChanges) -> KeyChanges {
     KeyChanges { keys, ..changes }
 }
 
-/// Key under which a conversation of one person goes on as one of another; `None` if it is not the
-/// first one's. `is_taken` says which keys there are: a second conversation of the same name gets
+/// Key under which a conversation of one person goes on as one of another.
+///
+/// `None` if it is not the first one's. `is_taken` says which keys there are: a second conversation of the same name gets
 /// the end of its id.
 #[must_use]
 pub fn for_other_person(

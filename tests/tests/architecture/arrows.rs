@@ -28,8 +28,8 @@ const LAYERS: &[&[&str]] = &[
     &["holdfast-sandbox-pods", "holdfast-schedule", "holdfast-work"],
     &["holdfast-directory", "holdfast-session", "holdfast-workspace"],
     &["holdfast-agent", "holdfast-rollback", "holdfast-tools"],
-    // Skills are shown to agents.
-    &["holdfast-skills"],
+    // Skills are shown to agents, and people have files and memories there.
+    &["holdfast-people", "holdfast-skills"],
     // A proposal may be of a skill.
     &["holdfast-proposals"],
     // A service never depends on a service: they are of one layer.

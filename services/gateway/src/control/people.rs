@@ -150,7 +150,7 @@ impl Service for People {
         let (caller, request) = holdfast_grpc::caller(request)?;
         audit::set_target(&request.from);
         let from = request.from.parse().map_err(Error::from)?;
-        let into = request.into.parse().map_err(Error::from)?;
+        let into = one_person::named(&caller, &request.into)?;
         let (person, all) = one_person::merge(&self.0, &caller, (from, into)).await?;
         let person = Some(person_of(person));
         Ok(Response::new(MergePeopleResponse { person, files_stay: !all }))
@@ -162,7 +162,7 @@ impl Service for People {
     ) -> Result<Response<SplitPersonResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         let person = one_person::named(&caller, &request.person)?;
-        audit::set_target(&person.to_string());
+        audit::set_target(person.to_string());
         one_person::split(&self.0, &caller, (person, &request.identity)).await?;
         Ok(Response::new(SplitPersonResponse {}))
     }

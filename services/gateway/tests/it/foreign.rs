@@ -76,6 +76,11 @@ async fn nothing_of_another_tenant_is_found_listed_or_changed_by_any_call() {
 
         assert_eq!(refused(row, answer).code(), Code::PermissionDenied, "{}", row.method);
     }
+    for row in table.iter().filter(|row| row.is == Is::Personal) {
+        let answer = call(&world, &world.ben, row.method, (row.ask)(&annas)).await;
+
+        assert_eq!(refused(row, answer).code(), Code::InvalidArgument, "{}", row.method);
+    }
     // Names and keys are unique per tenant: the same ones create Ben's own.
     for row in table.iter().filter(|row| row.is == Is::Made) {
         let answer = call(&world, &world.ben, row.method, (row.ask)(&annas)).await;

@@ -37,6 +37,12 @@ async fn world(issuer: &FakeIssuer) -> World {
     World::start_with(|config| trust(config, &url)).await.unwrap()
 }
 
+/// The same with a memory service.
+async fn world_with_memory(issuer: &FakeIssuer) -> World {
+    let url = issuer.url();
+    World::start_with_memory_and(|config| trust(config, &url)).await.unwrap()
+}
+
 /// Calls as the holder of a token; returns the id of whoever the gateway takes it for.
 async fn whoami(world: &World, token: &str) -> Result<String, Status> {
     let mut people = PeopleClient::new(world.channel().await.unwrap());
@@ -319,7 +325,7 @@ async fn without_issuers_a_token_is_refused_with_the_setting() {
 #[tokio::test]
 async fn a_person_is_shown_and_changed_by_themselves_and_by_owners_only() {
     let issuer = FakeIssuer::start().await.unwrap();
-    let world = world(&issuer).await;
+    let world = world_with_memory(&issuer).await;
     let of = |name: &str, role: &str| {
         world.anna.by(&issuer.token(json!({"sub": name, "org": "anna", "groups": [role]})))
     };
@@ -389,7 +395,7 @@ async fn listed(world: &World, caller: &Tenant) -> usize {
 #[tokio::test]
 async fn a_user_of_programs_who_is_a_person_is_reached_by_both_and_by_nobody_else() {
     let issuer = FakeIssuer::start().await.unwrap();
-    let world = world(&issuer).await;
+    let world = world_with_memory(&issuer).await;
     let of = |name: &str, role: &str| {
         world.anna.by(&issuer.token(json!({"sub": name, "org": "anna", "groups": [role]})))
     };

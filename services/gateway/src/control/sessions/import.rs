@@ -15,7 +15,8 @@ use holdfast_proto::gateway::v1::{
 };
 use holdfast_session::ImportedEntry;
 use holdfast_types::{
-    Author, Body, CallRecord, Effect, Entry, Media, Note, RunId, SessionKind, ToolCall, Usage,
+    Author, Body, CallRecord, Effect, Entry, Media, NameSpace, Note, RunId, SessionKind, ToolCall,
+    Usage,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, de::DeserializeOwned};
@@ -25,6 +26,7 @@ use super::super::{State, invalid};
 use crate::{
     Error, audit,
     ingest::{self, Destination},
+    permissions::rights::{self, ConversationRight},
 };
 
 const MAX_ENTRIES: usize = 20_000;
@@ -76,6 +78,10 @@ async fn destination(
     if !KINDS.contains(&kind) {
         let kind = kind.as_str();
         return Err(invalid(format!("only the mesh makes sessions of kind {kind}: give a name")));
+    }
+    // What is imported would speak to a person in their own conversation.
+    if place.key.name_space().and_then(NameSpace::person).is_some() {
+        rights::check(caller, &place.key, ConversationRight::Write)?;
     }
     state.sessions.check_key_is_free(caller.tenant, &place.key).await?;
     Ok(place)

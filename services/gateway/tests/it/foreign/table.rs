@@ -20,6 +20,8 @@ pub enum Is {
     Made,
     /// No key of a tenant may call it.
     Closed,
+    /// Is about the caller's own person, whom the keys of this test do not have.
+    Personal,
 }
 
 /// One attempt.
@@ -36,7 +38,14 @@ fn bytes(message: impl Message) -> Vec<u8> {
 pub fn table() -> Vec<Row> {
     let doors =
         [talking(), sessions(), agents(), models(), files(), channels(), routing(), operations()];
-    let doors = doors.into_iter().chain([approvals(), policies(), others(), schedules(), skills()]);
+    let doors = doors.into_iter().chain([
+        approvals(),
+        policies(),
+        others(),
+        schedules(),
+        people(),
+        skills(),
+    ]);
     let doors =
         doors.chain([memories(), event_webhooks(), behaviors(), work(), workspaces(), economy()]);
     let doors = doors.chain([proposals()]);
@@ -594,13 +603,38 @@ fn schedules() -> Vec<Try> {
 }
 
 /// Skills, agents as packages, people and the audit log.
-fn skills() -> Vec<Try> {
+fn people() -> Vec<Try> {
     vec![
         ("People/GetCaller", Is::Shown, |_| bytes(pb::GetCallerRequest {})),
         ("People/ListPeople", Is::Shown, |_| bytes(pb::ListPeopleRequest::default())),
         ("People/SetPersonState", Is::Found, |of| {
             bytes(pb::SetPersonStateRequest { id: of.person.clone(), disabled: true })
         }),
+        ("People/GetPerson", Is::Found, |of| bytes(pb::GetPersonRequest { id: of.person.clone() })),
+        ("People/CreateLinkCode", Is::Personal, |_| bytes(pb::CreateLinkCodeRequest {})),
+        ("People/LinkProgramUser", Is::Found, |of| {
+            let (person, user) = (of.person.clone(), "quill".to_owned());
+            bytes(pb::LinkProgramUserRequest { person, user })
+        }),
+        ("People/SplitPerson", Is::Found, |of| {
+            let (person, identity) = (of.person.clone(), "api:quill".to_owned());
+            bytes(pb::SplitPersonRequest { person, identity })
+        }),
+        ("People/AssignConversations", Is::Made, |_| {
+            bytes(pb::AssignConversationsRequest::default())
+        }),
+        ("People/MergePeople", Is::Found, |of| {
+            let (from, into) = (of.person.clone(), of.other_person.clone());
+            bytes(pb::MergePeopleRequest { from, into })
+        }),
+        ("People/ErasePerson", Is::Found, |of| {
+            bytes(pb::ErasePersonRequest { id: of.person.clone() })
+        }),
+    ]
+}
+
+fn skills() -> Vec<Try> {
+    vec![
         ("Audit/ListAuditEvents", Is::Shown, |_| bytes(pb::ListAuditEventsRequest::default())),
         ("Skills/ListSkills", Is::Shown, |_| bytes(pb::ListSkillsRequest::default())),
         ("Skills/ListSkills", Is::Found, |of| {

@@ -54,6 +54,8 @@ pub struct Things {
     pub node: String,
     pub node_name: String,
     pub person: String,
+    /// Another person, who stays when the first is merged into them.
+    pub other_person: String,
     pub device: String,
     pub console_session: String,
     pub invitation: String,
@@ -132,6 +134,7 @@ impl Things {
         Self {
             agent: AgentId::generate().to_string(),
             person: PersonId::generate().to_string(),
+            other_person: PersonId::generate().to_string(),
             device: "0".repeat(64),
             console_session: Uuid::now_v7().simple().to_string(),
             invitation: InvitationId::generate().to_string(),
@@ -252,6 +255,8 @@ impl Things {
             role: TenantRole::Member,
         };
         self.person = world.directory.people().sign_in(&friend).await?.person.to_string();
+        let other = SignIn { subject: format!("{}-2", friend.subject), ..friend };
+        self.other_person = world.directory.people().sign_in(&other).await?.person.to_string();
         let who = &world.anna;
         let agent = pb::Agent { name: self.agent_name.clone(), ..Default::default() };
         let create = pb::CreateAgentRequest { agent: Some(agent) };
