@@ -20,7 +20,8 @@ use crate::{
 
 const INVITATION_COLUMNS: [&str; 5] = ["id", "name", "role", "inviter", "expires_at"];
 const COLUMNS: [&str; 6] = ["id", "name", "role", "subject", "seen_at", "disabled_at"];
-const SHOWN: [&str; 8] =
+/// Fields of a person at the top of `show`.
+const PERSON_FIELDS: [&str; 8] =
     ["id", "name", "role", "user", "identities", "merged_into", "seen_at", "disabled_at"];
 /// People per request.
 const PAGE_SIZE: u32 = 200;
@@ -122,7 +123,7 @@ impl People {
             Self::Show { id } => {
                 let request = client.request(GetPersonRequest { id });
                 let shown = client.answer(client.people().get_person(request).await)?;
-                screen.one(&SHOWN, &details(&shown))
+                screen.one(&PERSON_FIELDS, &details(&shown))
             }
             Self::Link { person: Some(person), user: Some(user) } => {
                 link_user(client, screen, person, &user).await

@@ -54,9 +54,9 @@ pub enum FileSpace {
 impl FileSpace {
     /// Files of a session. A subagent has its requester's instead.
     ///
-    /// Jobs and pieces of work of the owner and the agent have the whole tree. A conversation without a person (a main session in which
-    /// others write, a request that names no user) has a folder of its own, and so has a job of
-    /// somebody who is no person.
+    /// Jobs and pieces of work of the owner and the agent have the whole tree. A conversation without
+    /// a person (a main session in which others write, a request that names no user) has a folder of
+    /// its own, and so has a job of somebody who is no person.
     #[must_use]
     pub fn of(kind: SessionKind, key: &str, audience: Audience) -> Self {
         let is_work = matches!(kind, SessionKind::Cron | SessionKind::Work);

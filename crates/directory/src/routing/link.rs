@@ -5,7 +5,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::Identity;
 
-/// In the place of a channel for codes of people.
+/// Channel and account in the rows of codes that people asked for.
 const PERSON_CHANNEL: &str = "person";
 
 /// Account of a person on a channel.
@@ -39,7 +39,7 @@ impl PersonAccount {
     }
 }
 
-/// Who asked for a code.
+/// Account or person that asked for a code.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CodeOrigin {
     /// An account, and where it is answered.
@@ -49,7 +49,7 @@ pub enum CodeOrigin {
 }
 
 impl CodeOrigin {
-    /// Row of the account among codes; of a person one that no account has.
+    /// Channel, account and peer in the table of codes. Those of a person are no account's.
     pub(crate) fn row(&self) -> (&str, &str, String) {
         match self {
             Self::Account { account, .. } => {
@@ -73,12 +73,12 @@ impl CodeOrigin {
         }
     }
 
-    /// Whether this account asked.
+    /// Whether the account with this hash asked for the code.
     pub(crate) fn is_account(&self, tenant: TenantId, hash: &[u8]) -> bool {
         matches!(self, Self::Account { account, .. } if account.hash(tenant) == hash)
     }
 
-    /// Where the code was asked for, as people call it.
+    /// Name of the place where the code was asked for, in the audit log.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -96,7 +96,7 @@ pub struct IssuedLink {
     pub person: String,
     /// Names by which the conversation of the account that asked was known.
     pub former: Vec<String>,
-    /// Roles of whoever asked.
+    /// Roles of the account or person that asked for the code.
     pub roles: Vec<String>,
 }
 

@@ -34,7 +34,7 @@ pub struct Changes {
     pub editor: Option<Editor>,
 }
 
-/// Who changes a job.
+/// Author of changes of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Editor {
     pub author: Author,
@@ -203,7 +203,8 @@ async fn write(tx: &mut TenantTx, mut job: Job) -> Result<Job, Error> {
         update schedule.jobs
         set kind = $3, name = $4, description = $5, spec = $6, payload = $7, session_target = $8,
             wake_mode = $9, isolation = $10, delete_after_run = $11, state = $12, slot_at = $13,
-            due_at = $14, overlap = $15, author = $16, version = version + 1, updated_at = clock_timestamp()
+            due_at = $14, overlap = $15, author = $16, version = version + 1,
+            updated_at = clock_timestamp()
         where tenant_id = $1 and job_id = $2
         returning version, updated_at";
 

@@ -117,8 +117,8 @@ impl Overlap {
 }
 
 impl NewJob {
-    /// Creates a validated job of the cron service, without an author. An interval without an anchor is counted from
-    /// `now`.
+    /// Creates a validated job of the cron service, without an author. An interval without an anchor
+    /// is counted from `now`.
     ///
     /// # Errors
     ///

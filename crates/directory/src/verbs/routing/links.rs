@@ -23,8 +23,8 @@ const CODE_LIFETIME_SECONDS: f64 = 600.0;
 const MAX_FAILURES: i32 = 5;
 
 impl Routes<'_> {
-    /// Creates a code for an account or a person, which expires, and invalidates its earlier one. `None` if an administrator
-    /// has set the account's identity.
+    /// Creates a code for an account or a person, which expires, and invalidates its earlier one.
+    /// `None` if an administrator has set the account's identity.
     ///
     /// # Errors
     ///
