@@ -8,28 +8,28 @@ use crate::{Error, Settings};
 /// New keys of the direct conversations of an account.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KeyChanges {
-    /// Channel of the account.
-    pub channel: String,
-    /// Old and new keys.
+    /// Channel of the account; `None` if the conversations of all channels are meant.
+    pub channel: Option<String>,
+    /// Old and new keys, of direct conversations and of conversations with a name.
     pub keys: Vec<(String, String)>,
 }
 
 impl Settings<'_> {
-    /// Renames conversations. One whose new key is taken keeps its old one, and stays on record. A
-    /// key without a channel (`agent:…:dm:any:…`) is only renamed if the conversation was last held
-    /// on the account's channel. Can be repeated.
+    /// Renames conversations, which get the kind of their new key. One whose new key is taken keeps
+    /// its old one, and stays on record. A key without a channel (`agent:…:dm:any:…`) is only renamed
+    /// if the conversation was last held on the channel of the changes. Can be repeated.
     pub async fn rename_sessions(
         self,
         tenant: TenantId,
         changes: &KeyChanges,
     ) -> Result<u64, Error> {
         const SQL: &str = "
-            update session.sessions s set key = n.latter
+            update session.sessions s set key = n.latter, kind = split_part(n.latter, ':', 3)
             from unnest($2::text[], $3::text[]) as n (former, latter)
             where s.tenant_id = $1 and s.key = n.former
               and not exists (
                   select from session.sessions t where t.tenant_id = $1 and t.key = n.latter)
-              and (split_part(n.former, ':', 4) <> 'any'
+              and ($4::text is null or split_part(n.former, ':', 4) <> 'any'
                    or coalesce(s.last_target->>'channel', $4) = $4)";
 
         let (former, latter): (Vec<&str>, Vec<&str>) =
@@ -39,7 +39,7 @@ impl Settings<'_> {
             .bind(tenant.as_uuid())
             .bind(former)
             .bind(latter)
-            .bind(&changes.channel)
+            .bind(changes.channel.as_deref())
             .execute(tx.conn())
             .await?
             .rows_affected();
@@ -88,8 +88,8 @@ impl Settings<'_> {
         Ok(keys)
     }
 
-    /// Returns conversations that programs, or the console of earlier versions, have named and that are
-    /// no person's, with the authors of their messages, in the order of their ids.
+    /// Returns conversations that programs, or the console of earlier versions, have named and that
+    /// are no person's, with the authors of their messages, in the order of their ids.
     pub async fn conversations_of_nobody(
         self,
         tenant: TenantId,
@@ -117,8 +117,8 @@ impl Settings<'_> {
     }
 
     /// Gives the time zones of people to the person who they are, unless that person has set one,
-    /// and records the event `AccountsLinked` in the conversation in which it was asked for, if there is
-    /// one. Can be repeated.
+    /// and records the event `AccountsLinked` in the conversation in which it was asked for, if there
+    /// is one. Can be repeated.
     pub async fn join_people(
         self,
         tenant: TenantId,

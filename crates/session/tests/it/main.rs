@@ -13,6 +13,7 @@ mod keeping;
 mod lending;
 mod model;
 mod reading;
+mod renaming;
 mod replaying;
 mod runner_pools;
 mod silence;
