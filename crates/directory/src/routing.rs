@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use holdfast_types::{
     AgentId, ModelId, ModelRoute, Peer, PeerKind, PersonId, RouteScope, TenantRole, account_name,
-    is_reserved_peer, linked_person,
+    is_reserved_peer, linked_peer, linked_person,
 };
 use uuid::Uuid;
 
@@ -326,6 +326,11 @@ impl NewModelRoute {
 }
 
 impl Identity {
+    /// `canonical` of the accounts and users who are a person of the tenant.
+    pub(crate) fn canonical_of_person(person: PersonId) -> String {
+        linked_peer(&format!("person:{person}"))
+    }
+
     /// Validates the identity and normalises its fields.
     pub(crate) fn check(mut self) -> Result<Self, Error> {
         self.channel = normalise_channel(&self.channel)?;

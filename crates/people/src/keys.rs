@@ -33,7 +33,7 @@ pub fn of_account(
             Some((old.to_string(), new.to_string()))
         })
     });
-    KeyChanges { channel: account.channel.clone(), keys: keys.collect() }
+    KeyChanges { channel: Some(account.channel.clone()), keys: keys.collect() }
 }
 
 /// The changes that undo these.
@@ -45,8 +45,8 @@ pub fn reversed(changes: KeyChanges) -> KeyChanges {
 
 /// Key under which a conversation of one person goes on as one of another.
 ///
-/// `None` if it is not the first one's. `is_taken` says which keys there are: a second conversation of the same name gets
-/// the end of its id.
+/// `None` if it is not the first one's. `is_taken` says which keys there are: a second conversation
+/// of the same name gets the end of its id.
 #[must_use]
 pub fn for_other_person(
     key: &str,

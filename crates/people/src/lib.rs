@@ -6,7 +6,11 @@
 mod error;
 pub mod keys;
 
-use holdfast_agent::{file_view::FileSpace, person::OWNER};
+use holdfast_agent::{
+    file_view::FileSpace,
+    person::{OWNER, of_account},
+};
+use holdfast_directory::{Directory, Identity, PersonAccount};
 use holdfast_grpc::MemoryClient;
 use holdfast_proto::memory::v1 as memory;
 use holdfast_schedule::store::Jobs;
@@ -23,6 +27,7 @@ const FILES_PER_CHANGE: usize = 50;
 /// The services that keep something for each person.
 #[derive(Debug, Clone, Copy)]
 pub struct PersonMover<'a> {
+    pub directory: &'a Directory,
     pub sessions: &'a Sessions,
     pub jobs: &'a Jobs,
     pub files: &'a Workspaces,
@@ -39,9 +44,7 @@ pub struct JoinedPeople<'a> {
     pub person: &'a str,
     /// Whether the person owns the agents: what is known of them is kept under `owner`.
     pub is_owner: bool,
-    /// All agents of the tenant.
-    pub agents: &'a [(AgentId, AgentName)],
-    /// New keys of conversations.
+    /// New keys of conversations that go on as the person's.
     pub conversations: &'a [KeyChanges],
     /// Conversation that records the change, if it was asked for in one.
     pub asked_in: Option<SessionId>,
@@ -58,6 +61,73 @@ impl JoinedPeople<'_> {
 }
 
 impl PersonMover<'_> {
+    /// Returns all agents of a tenant, with whom a person may have conversations.
+    ///
+    /// # Errors
+    ///
+    /// If the directory cannot be read now.
+    pub async fn agents(&self, tenant: TenantId) -> Result<Vec<(AgentId, AgentName)>, Error> {
+        let agents = self.directory.agents().list(tenant).await?;
+        Ok(agents.into_iter().map(|agent| (agent.id, agent.name)).collect())
+    }
+
+    /// Gives the conversations of a linked account the keys that they had before.
+    ///
+    /// # Errors
+    ///
+    /// If a service fails; the call can be repeated.
+    pub async fn separate(
+        &self,
+        tenant: TenantId,
+        identity: &Identity,
+        person: &str,
+    ) -> Result<(), Error> {
+        let agents = self.agents(tenant).await?;
+        for account in self.accounts_of(tenant, identity).await? {
+            let own = of_account(&account.channel, &account.account, &account.peer);
+            let mut changes = keys::reversed(keys::of_account(&agents, &account, person, &own));
+            // A conversation that all accounts share stays with the person, or with the first account.
+            changes.keys.retain(|(key, _)| own == person || !key.contains(":dm:any:"));
+            self.rename(tenant, &changes, &[]).await?;
+        }
+        Ok(())
+    }
+
+    /// Gives conversations new keys, and the jobs that name them; reminders of these owners get
+    /// another owner.
+    ///
+    /// # Errors
+    ///
+    /// If a service fails; the call can be repeated.
+    pub async fn rename(
+        &self,
+        tenant: TenantId,
+        changes: &KeyChanges,
+        owners: &[(String, String)],
+    ) -> Result<(), Error> {
+        self.sessions.settings().rename_sessions(tenant, changes).await?;
+        Ok(self.jobs.follow_people(tenant, &changes.keys, owners).await?)
+    }
+
+    /// Accounts through which the person of an identity may write: all of a channel, or one.
+    async fn accounts_of(
+        &self,
+        tenant: TenantId,
+        identity: &Identity,
+    ) -> Result<Vec<PersonAccount>, Error> {
+        let of = |channel: &str, account: &str| PersonAccount {
+            channel: channel.to_owned(),
+            account: account.to_owned(),
+            peer: identity.peer.clone(),
+        };
+        if let Some((channel, account)) = identity.channel.split_once('/') {
+            return Ok(vec![of(channel, account)]);
+        }
+        let accounts = self.directory.accounts().list(tenant, None).await?;
+        let named = accounts.iter().filter(|account| account.channel == identity.channel);
+        Ok(named.map(|account| of(&account.channel, &account.name)).collect())
+    }
+
     /// Moves what people have to the person who they are. Returns `false` if some files stay where
     /// they were.
     ///
@@ -74,14 +144,14 @@ impl PersonMover<'_> {
             // A reminder's owner is the user whom the conversation's key names.
             let users = changes.keys.iter().filter_map(|(old, _)| reminder_owner(old));
             owners.extend(users.map(|user| (user, joined.person.to_owned())));
-            self.sessions.settings().rename_sessions(tenant, changes).await?;
-            self.jobs.follow_people(tenant, &changes.keys, &owners).await?;
+            self.rename(tenant, changes, &owners).await?;
         }
         // Until the conversations were renamed, their turns were indexed under the former names.
         self.move_memories(tenant, joined).await?;
         let mut all = true;
+        let agents = self.agents(tenant).await?;
         for name in joined.former {
-            for (agent, _) in joined.agents {
+            for (agent, _) in &agents {
                 all &= self.move_files((tenant, *agent), name, joined).await?;
             }
         }

@@ -2,13 +2,12 @@
 //! reminders; nobody else finds anything. Two records become one, an account is separated again, and
 //! an erasure leaves no word.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, ensure};
 use holdfast_directory::{Actor, NewKey, SignIn};
 use holdfast_proto::gateway::v1 as pb;
 use holdfast_proto::gateway::v1::memories_client::MemoriesClient;
 use holdfast_proto::gateway::v1::people_client::PeopleClient;
+use holdfast_proto::gateway::v1::routing_client::RoutingClient;
 use holdfast_proto::gateway::v1::schedules_client::SchedulesClient;
 use holdfast_testkit::platforms::Written;
 use holdfast_testkit::{Backends, Reply, Request};
@@ -18,7 +17,6 @@ use holdfast_tests::turnstile;
 use holdfast_types::{PersonId, QueueMode, TenantRole};
 use secrecy::ExposeSecret as _;
 use serde_json::json;
-use tokio::time::sleep;
 
 use crate::{RUNNER, erases::settle};
 
@@ -27,9 +25,6 @@ const LONG_RECALL_TIMEOUT: (&str, &str) = ("HOLDFAST_RUNNER__MEMORY__RECALL_TIME
 
 /// What the person tells in the console, as a user of a program, and as their other record.
 const NAMES: [&str; 3] = ["Zyxotom", "Idaquill", "Rexomund"];
-
-/// Longer than a gateway keeps identities that another process has changed.
-const ROUTING_CACHE: Duration = Duration::from_millis(1_100);
 
 const NOTHING: &str = "I know of nobody";
 const QUESTION: &str = "what are they called?";
@@ -126,6 +121,19 @@ impl World {
         answers().into_iter().nth(before).context("it is gone")
     }
 
+    /// Key of the conversation in which a mail would be answered now.
+    async fn mail_key(&self) -> anyhow::Result<String> {
+        let explain = pb::ExplainRequest {
+            channel: "email".to_owned(),
+            account: MAILBOX.to_owned(),
+            peer_kind: "direct".to_owned(),
+            peer_id: format!("person-{MAIL_NUMBER}@y.example"),
+            ..pb::ExplainRequest::default()
+        };
+        let mut routing = RoutingClient::new(self.owner.channel.clone());
+        Ok(routing.explain(self.owner.request(explain)?).await?.into_inner().session_key)
+    }
+
     fn people(&self) -> PeopleClient<tonic::transport::Channel> {
         PeopleClient::new(self.owner.channel.clone())
     }
@@ -156,7 +164,10 @@ async fn one_person_is_known_everywhere_and_erased_everywhere() -> anyhow::Resul
     let code = world.code(&console).await?;
     let linked = world.mail(1, &format!("/link {code}")).await?;
     ensure!(linked.starts_with("Linked with the person who you are in the console."), "{linked}");
-    sleep(ROUTING_CACHE).await;
+    until("the gateway knows that the address is linked", async || {
+        Ok(world.mail_key().await?.contains(&anna.to_string()))
+    })
+    .await?;
     let known = format!("I know {cat}");
     ensure!(telegram.ask(QUESTION).await? == known, "Telegram knows nothing");
     let by_mail = world.mail(2, QUESTION).await?;
@@ -232,6 +243,40 @@ async fn one_person_is_known_everywhere_and_erased_everywhere() -> anyhow::Resul
     ensure!(!identities.contains(&chat), "{identities:?}");
 
     erase(&world, anna, &chat).await
+}
+
+/// A name as the console of earlier versions gave it to each conversation.
+const CONSOLE_NAME: &str = "c-0198c0ff-eeee";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_conversation_of_the_former_console_becomes_its_writers() -> anyhow::Result<()> {
+    let _turn = turnstile::lock_shared().await?;
+    let world = World::start().await?;
+    let [cat, boat, _] = NAMES;
+    // The owner's key is a person's, and names conversations as that console did.
+    let directory = world.mesh.directory()?;
+    let owner = directory.people().first_owner(world.mesh.tenants[0].id, ("Olga", false)).await?.id;
+    world.owner.ask(CONSOLE_NAME, &format!("Remember: my cat is called {cat}")).await?;
+    world.owner.ask("quillanovic", &format!("Remember: my boat is called {boat}")).await?;
+    let assign = async |dry_run| {
+        let request = pb::AssignConversationsRequest { dry_run, ..Default::default() };
+        let request = world.owner.request(request)?;
+        let listed = world.people().assign_conversations(request).await?.into_inner();
+        anyhow::Ok(listed.conversations)
+    };
+
+    let planned = assign(true).await?;
+    let done = assign(false).await?;
+    let left = assign(false).await?;
+
+    ensure!(planned == done && left.is_empty(), "{planned:?} {done:?} {left:?}");
+    ensure!(done.len() == 1 && done[0].person == owner.to_string(), "{done:?}");
+    let theirs =
+        format!("select count(*) from session.sessions where key like '%:api:=%/{CONSOLE_NAME}'");
+    ensure!(world.mesh.number(&theirs).await? == 1, "the conversation is not theirs");
+    let known = world.owner.ask("", "what is the cat called?").await?;
+    ensure!(known == format!("I know {cat}"), "the main session knows `{known}`");
+    Ok(())
 }
 
 /// Erases the person, and the address that was theirs for a while.

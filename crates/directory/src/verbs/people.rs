@@ -98,6 +98,19 @@ impl People<'_> {
         Ok((tenant, known))
     }
 
+    /// Returns a person, or the one into whom they were merged; `None` if there is no such person.
+    pub async fn find_merged(
+        self,
+        tenant: TenantId,
+        id: PersonId,
+    ) -> Result<Option<Person>, Error> {
+        match self.get(tenant, id).await {
+            Ok(person) => Ok(Some(self.signed_in(tenant, person).await?)),
+            Err(Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The person whom a sign-in leads to: this one, or the one into whom they were merged.
     async fn signed_in(self, tenant: TenantId, person: Person) -> Result<Person, Error> {
         match person.merged_into {
@@ -197,7 +210,8 @@ impl People<'_> {
         Ok(people)
     }
 
-    /// Refuses a person, with their keys, devices and open invitations, or accepts them again: in this process at once, in others within 5 s.
+    /// Refuses a person, with their keys, devices and open invitations, or accepts them again: in
+    /// this process at once, in others within 5 s.
     ///
     /// # Errors
     ///

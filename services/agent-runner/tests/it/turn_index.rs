@@ -227,7 +227,7 @@ async fn a_conversation_that_is_renamed_while_it_is_indexed_is_read_again() -> a
 
     let latter = SessionKey::api(&world.agent.name, "ben/one")?.to_string();
     let keys = vec![(first.key.clone(), latter.clone())];
-    let changes = KeyChanges { channel: String::new(), keys };
+    let changes = KeyChanges { channel: None, keys };
     assert_eq!(world.sessions.settings().rename_sessions(tenant, &changes).await?, 1);
     let range = (first.upto, first.upto);
     assert!(index.complete(tenant, session, range, Some(&first.key)).await?);

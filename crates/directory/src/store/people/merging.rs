@@ -4,7 +4,7 @@ use holdfast_pg::TenantTx;
 use holdfast_types::PersonId;
 use jiff_sqlx::Timestamp;
 
-use crate::PersonIdentity;
+use crate::{Identity, PersonIdentity};
 
 /// By what a person is known: sign-ins, invitations and keys, accounts on channels, users of programs,
 /// and people who were merged into them.
@@ -26,7 +26,7 @@ pub(crate) async fn identities(
     let rows: Vec<(String, String, Option<Timestamp>)> = holdfast_pg::query_as(SQL)
         .bind(tenant)
         .bind(person.as_uuid())
-        .bind(canonical(person))
+        .bind(Identity::canonical_of_person(person))
         .fetch_all(tx.conn())
         .await?;
     let read = |(kind, value, proven_at): (_, _, Option<Timestamp>)| PersonIdentity {
@@ -39,7 +39,7 @@ pub(crate) async fn identities(
 
 /// Gives what a person is known by and has to another person, and makes their sign-in lead there.
 pub(crate) async fn merge(tx: &mut TenantTx, from: PersonId, into: PersonId) -> sqlx::Result<()> {
-    const STATEMENTS: [&str; 8] = [
+    const STATEMENTS: [&str; 6] = [
         "update control.people set merged_into = $3 where tenant_id = $1 and person_id = $2",
         "update control.people set merged_into = $3 where tenant_id = $1 and merged_into = $2",
         "update control.person_identities set person_id = $3 where tenant_id = $1 and person_id = $2 \
@@ -47,11 +47,6 @@ pub(crate) async fn merge(tx: &mut TenantTx, from: PersonId, into: PersonId) -> 
         "update control.keys set person_id = $3 where tenant_id = $1 and person_id = $2",
         "update control.devices set person_id = $3 where tenant_id = $1 and person_id = $2",
         "update control.device_requests set person_id = $3 where tenant_id = $1 and person_id = $2",
-        // They sign in again, with the rights that they have then.
-        "delete from control.console_sessions where tenant_id = $1 and holder_person = $2 \
-         and $3::uuid is not null",
-        "delete from control.console_links where tenant_id = $1 and holder_person = $2 \
-         and $3::uuid is not null",
     ];
     const ACCOUNTS: &str = "
         update control.identities set canonical = $3 where tenant_id = $1 and canonical = $2";
@@ -66,11 +61,12 @@ pub(crate) async fn merge(tx: &mut TenantTx, from: PersonId, into: PersonId) -> 
     }
     holdfast_pg::query(ACCOUNTS)
         .bind(tenant)
-        .bind(canonical(from))
-        .bind(canonical(into))
+        .bind(Identity::canonical_of_person(from))
+        .bind(Identity::canonical_of_person(into))
         .execute(tx.conn())
         .await?;
-    Ok(())
+    // They sign in again, with the rights that they have then.
+    end_sessions(tx, from).await
 }
 
 /// Makes a merged person one of their own again. Returns whether they were merged into this one.
@@ -91,22 +87,24 @@ pub(crate) async fn separate(
     Ok(done.rows_affected() > 0)
 }
 
-/// Deletes a person's record, with their identities, keys and devices, and their sessions of the console.
-pub(crate) async fn delete(tx: &mut TenantTx, person: PersonId) -> sqlx::Result<bool> {
+/// Ends a person's sessions of the console, and their links.
+async fn end_sessions(tx: &mut TenantTx, person: PersonId) -> sqlx::Result<()> {
     const SESSIONS: [&str; 2] = [
         "delete from control.console_sessions where tenant_id = $1 and holder_person = $2",
         "delete from control.console_links where tenant_id = $1 and holder_person = $2",
     ];
-    const RECORD: &str = "delete from control.people where tenant_id = $1 and person_id = $2";
     let tenant = tx.tenant().as_uuid();
     for sql in SESSIONS {
         holdfast_pg::query(sql).bind(tenant).bind(person.as_uuid()).execute(tx.conn()).await?;
     }
-    let done =
-        holdfast_pg::query(RECORD).bind(tenant).bind(person.as_uuid()).execute(tx.conn()).await?;
-    Ok(done.rows_affected() > 0)
+    Ok(())
 }
 
-fn canonical(person: PersonId) -> String {
-    format!("=person:{person}")
+/// Deletes a person's record, with their identities, keys, devices and sessions of the console.
+pub(crate) async fn delete(tx: &mut TenantTx, person: PersonId) -> sqlx::Result<()> {
+    const RECORD: &str = "delete from control.people where tenant_id = $1 and person_id = $2";
+    end_sessions(tx, person).await?;
+    let tenant = tx.tenant().as_uuid();
+    holdfast_pg::query(RECORD).bind(tenant).bind(person.as_uuid()).execute(tx.conn()).await?;
+    Ok(())
 }

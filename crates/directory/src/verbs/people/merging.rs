@@ -108,7 +108,7 @@ impl People<'_> {
         let identity = Identity {
             channel: PROGRAMS.to_owned(),
             peer: user.to_owned(),
-            canonical: format!("=person:{person}"),
+            canonical: Identity::canonical_of_person(person),
         }
         .check()?;
         if identity.peer.contains(['/', '=']) || identity.peer != user {
@@ -153,8 +153,9 @@ impl People<'_> {
         let (channel, peer) = identity.split_once(':').ok_or_else(missing)?;
         let mut tx = self.0.begin_change(tenant).await?;
         let canonical = store::identities::links::canonical(&mut tx, channel, peer).await?;
-        let canonical =
-            canonical.filter(|known| *known == format!("=person:{person}")).ok_or_else(missing)?;
+        let canonical = canonical
+            .filter(|known| *known == Identity::canonical_of_person(person))
+            .ok_or_else(missing)?;
         store::identities::delete(&mut tx, channel, peer).await?;
         store::audit::record(&mut tx, actor, "person.split", person).await?;
         tx.commit().await?;

@@ -7,13 +7,14 @@ use holdfast_agent::{bootstrap::Audience, person, policy};
 use holdfast_directory::{Actor, CodeOrigin, Identity, IssuedLink, LinkOutcome, PersonAccount};
 use holdfast_people::{JoinedPeople, PersonMover, keys};
 use holdfast_session::NewDelivery;
-use holdfast_types::{AgentId, AgentName, Author, Entry, SessionKind, Target};
+use holdfast_types::{Author, Entry, SessionKind, Target};
 
 use crate::{
     error::Error,
     failpoints,
     tools::mesh,
     turn::{participants, state::TurnState},
+    worker::Worker,
 };
 
 const NOT_HERE: &str = "Send this in a direct conversation on a channel: it is about your account \
@@ -63,16 +64,8 @@ pub(crate) async fn run_unlink_command(turn: &mut TurnState<'_>) -> Result<Strin
     if person != place.own_name {
         accounts.retain(|one| is_same(one, &place.account));
     }
-    let agents = agents(turn).await?;
     for one in &accounts {
-        for account in accounts_of_identity(turn, one).await? {
-            let own = person::of_account(&account.channel, &account.account, &account.peer);
-            let mut changes = keys::reversed(keys::of_account(&agents, &account, &person, &own));
-            // A conversation that all accounts share stays with the first.
-            changes.keys.retain(|(key, _)| own == person || !key.contains(":dm:any:"));
-            turn.worker.sessions.settings().rename_sessions(tenant, &changes).await?;
-            turn.worker.jobs.follow_people(tenant, &changes.keys, &[]).await.map_err(job_error)?;
-        }
+        mover(turn.worker).separate(tenant, one, &person).await.map_err(people_error)?;
     }
     let actor = Actor::Agent(turn.agent);
     routing.remove_links(tenant, actor, &accounts).await.map_err(Error::directory)?;
@@ -167,7 +160,9 @@ async fn join(turn: &mut TurnState<'_>, place: Place, link: IssuedLink) -> Resul
     former.dedup();
     former.retain(|name| name != person);
 
-    let agents = agents(turn).await?;
+    let worker = turn.worker;
+    let mover = mover(worker);
+    let agents = mover.agents(tenant).await.map_err(people_error)?;
     let mut changes = Vec::new();
     if let CodeOrigin::Account { account, .. } = &link.origin {
         let first = person::of_account(&account.channel, &account.account, &account.peer);
@@ -181,18 +176,10 @@ async fn join(turn: &mut TurnState<'_>, place: Place, link: IssuedLink) -> Resul
     if roles == other_roles {
         changes.push(keys::of_account(&agents, &place.account, person, &place.own_name));
     }
-    let worker = turn.worker;
-    let mover = PersonMover {
-        sessions: &worker.sessions,
-        jobs: &worker.jobs,
-        files: &worker.workspaces,
-        memory: worker.memory.as_ref().map(|memory| &memory.client),
-    };
     let joined = JoinedPeople {
         former: &former,
         person,
         is_owner: link.roles.iter().any(|role| role == policy::OWNER),
-        agents: &agents,
         conversations: &changes,
         asked_in: Some(session),
         folder: &place.account.channel,
@@ -268,42 +255,20 @@ async fn place(turn: &TurnState<'_>) -> Result<Option<Place>, Error> {
     Ok(Some(Place { account, own_name, target }))
 }
 
-/// Accounts through which the person of an identity may write: all of a channel, or one.
-async fn accounts_of_identity(
-    turn: &TurnState<'_>,
-    identity: &Identity,
-) -> Result<Vec<PersonAccount>, Error> {
-    let accounts = turn.worker.directory.accounts().list(turn.lease.claim.tenant, None).await;
-    let accounts = accounts.map_err(Error::directory)?;
-    let of = |(channel, name): (&str, &str)| PersonAccount {
-        channel: channel.to_owned(),
-        account: name.to_owned(),
-        peer: identity.peer.clone(),
-    };
-    Ok(match identity.channel.split_once('/') {
-        Some(one) => vec![of(one)],
-        None => {
-            let channel = identity.channel.as_str();
-            let named = accounts.iter().filter(|account| account.channel == channel);
-            named.map(|account| of((channel, account.name.as_str()))).collect()
-        }
-    })
-}
-
 fn is_same(identity: &Identity, account: &PersonAccount) -> bool {
     identity.channel == account.identity_channel() && identity.peer == account.peer
 }
 
-async fn agents(turn: &TurnState<'_>) -> Result<Vec<(AgentId, AgentName)>, Error> {
-    let agents = turn.worker.directory.agents().list(turn.lease.claim.tenant).await;
-    let agents = agents.map_err(Error::directory)?;
-    Ok(agents.into_iter().map(|agent| (agent.id, agent.name)).collect())
+fn mover(worker: &Worker) -> PersonMover<'_> {
+    PersonMover {
+        directory: &worker.directory,
+        sessions: &worker.sessions,
+        jobs: &worker.jobs,
+        files: &worker.workspaces,
+        memory: worker.memory.as_ref().map(|memory| &memory.client),
+    }
 }
 
 fn people_error(source: holdfast_people::Error) -> Error {
-    Error::Tool { name: "link".to_owned(), source: source.into() }
-}
-
-fn job_error(source: holdfast_schedule::store::Error) -> Error {
     Error::Tool { name: "link".to_owned(), source: source.into() }
 }

@@ -10,9 +10,9 @@ use holdfast_proto::gateway::v1::{
     AssignConversationsRequest, AssignConversationsResponse, AssignedConversation,
 };
 use holdfast_session::KeyChanges;
-use holdfast_types::{KeyId, NameSpace, PersonId, SessionId, SessionKey, TenantRole};
+use holdfast_types::{KeyId, NameSpace, SessionId, SessionKey, TenantRole};
 
-use super::one_person::{agents, mover};
+use super::one_person::mover;
 use crate::{
     Error,
     control::{State, non_empty},
@@ -25,44 +25,45 @@ const PER_CALL: i64 = 200;
 /// What the names of the console's conversations began with. Other names are of users of programs.
 const CONSOLE_PREFIX: &str = "c-";
 
-/// People by what messages bear as their author.
-struct Authors {
-    people: HashMap<PersonId, Person>,
-    keys: HashMap<KeyId, PersonId>,
+/// Authors of a page of conversations, by their ids; `None` for one who is no person.
+type Authors = HashMap<String, Option<Person>>;
+
+/// Returns the person whom each author is: themselves, the one whose the key is, or the one into whom
+/// they were merged.
+async fn read_authors(
+    state: &State,
+    caller: &Caller,
+    ids: impl Iterator<Item = &String>,
+) -> Result<Authors, Error> {
+    let people = state.directory.people();
+    let keys = state.directory.keys().list(caller.tenant).await?;
+    let person_of_key = |author: &str| {
+        let id: KeyId = author.strip_prefix("api:")?.parse().ok()?;
+        keys.iter().find(|key| key.id == id)?.person
+    };
+    let mut authors = Authors::new();
+    for author in ids {
+        if authors.contains_key(author) {
+            continue;
+        }
+        let found = match person::id_of(author).or_else(|| person_of_key(author)) {
+            Some(id) => people.find_merged(caller.tenant, id).await?,
+            None => None,
+        };
+        authors.insert(author.clone(), found);
+    }
+    Ok(authors)
 }
 
-impl Authors {
-    async fn read(state: &State, caller: &Caller) -> Result<Self, Error> {
-        let (mut people, mut after) = (HashMap::new(), None);
-        loop {
-            let page = state.directory.people().list(caller.tenant, after, PER_CALL).await?;
-            after = page.last().map(|person| person.id);
-            if page.is_empty() {
-                break;
-            }
-            people.extend(page.into_iter().map(|person| (person.id, person)));
-        }
-        let keys = state.directory.keys().list(caller.tenant).await?;
-        let keys = keys.into_iter().filter_map(|key| Some((key.id, key.person?))).collect();
-        Ok(Self { people, keys })
-    }
-
-    /// The person who alone wrote; otherwise why there is none.
-    fn only(&self, authors: &[String]) -> Result<&Person, String> {
-        let of = |author: &String| {
-            let key = || {
-                let key = author.strip_prefix("api:")?.parse().ok()?;
-                self.keys.get(&key).copied()
-            };
-            person::id_of(author).or_else(key).and_then(|id| self.people.get(&id))
-        };
-        let [first, others @ ..] = authors else { return Err("nobody wrote in it".to_owned()) };
-        let Some(person) = of(first) else {
-            return Err(format!("{first} is no person of the tenant"));
-        };
-        let is_alone = others.iter().all(|other| of(other).is_some_and(|one| one.id == person.id));
-        if is_alone { Ok(person) } else { Err("several wrote in it".to_owned()) }
-    }
+/// Returns the person who alone wrote; otherwise why there is none.
+fn only_author<'a>(authors: &'a Authors, wrote: &[String]) -> Result<&'a Person, String> {
+    let of = |author: &String| authors.get(author).and_then(Option::as_ref);
+    let [first, others @ ..] = wrote else { return Err("nobody wrote in it".to_owned()) };
+    let Some(person) = of(first) else {
+        return Err(format!("{first} is no person of the tenant"));
+    };
+    let is_alone = others.iter().all(|other| of(other).is_some_and(|one| one.id == person.id));
+    if is_alone { Ok(person) } else { Err("several wrote in it".to_owned()) }
 }
 
 /// Gives a page of the console's former conversations to the people who wrote in them.
@@ -76,7 +77,7 @@ pub(super) async fn assign(
     let page = settings.conversations_of_nobody(caller.tenant, after, PER_CALL).await?;
     let is_last = page.len() < usize::try_from(PER_CALL).unwrap_or(usize::MAX);
     let next = page.last().filter(|_| !is_last).map(|(id, ..)| id.to_string());
-    let authors = Authors::read(state, caller).await?;
+    let authors = read_authors(state, caller, page.iter().flat_map(|(.., wrote)| wrote)).await?;
     let mut conversations = Vec::new();
     for (session, key, wrote) in page {
         let parsed: SessionKey = key.parse()?;
@@ -85,7 +86,7 @@ pub(super) async fn assign(
         };
         let session = session.to_string();
         let mut listed = AssignedConversation { session, key, ..AssignedConversation::default() };
-        match authors.only(&wrote) {
+        match only_author(&authors, &wrote) {
             Err(reason) => listed.reason = reason,
             Ok(owner) => {
                 listed.person = owner.id.to_string();
@@ -115,8 +116,7 @@ async fn give(
         former: &[format!("{PROGRAMS}:{user}")],
         person: &person::of_id(owner.id),
         is_owner: owner.role == TenantRole::Owner,
-        agents: &agents(state, caller.tenant).await?,
-        conversations: &[KeyChanges { channel: PROGRAMS.to_owned(), keys }],
+        conversations: &[KeyChanges { channel: None, keys }],
         asked_in: None,
         folder: "console",
     };

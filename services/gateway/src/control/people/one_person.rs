@@ -1,14 +1,14 @@
-//! What makes two identities one person, and separates them again.
+//! Links and merges of identities that are one person, and their separation.
+
+use std::collections::HashSet;
 
 use holdfast_agent::person;
-use holdfast_directory::{CodeOrigin, IssuedLink, Person, PersonAccount};
+use holdfast_directory::{CodeOrigin, IssuedLink, Person};
 use holdfast_grpc::Caller;
 use holdfast_people::{JoinedPeople, PersonMover, keys};
 use holdfast_proto::gateway::v1::{ErasePersonResponse, MemoryCount};
 use holdfast_session::KeyChanges;
-use holdfast_types::{
-    AgentId, AgentName, Author, NameSpace, PersonId, SessionKey, TenantId, TenantRole,
-};
+use holdfast_types::{AgentName, Author, NameSpace, PersonId, SessionKey, TenantId, TenantRole};
 use jiff::Timestamp;
 
 use crate::{
@@ -60,15 +60,13 @@ pub(super) async fn link_user(
     let people = state.directory.people();
     people.link_program_user(caller.tenant, actor(caller), (person, user)).await?;
     let record = people.get(caller.tenant, person).await?;
-    let agents = agents(state, caller.tenant).await?;
     let spaces = (NameSpace::Shared, NameSpace::ProgramUser(person));
-    let conversations = [user_keys(state, caller.tenant, &agents, user, spaces).await?];
+    let conversations = [user_keys(state, caller.tenant, user, spaces).await?];
     let former = [format!("{PROGRAMS}:{user}")];
     let joined = JoinedPeople {
         former: &former,
         person: &person::of_id(person),
         is_owner: record.role == TenantRole::Owner,
-        agents: &agents,
         conversations: &conversations,
         asked_in: None,
         folder: PROGRAMS,
@@ -85,25 +83,22 @@ pub(super) async fn merge(
     let tenant = caller.tenant;
     let (_, person) = state.directory.people().merge(tenant, actor(caller), (from, into)).await?;
     let settings = state.sessions.settings();
-    let mut taken: Vec<String> = Vec::new();
-    for (_, key) in settings.conversations_of_person(tenant, into).await? {
-        taken.push(key);
-    }
+    let known = settings.conversations_of_person(tenant, into).await?;
+    let mut taken: HashSet<String> = known.into_iter().map(|(_, key)| key).collect();
     let mut conversations = KeyChanges::default();
     for (id, key) in settings.conversations_of_person(tenant, from).await? {
-        let is_taken = |wanted: &str| taken.iter().any(|key| key == wanted);
+        let is_taken = |wanted: &str| taken.contains(wanted);
         let Some(new) = keys::for_other_person(&key, &id.to_string(), (from, into), is_taken)
         else {
             continue;
         };
-        taken.push(new.clone());
+        taken.insert(new.clone());
         conversations.keys.push((key, new));
     }
     let joined = JoinedPeople {
         former: &[person::of_id(from)],
         person: &person::of_id(into),
         is_owner: person.role == TenantRole::Owner,
-        agents: &agents(state, tenant).await?,
         conversations: &[conversations],
         asked_in: None,
         folder: &from.to_string(),
@@ -125,27 +120,13 @@ pub(super) async fn split(
         return Ok(people.separate(tenant, actor(caller), (merged, person)).await?);
     }
     let identity = people.unlink(tenant, actor(caller), (person, identity)).await?;
-    let agents = agents(state, tenant).await?;
-    let changes = if identity.channel == PROGRAMS {
-        let spaces = (NameSpace::ProgramUser(person), NameSpace::Shared);
-        vec![user_keys(state, tenant, &agents, &identity.peer, spaces).await?]
-    } else {
+    if identity.channel != PROGRAMS {
         let name = person::of_id(person);
-        let accounts = accounts(state, tenant, &identity.channel, &identity.peer).await?;
-        let of = |account: &PersonAccount| {
-            let own = person::of_account(&account.channel, &account.account, &account.peer);
-            let mut changes = keys::reversed(keys::of_account(&agents, account, &name, &own));
-            // A conversation that all accounts share stays with the person.
-            changes.keys.retain(|(key, _)| !key.contains(":dm:any:"));
-            changes
-        };
-        accounts.iter().map(of).collect()
-    };
-    for changes in &changes {
-        state.sessions.settings().rename_sessions(tenant, changes).await?;
-        state.jobs.follow_people(tenant, &changes.keys, &[]).await?;
+        return Ok(mover(state).separate(tenant, &identity, &name).await?);
     }
-    Ok(())
+    let spaces = (NameSpace::ProgramUser(person), NameSpace::Shared);
+    let changes = user_keys(state, tenant, &identity.peer, spaces).await?;
+    Ok(mover(state).rename(tenant, &changes, &[]).await?)
 }
 
 /// Erases a person, and whoever was merged into them.
@@ -158,10 +139,11 @@ pub(super) async fn erase(
     // Before anything is erased: whether the record can be deleted.
     people.check_deletion(caller.tenant, id).await?;
     let identities = people.identities(caller.tenant, id).await?;
-    let merged = identities.into_iter().filter(|one| one.kind == "person").map(|one| one.value);
+    let merged = identities.into_iter().filter(|one| one.kind == "person");
+    let merged = merged.map(|one| one.value.parse()).collect::<Result<Vec<PersonId>, _>>()?;
     let mut response = ErasePersonResponse::default();
-    for name in merged.chain([id.to_string()]) {
-        let user = format!("person:{name}");
+    for one in merged.into_iter().chain([id]) {
+        let user = person::of_id(one);
         let erased = memories::erase_user(state, caller, user, true).await?;
         add(&mut response.erased, erased.erased);
         add(&mut response.left, erased.left);
@@ -181,63 +163,37 @@ fn add(sum: &mut Vec<MemoryCount>, counts: Vec<MemoryCount>) {
     }
 }
 
-/// New keys of the conversations of a user of programs.
+/// New keys of the conversations of a user of programs, in all agents.
 async fn user_keys(
     state: &State,
     tenant: TenantId,
-    agents: &[(AgentId, AgentName)],
     user: &str,
     (from, to): (NameSpace, NameSpace),
 ) -> Result<KeyChanges, Error> {
     let key = |agent: &AgentName, space: NameSpace| {
         SessionKey::api(agent, &space.qualify(user)).map(|key| key.to_string())
     };
-    let mut changes = KeyChanges { channel: PROGRAMS.to_owned(), keys: Vec::new() };
-    for (_, agent) in agents {
-        let (old, new) = (key(agent, from)?, key(agent, to)?);
-        let names = [old.clone()];
-        for found in state.sessions.settings().conversations_named(tenant, &names).await? {
-            let rest = found.strip_prefix(&old).unwrap_or_default().to_owned();
-            changes.keys.push((found, format!("{new}{rest}")));
-        }
+    let mut names = Vec::new();
+    for (_, agent) in mover(state).agents(tenant).await? {
+        names.push((key(&agent, from)?, key(&agent, to)?));
     }
-    Ok(changes)
-}
-
-/// The tenant's accounts of a channel through which somebody writes.
-async fn accounts(
-    state: &State,
-    tenant: TenantId,
-    channel: &str,
-    peer: &str,
-) -> Result<Vec<PersonAccount>, Error> {
-    let (channel, only) = match channel.split_once('/') {
-        Some((channel, account)) => (channel, Some(account)),
-        None => (channel, None),
+    let old: Vec<String> = names.iter().map(|(old, _)| old.clone()).collect();
+    let found = state.sessions.settings().conversations_named(tenant, &old).await?;
+    let renamed = |found: String| {
+        let new = names.iter().find_map(|(old, new)| {
+            // `anna/trip` is a conversation of `anna`.
+            let rest = found.strip_prefix(old)?;
+            (rest.is_empty() || rest.starts_with('/')).then(|| format!("{new}{rest}"))
+        })?;
+        Some((found, new))
     };
-    let accounts = state.directory.accounts().list(tenant, None).await?;
-    let accounts = accounts.into_iter().filter(|account| {
-        account.channel == channel && only.is_none_or(|only| account.name == only)
-    });
-    Ok(accounts
-        .map(|account| PersonAccount {
-            channel: account.channel,
-            account: account.name,
-            peer: peer.to_owned(),
-        })
-        .collect())
-}
-
-pub(super) async fn agents(
-    state: &State,
-    tenant: TenantId,
-) -> Result<Vec<(AgentId, AgentName)>, Error> {
-    let agents = state.directory.agents().list(tenant).await?;
-    Ok(agents.into_iter().map(|agent| (agent.id, agent.name)).collect())
+    let keys = found.into_iter().filter_map(renamed).collect();
+    Ok(KeyChanges { channel: None, keys })
 }
 
 pub(super) const fn mover(state: &State) -> PersonMover<'_> {
     PersonMover {
+        directory: &state.directory,
         sessions: &state.sessions,
         jobs: &state.jobs,
         files: &state.workspaces,
