@@ -36,7 +36,7 @@ pub struct Config {
     /// Maximum wait for a free connection, before the call fails as unavailable.
     ///
     /// Postgres waits as long for the next statement of an open transaction, at least 5 s and at
-    /// most `statement_timeout`, before it ends the connection.
+    /// most three quarters of `statement_timeout`, before it ends the connection.
     #[serde(with = "humantime_serde")]
     pub acquire_timeout: Duration,
 

@@ -56,8 +56,9 @@ impl Pools {
             false => PoolingMode::Session,
         };
         let login = options.get_username().to_owned();
-        // An installation that gives Postgres more time to answer gives its clients as much.
-        let acquire = config.acquire_timeout.min(config.statement_timeout);
+        // An installation that gives Postgres more time to answer gives its clients as much, but less
+        // than to a statement, which may wait for the locks of a client that is gone.
+        let acquire = config.acquire_timeout.min(config.statement_timeout * 3 / 4);
         let idle = acquire.max(MIN_IDLE_IN_TRANSACTION_TIMEOUT);
         let pool = |name, kind: &str, size, statement: Duration, lock| {
             let limits = Limits {

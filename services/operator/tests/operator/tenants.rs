@@ -33,7 +33,7 @@ async fn a_tenant_has_its_settings_and_one_key_that_works() {
     assert_eq!((tenant.rate, &*tenant.product.name), (100, "Acme"));
     let caller = world.directory.keys().authenticate(&key(&world, "acme")).await.unwrap();
     assert_eq!(caller.tenant, tenant.id);
-    assert_eq!(caller.scopes, ["read", "admin"]);
+    assert_eq!(caller.scopes, ["read", "admin", "owner"]);
     let keys = world.directory.keys().list(tenant.id).await.unwrap();
     let usable: Vec<_> = keys.iter().filter(|key| key.revoked_at.is_none()).collect();
     assert_eq!(usable.len(), 1, "{usable:#?}");
