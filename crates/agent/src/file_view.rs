@@ -19,7 +19,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     bootstrap::{Audience, BootstrapName, may_load},
-    person::{OWNER, person},
+    person::OWNER,
 };
 
 /// Folder with a folder for each person.
@@ -52,24 +52,28 @@ pub enum FileSpace {
 }
 
 impl FileSpace {
-    /// Files of a session. A subagent has its requester's instead.
+    /// Files of a conversation with this person. A subagent has its requester's instead.
     ///
     /// Jobs and pieces of work of the owner and the agent have the whole tree. A conversation without
     /// a person (a main session in which others write, a request that names no user) has a folder of
     /// its own, and so has a job of somebody who is no person.
-    #[must_use]
-    pub fn of(kind: SessionKind, key: &str, audience: Audience) -> Self {
+    pub(crate) fn of(
+        kind: SessionKind,
+        key: &str,
+        audience: Audience,
+        person: Option<&str>,
+    ) -> Self {
         let is_work = matches!(kind, SessionKind::Cron | SessionKind::Work);
         if is_work && audience.has_owner_rights() {
             return Self::Whole;
         }
-        match person(kind, key, audience) {
-            Some(person) => Self::of_person(&person),
+        match person {
+            Some(person) => Self::of_person(person),
             None => Self::named(format!("~{}", escaped(&conversation(kind, key)))),
         }
     }
 
-    /// Files of a person, as [`person`] names them.
+    /// Files of a person, as [`person`](crate::person) names them.
     #[must_use]
     pub fn of_person(person: &str) -> Self {
         match person {
@@ -269,7 +273,8 @@ mod tests {
     }
 
     fn folder(kind: SessionKind, key: &str, audience: Audience) -> String {
-        FileSpace::of(kind, key, audience).to_string()
+        let person = crate::person::of_session(kind, key, audience);
+        FileSpace::of(kind, key, audience, person.as_deref()).to_string()
     }
 
     #[test]

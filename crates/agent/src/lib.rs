@@ -6,6 +6,7 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | `access` | whose a conversation is, and with which rights a turn acts |
 //! | `turn` | beginning and end of a turn |
 //! | `step` | the next step |
 //! | `prompt` | the system prompt |
@@ -28,6 +29,7 @@
 //! | `turns_to_index` | conversation turns to index for search |
 //! | `yaml` | a parser of YAML with limits |
 
+pub mod access;
 pub mod behavior;
 pub mod bootstrap;
 pub mod bundle;

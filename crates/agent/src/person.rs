@@ -15,7 +15,8 @@
 //! person follows from the session's key and its audience, never from a text.
 
 use holdfast_types::{
-    NameSpace, PersonId, SINGLE_REQUEST_PREFIX, SessionKind, has_platform_wide_ids, linked_person,
+    NameSpace, PersonId, SINGLE_REQUEST_PREFIX, SessionKey, SessionKind, has_platform_wide_ids,
+    linked_person,
 };
 
 use crate::bootstrap::Audience;
@@ -26,9 +27,15 @@ pub const OWNER: &str = "owner";
 /// Prefix of the names of people who are records of the tenant.
 const RECORD_PREFIX: &str = "person:";
 
-/// Returns the person of a conversation; `None` if there is no particular one.
+/// Returns the person whom a session's key names, whoever has written there; `None` if it names none.
+/// Whose a conversation is, decides [`ConversationAccess`](crate::access::ConversationAccess).
 #[must_use]
-pub fn person(kind: SessionKind, key: &str, audience: Audience) -> Option<String> {
+pub fn named_by(key: &SessionKey) -> Option<String> {
+    of_session(key.kind(), key.as_str(), Audience::Others)
+}
+
+/// Returns the person of a session that these read; `None` if there is no particular one.
+pub(crate) fn of_session(kind: SessionKind, key: &str, audience: Audience) -> Option<String> {
     let parts: Vec<String> =
         key.split(':').map(|part| part.replace("%3A", ":").replace("%25", "%")).collect();
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
@@ -154,11 +161,11 @@ mod tests {
             (SessionKind::Cron, others, "agent:main:cron:a:b", None),
             (SessionKind::Global, others, "global", None),
         ] {
-            assert_eq!(person(kind, key, audience).as_deref(), expected, "{key}");
+            assert_eq!(of_session(kind, key, audience).as_deref(), expected, "{key}");
         }
         let ids = ["telegram:42", "matrix:@a:b.org", "webhook:shop:42", "api:anna"].map(author_id);
         assert_eq!(ids, ["telegram:42", "matrix:@a:b.org", "webhook:42", "api:anna"]);
         let long = format!("agent:main:api:{}", "x".repeat(300));
-        assert_eq!(person(SessionKind::Api, &long, others), None);
+        assert_eq!(of_session(SessionKind::Api, &long, others), None);
     }
 }

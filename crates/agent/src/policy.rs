@@ -61,7 +61,7 @@ pub use explain::Explanation;
 pub use group::{GROUPS, Group};
 pub use layer::Layer;
 pub use name::{COMPANIONS, NATIVE, canonical};
-pub use people::{GUEST, OWNER, TurnAuthors, are_owners, audience, person_of_author};
+pub use people::{GUEST, OWNER, TurnAuthors, are_owners, person_of_author};
 pub use profile::Profile;
 pub use sandbox_mode::SandboxMode;
 pub use settings::{ChatRule, Policy, Settings};

@@ -30,7 +30,7 @@ use holdfast_workspace::Workspaces;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-pub use author::{are_owners, of_caller, of_key, of_sender, speak_for};
+pub use author::{access_of, are_owners, of_caller, of_key, of_sender, speak_for};
 pub use destination::{
     Destination, find_session, named_destination, named_session_key, person_of_user,
 };

@@ -13,7 +13,7 @@
 
 use std::collections::BTreeSet;
 
-use holdfast_types::{Author, DmScope, NameSpace, SessionKey, SessionKind, has_platform_wide_ids};
+use holdfast_types::{Author, has_platform_wide_ids};
 use serde::Deserialize as _;
 use serde_json::Value;
 
@@ -22,7 +22,6 @@ use super::{
     error::{Error, short},
     settings::Settings,
 };
-use crate::bootstrap::Audience;
 
 /// Role of the agent's owners.
 pub const OWNER: &str = "owner";
@@ -191,60 +190,13 @@ pub fn are_owners<'a>(
     Ok(people.turn_authors(speakers.into_iter()).is_owner())
 }
 
-/// Returns the audience of a session: the owner alone, nobody while the agent works by itself, or
-/// others too.
-///
-/// A conversation is the owner's only while everybody who has written what the turn reads owns the
-/// agent: the turn's authors (`now`) and all of the session (`always`). Messages without an author
-/// are the mesh's own and change nothing. Without any author only the sessions are the owner's in
-/// which the mesh itself works, and the main session unless direct messages are routed to it.
-///
-/// The author of a job's messages is who made the job, so a job has its maker's rights.
-#[must_use]
-pub fn audience(
-    kind: SessionKind,
-    key: &str,
-    scope: DmScope,
-    now: &TurnAuthors,
-    always: &TurnAuthors,
-) -> Audience {
-    let owner_or_mesh = |authors: &TurnAuthors| authors.roles.is_empty() || authors.is_owner();
-    let (is_owners, audience) = match kind {
-        SessionKind::Heartbeat => (owner_or_mesh(now) && owner_or_mesh(always), Audience::Owner),
-        SessionKind::Cron | SessionKind::Work => {
-            (owner_or_mesh(now) && owner_or_mesh(always), Audience::Agent)
-        }
-        SessionKind::Main => match scope {
-            DmScope::Main => (now.is_owner() && always.is_owner(), Audience::Owner),
-            DmScope::PerPeer | DmScope::PerChannelPeer | DmScope::PerAccountChannelPeer => {
-                (owner_or_mesh(now) && owner_or_mesh(always), Audience::Owner)
-            }
-        },
-        SessionKind::Dm => (owner_or_mesh(now) && always.is_owner(), Audience::Owner),
-        SessionKind::Api => (
-            is_conversation_of_person(key) && owner_or_mesh(now) && always.is_owner(),
-            Audience::Owner,
-        ),
-        SessionKind::Group | SessionKind::Topic | SessionKind::Subagent | SessionKind::Global => {
-            (false, Audience::Others)
-        }
-    };
-    if is_owners { audience } else { Audience::Others }
-}
-
-/// Returns the person behind an author, as [`person`](crate::person::person) names them. `None` for a
+/// Returns the person behind an author, as [`person`](crate::person) names them. `None` for a
 /// key, for an author who is not verified, and on a channel whose ids each account has for itself.
 #[must_use]
 pub fn person_of_author(author: &str) -> Option<&str> {
     let (channel, id) = author.split_once(':')?;
     let is_person = crate::person::id_of(author).is_some() || has_platform_wide_ids(channel);
     (is_person && !id.is_empty()).then_some(author)
-}
-
-/// Whether the session is one person's, and not a user's whom only a program knows.
-fn is_conversation_of_person(key: &str) -> bool {
-    let space = key.parse::<SessionKey>().ok().and_then(|key| key.name_space());
-    space.and_then(NameSpace::person).is_some()
 }
 
 #[cfg(test)]
@@ -334,51 +286,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_conversation_is_the_owner_s_only_if_all_who_wrote_in_it_are_owners() {
-        let (owner, other) = (
-            TurnAuthors { user: None, roles: vec![OWNER.to_owned()] },
-            TurnAuthors { user: None, roles: vec![GUEST.to_owned()] },
-        );
-        let mesh = TurnAuthors::default();
-        let (by_channel, to_main) = (DmScope::PerChannelPeer, DmScope::Main);
-        let own = format!("agent:main:api:{}trip", NameSpace::Person(PersonId::generate()));
-        for (key, scope, now, always, who) in [
-            ("agent:main:main", by_channel, &owner, &owner, Audience::Owner),
-            ("agent:main:main", by_channel, &mesh, &owner, Audience::Owner),
-            ("agent:main:main", by_channel, &mesh, &mesh, Audience::Owner),
-            ("agent:main:main", by_channel, &other, &other, Audience::Others),
-            ("agent:main:main", by_channel, &mesh, &other, Audience::Others),
-            ("agent:main:main", by_channel, &owner, &other, Audience::Others),
-            ("agent:main:main", to_main, &mesh, &mesh, Audience::Others),
-            ("agent:main:main", to_main, &other, &other, Audience::Others),
-            ("agent:main:main", to_main, &owner, &other, Audience::Others),
-            ("agent:main:main", to_main, &owner, &owner, Audience::Owner),
-            ("agent:main:heartbeat", to_main, &mesh, &mesh, Audience::Owner),
-            ("agent:main:heartbeat", to_main, &owner, &owner, Audience::Owner),
-            ("agent:main:heartbeat", to_main, &other, &other, Audience::Others),
-            ("agent:main:dm:x:1", by_channel, &other, &other, Audience::Others),
-            ("agent:main:dm:x:1", by_channel, &mesh, &mesh, Audience::Others),
-            ("agent:main:dm:x:1", by_channel, &owner, &owner, Audience::Owner),
-            ("agent:main:dm:x:1", by_channel, &mesh, &owner, Audience::Owner),
-            ("agent:main:dm:x:1", DmScope::PerPeer, &owner, &other, Audience::Others),
-            ("agent:main:group:x:1", by_channel, &owner, &owner, Audience::Others),
-            ("agent:main:api:anna", by_channel, &owner, &owner, Audience::Others),
-            (&own, by_channel, &owner, &owner, Audience::Owner),
-            (&own, by_channel, &other, &other, Audience::Others),
-            (&own, by_channel, &mesh, &mesh, Audience::Others),
-            ("agent:main:cron:a:b", by_channel, &mesh, &mesh, Audience::Agent),
-            ("agent:main:cron:a:b", to_main, &owner, &owner, Audience::Agent),
-            ("agent:main:cron:a:b", by_channel, &other, &other, Audience::Others),
-            ("agent:main:cron:a:b", by_channel, &owner, &other, Audience::Others),
-            ("agent:main:work:a", by_channel, &mesh, &mesh, Audience::Agent),
-            ("agent:main:work:a", by_channel, &other, &other, Audience::Others),
-            ("global", by_channel, &owner, &owner, Audience::Others),
-        ] {
-            let kind = key.parse::<SessionKey>().unwrap().kind();
-            assert_eq!(audience(kind, key, scope, now, always), who, "{key} {scope:?} {now:?}");
-        }
-    }
     #[test]
     fn an_author_is_a_person_if_the_id_names_one_everywhere() {
         let person = format!("person:{}", PersonId::generate());

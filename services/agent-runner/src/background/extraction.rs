@@ -15,10 +15,10 @@
 use std::{sync::Arc, time::Duration};
 
 use holdfast_agent::{
+    access::{ConversationAccess, SessionFacts},
     memory::{
         EXTRACTION_OUTPUT_TOKENS, ExtractedMemory, extraction_chat, parse_memories, transcript,
     },
-    policy,
 };
 use holdfast_llm::{Delta, Request};
 use holdfast_pg::FailureLog;
@@ -254,8 +254,8 @@ async fn extract_range(
     };
     let policy = worker.policies.find(&worker.tools, tenant, range.agent).await?;
     let who = policy.turn_authors(authors(&range.entries));
-    let audience = policy::audience(key.kind(), key.as_str(), snapshot.dm_scope, &who, &who);
-    let person = MemorySubject::for_session(key.kind(), key.as_str(), audience, &who);
+    let facts = SessionFacts { kind: key.kind(), key: key.as_str(), dm_scope: snapshot.dm_scope };
+    let person = MemorySubject::of(&ConversationAccess::decide(&facts, who.clone(), &who));
     let Some(user) = person.user.as_deref().filter(|_| !person.is_group) else { return nothing };
     if !snapshot.has_memory(key.kind()) {
         return nothing;

@@ -12,7 +12,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use holdfast_agent::{IndexEntry, policy, turns_to_index};
+use holdfast_agent::{
+    IndexEntry,
+    access::{ConversationAccess, SessionFacts},
+    turns_to_index,
+};
 use holdfast_pg::FailureLog;
 use holdfast_proto::memory::v1 as pb;
 use holdfast_session::JournalRange;
@@ -166,8 +170,8 @@ async fn index_entries(
     };
     let policy = worker.policies.find(&worker.tools, tenant, claimed.agent).await?;
     let who = policy.turn_authors(authors(&claimed.entries));
-    let audience = policy::audience(key.kind(), key.as_str(), snapshot.dm_scope, &who, &who);
-    let subject = MemorySubject::for_session(key.kind(), key.as_str(), audience, &who);
+    let facts = SessionFacts { kind: key.kind(), key: key.as_str(), dm_scope: snapshot.dm_scope };
+    let subject = MemorySubject::of(&ConversationAccess::decide(&facts, who.clone(), &who));
     let Some(user) = subject.user.as_deref() else { return Ok(Some(upto)) };
     if !snapshot.has_memory(key.kind()) {
         return Ok(Some(upto));

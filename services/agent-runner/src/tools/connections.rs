@@ -4,7 +4,7 @@
 //! owner's calendar is not available when a stranger speaks with the same agent. The usable
 //! connections are determined at each step; a tool's request is checked against them.
 
-use holdfast_agent::{bootstrap::Audience, person::person as person_of};
+use holdfast_agent::{bootstrap::Audience, person};
 use holdfast_directory::{Connection, Directory};
 use holdfast_tools::{AllowedTools, Call, Connections, OpenConnection};
 use holdfast_types::{ConnectionKind, ConnectionScope, Fault as _, Kind, SessionKey, SessionKind};
@@ -88,11 +88,13 @@ pub(crate) fn without_unconnected_tools(
 
 /// Whether the session belongs to this person: its key ends with their identity.
 fn is_session_of(kind: SessionKind, key: &str, person: &str) -> bool {
-    let api_name = || key.parse::<SessionKey>().ok().and_then(|key| key.api_name());
+    let Ok(key) = key.parse::<SessionKey>() else { return false };
+    let is_of_person = || person::named_by(&key).as_deref() == Some(person);
     match kind {
-        SessionKind::Dm => person_of(kind, key, Audience::Others).as_deref() == Some(person),
+        SessionKind::Dm => is_of_person(),
+        SessionKind::Api if person::id_of(person).is_some() => is_of_person(),
         // A branch `anna/trip` is another conversation, and the connection is not for it.
-        SessionKind::Api => api_name().is_some_and(|user| person == format!("api:{user}")),
+        SessionKind::Api => key.api_name().is_some_and(|user| person == format!("api:{user}")),
         _ => false,
     }
 }

@@ -1,11 +1,9 @@
 //! Memory subject: the user whose memory a conversation reads and writes, and their rights
 //! (decision 0035).
-//!
-//! Derived from the session's key and its audience, never from the text of messages.
 
-use holdfast_agent::{bootstrap::Audience, person::person, policy::TurnAuthors};
+use holdfast_agent::access::ConversationAccess;
 use holdfast_proto::memory::v1 as pb;
-use holdfast_types::{AgentId, SessionKind};
+use holdfast_types::AgentId;
 
 /// Role that may change the knowledge base for all users (C-49).
 const MAINTAINER_ROLE: &str = "kb_maintainer";
@@ -22,23 +20,14 @@ pub(crate) struct MemorySubject {
 }
 
 impl MemorySubject {
-    /// Derives the subject from a session and the roles of its participants.
-    pub(crate) fn for_session(
-        kind: SessionKind,
-        key: &str,
-        audience: Audience,
-        who: &TurnAuthors,
-    ) -> Self {
-        let is_owner = match who.roles.is_empty() {
-            true => audience == Audience::Owner,
-            false => who.is_owner(),
-        };
-        let has = |role: &str| who.roles.iter().any(|held| held == role);
+    pub(crate) fn of(access: &ConversationAccess) -> Self {
         Self {
-            user: person(kind, key, audience),
-            is_group: matches!(kind, SessionKind::Group | SessionKind::Topic),
-            is_maintainer: is_owner || has("admin") || has(MAINTAINER_ROLE),
-            is_guest: has("guest"),
+            user: access.person.clone(),
+            is_group: access.is_group(),
+            is_maintainer: access.is_owner
+                || access.has_role("admin")
+                || access.has_role(MAINTAINER_ROLE),
+            is_guest: access.has_role("guest"),
         }
     }
 
@@ -56,26 +45,27 @@ impl MemorySubject {
 
 #[cfg(test)]
 mod tests {
+    use holdfast_agent::{access::SessionFacts, policy::TurnAuthors};
+    use holdfast_types::{DmScope, SessionKind};
+
     use super::*;
 
     #[test]
     fn a_maintainer_has_the_role_or_owns_the_agent() {
-        let of = |audience, roles: &[&str]| {
-            let who =
-                TurnAuthors { user: None, roles: roles.iter().map(|&role| role.into()).collect() };
-            let person = MemorySubject::for_session(
-                SessionKind::Dm,
-                "agent:main:dm:telegram:7",
-                audience,
-                &who,
-            );
-            (person.is_maintainer, person.is_guest)
+        let of = |roles: &[&str]| {
+            let roles = roles.iter().map(|&role| role.into()).collect();
+            let now = TurnAuthors { user: None, roles };
+            let (key, dm_scope) = ("agent:main:main", DmScope::default());
+            let session = SessionFacts { kind: SessionKind::Main, key, dm_scope };
+            let access = ConversationAccess::decide(&session, now.clone(), &now);
+            let subject = MemorySubject::of(&access);
+            (subject.is_maintainer, subject.is_guest)
         };
 
-        assert_eq!(of(Audience::Owner, &[]), (true, false));
-        assert_eq!(of(Audience::Owner, &["member"]), (false, false));
-        assert_eq!(of(Audience::Others, &["kb_maintainer", "guest"]), (true, true));
-        assert_eq!(of(Audience::Others, &["member", "owner"]), (true, false));
-        assert_eq!(of(Audience::Others, &["guest"]), (false, true));
+        assert_eq!(of(&[]), (true, false));
+        assert_eq!(of(&["member"]), (false, false));
+        assert_eq!(of(&["kb_maintainer", "guest"]), (true, true));
+        assert_eq!(of(&["member", "owner"]), (true, false));
+        assert_eq!(of(&["guest"]), (false, true));
     }
 }

@@ -14,7 +14,7 @@ use std::{
 };
 
 use futures::future::join_all;
-use holdfast_agent::UNKNOWN_OUTCOME;
+use holdfast_agent::{UNKNOWN_OUTCOME, bootstrap::Audience};
 use holdfast_bus::DeltaBody;
 use holdfast_sandbox::Owner;
 use holdfast_session::CompletionResult;
@@ -31,6 +31,7 @@ use crate::{
     failpoints, held_state,
     tools::{
         canvas, connections,
+        memory_subject::MemorySubject,
         tool_context::{CallEffects, ToolContext},
     },
     turn::{
@@ -123,18 +124,19 @@ fn apply(turn: &mut TurnState<'_>, effects: CallEffects) {
 
 /// State of the turn for the tools.
 fn tool_context(turn: &TurnState<'_>, snapshot: &AgentSnapshot) -> ToolContext {
+    let access = turn.access(snapshot);
     ToolContext {
         kind: turn.kind,
-        audience: turn.audience(snapshot),
+        audience: access.audience,
         key: turn.key.clone(),
         target: turn.conversation_target(),
         platform_message: turn.platform_message(),
         model: snapshot.model_id.to_string(),
         command_policy: participants::command_policy(turn, snapshot),
         reply_settings: Directives { elevated: Some(turn.effective_elevated()), ..turn.dials() },
-        connections: usable_connections(turn, snapshot),
-        memory_subject: turn.memory_subject(snapshot),
-        file_view: turn.file_view(snapshot),
+        connections: usable_connections(turn, snapshot, access.audience),
+        memory_subject: MemorySubject::of(&access),
+        file_view: access.file_view(),
         scope: turn.file_scope(),
         is_read_only: turn.is_read_only(),
         skills: Arc::clone(&snapshot.skills.skill_set),
@@ -144,7 +146,7 @@ fn tool_context(turn: &TurnState<'_>, snapshot: &AgentSnapshot) -> ToolContext {
         workspace_branch: turn.workspace_branch(),
         workdir: turn.workspace.as_ref().map(|workspace| workspace.seen.to_string()),
         narrowed: turn.journal.tool_limits(),
-        requester: requester::requester(turn, snapshot),
+        requester: requester::requester(turn, snapshot, &access),
         step: turn.behavior_step(),
         effects: Mutex::default(),
     }
@@ -292,8 +294,8 @@ pub(crate) fn allowed_tools(turn: &TurnState<'_>, snapshot: &AgentSnapshot) -> A
     let offered = AllowedTools::matching(move |name| {
         offered.allows(name) && (speaks || name != "tts") && (searches || name != "web_search")
     });
-    let offered =
-        connections::without_unconnected_tools(offered, &usable_connections(turn, snapshot));
+    let connections = usable_connections(turn, snapshot, turn.access(snapshot).audience);
+    let offered = connections::without_unconnected_tools(offered, &connections);
     canvas::without_unseen_canvas(offered, turn.kind, turn.reply_target().as_ref())
 }
 
@@ -310,13 +312,9 @@ fn allowed_hosts(turn: &TurnState<'_>, snapshot: &AgentSnapshot) -> AllowedHosts
 fn usable_connections(
     turn: &TurnState<'_>,
     snapshot: &AgentSnapshot,
+    audience: Audience,
 ) -> Vec<(String, ConnectionKind)> {
-    connections::usable_connections(
-        &snapshot.connections,
-        turn.kind,
-        turn.audience(snapshot),
-        &turn.key,
-    )
+    connections::usable_connections(&snapshot.connections, turn.kind, audience, &turn.key)
 }
 
 /// Removes the secrets of the agent's commands from a result, and details that are too long.

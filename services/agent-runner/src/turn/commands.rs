@@ -195,7 +195,7 @@ async fn set_queue(turn: &mut TurnState<'_>, wish: QueueCommand) -> Result<Strin
 async fn switch_channel(turn: &mut TurnState<'_>, wish: Option<String>) -> Result<String, Error> {
     participants::load_policy(turn).await?;
     let scope = agent(turn).await?.settings.dm_scope;
-    if turn.kind == SessionKind::Main && turn.audience_for_scope(scope) != Audience::Owner {
+    if turn.kind == SessionKind::Main && turn.access_for_scope(scope).audience != Audience::Owner {
         return Ok("Only the owner of this conversation may do that.".to_owned());
     }
     let (sessions, claim) = (&turn.worker.sessions, &turn.lease.claim);
@@ -267,7 +267,7 @@ async fn run_chain_command(
     // The owner's roles decide whose files the steps see.
     participants::load_policy(turn).await?;
     let scope = agent(turn).await?.settings.dm_scope;
-    let files = turn.file_space(turn.audience_for_scope(scope));
+    let files = turn.access_for_scope(scope).files;
     let claim = &turn.lease.claim;
     let key = format!("{}:{}", claim.session, turn.run);
     let asker = ChainRequester {

@@ -89,7 +89,7 @@ pub(crate) fn main_session_post(turn: &TurnState<'_>, answer: &str) -> Option<En
     let own: SessionKey = turn.key.parse().ok()?;
     let text = post_text(post, answer)?;
     // Other people's words are no owner's.
-    let audience = turn.audience_for_scope(DmScope::default());
+    let audience = turn.access_for_scope(DmScope::default()).audience;
     let outside = turn.has_read_outside_text() || !audience.has_owner_rights();
     Some(SessionPost { key: SessionKey::main(own.agent()?), text, outside }.entry())
 }

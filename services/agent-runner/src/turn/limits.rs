@@ -8,16 +8,9 @@
 //! | step of a behaviour | those of its toolbox | reads all; writes none if it only reads, and commands lose what they write |
 //! | memory flush | four that read and write files | read all, write `memory` |
 
-use holdfast_agent::{
-    Limits,
-    behavior::makes_result,
-    bootstrap::Audience,
-    bundle::UNSCOPED_TOOLS,
-    file_view::{FileSpace, FileView},
-};
+use holdfast_agent::{Limits, behavior::makes_result, bundle::UNSCOPED_TOOLS};
 use holdfast_session::Subagent;
-use holdfast_types::AgentId;
-use holdfast_types::Entry;
+use holdfast_types::{AgentId, Entry};
 
 use crate::{
     agents::snapshots::AgentSnapshot,
@@ -57,24 +50,6 @@ impl TurnState<'_> {
         match self.behavior {
             Some(_) => Limits { calls: usize::MAX, at_once: usize::MAX },
             None => self.worker.config.limits(),
-        }
-    }
-
-    /// Files that the conversation sees: those of its person, or of a subagent's requester.
-    pub(crate) fn file_view(&self, snapshot: &AgentSnapshot) -> FileView {
-        let audience = self.audience(snapshot);
-        FileView::new(self.kind, audience, self.file_space(audience))
-    }
-
-    /// Part of the agent's files in which the conversation works.
-    pub(crate) fn file_space(&self, audience: Audience) -> FileSpace {
-        let requester = self.task.as_ref().and_then(|task| task.given.files_of.as_deref());
-        if let Some(space) = requester.and_then(FileSpace::parse) {
-            return space;
-        }
-        match self.person_of_job(audience) {
-            Some(person) => FileSpace::of_person(&person),
-            None => FileSpace::of(self.kind, &self.key, audience),
         }
     }
 

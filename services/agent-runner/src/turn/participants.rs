@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use holdfast_agent::{
+    access::{ConversationAccess, SessionFacts},
     bootstrap::Audience,
-    policy::{self, Decision, DecisionSource, LocalTime, Subject, TurnAuthors},
+    file_view::FileSpace,
+    policy::{Decision, DecisionSource, LocalTime, Subject, TurnAuthors},
 };
 use holdfast_tools::{TOOL_NOT_ALLOWED, ToolError};
 use holdfast_types::{Author, DmScope, Entry, SessionKind, ToolCall, is_self_improvement};
@@ -19,18 +21,22 @@ use crate::{
 };
 
 impl TurnState<'_> {
-    pub(crate) fn audience(&self, snapshot: &AgentSnapshot) -> Audience {
-        self.audience_for_scope(snapshot.dm_scope)
+    /// Whose the conversation is, and with which rights the turn acts.
+    pub(crate) fn access(&self, snapshot: &AgentSnapshot) -> ConversationAccess {
+        self.access_for_scope(snapshot.dm_scope)
     }
 
-    /// Audience with a given scope of direct messages.
-    pub(crate) fn audience_for_scope(&self, scope: DmScope) -> Audience {
+    /// The same with a given scope of direct messages.
+    pub(crate) fn access_for_scope(&self, dm_scope: DmScope) -> ConversationAccess {
         let always = self.policy.turn_authors(authors(self.journal.entries()));
-        // As private as a heartbeat, unless a person writes into the session.
-        if self.is_self_improvement() && always.roles.is_empty() {
-            return Audience::Owner;
-        }
-        policy::audience(self.kind, &self.key, scope, &self.participants(), &always)
+        let session = SessionFacts { kind: self.kind, key: &self.key, dm_scope };
+        ConversationAccess::decide(&session, self.participants(), &always)
+            .with_files(self.requester_files())
+    }
+
+    /// Files of a subagent's requester.
+    fn requester_files(&self) -> Option<FileSpace> {
+        FileSpace::parse(self.task.as_ref()?.given.files_of.as_deref()?)
     }
 
     /// Whether the agent looks after itself in this session.
@@ -41,14 +47,6 @@ impl TurnState<'_> {
     /// Authors of this turn's messages.
     pub(crate) fn participants(&self) -> TurnAuthors {
         self.policy.turn_authors(authors(self.journal.turn()))
-    }
-
-    /// Who made the job that this session is a run of, if that is a person who does not own the agent.
-    pub(crate) fn person_of_job(&self, audience: Audience) -> Option<String> {
-        let is_theirs = self.kind == SessionKind::Cron && audience == Audience::Others;
-        let always = self.policy.turn_authors(authors(self.journal.entries()));
-        let author = always.user.filter(|_| is_theirs)?;
-        policy::person_of_author(&author).map(str::to_owned)
     }
 
     /// Author of what this turn causes later: of a job or a reminder that it sets, of an agent that it
@@ -83,20 +81,15 @@ pub(crate) fn command_policy(turn: &TurnState<'_>, snapshot: &AgentSnapshot) -> 
 
 /// Facts about this turn that the policy may depend on.
 pub(crate) fn policy_subject(turn: &TurnState<'_>, snapshot: &AgentSnapshot) -> Subject {
-    let who = turn.participants();
-    // Without known authors, the session determines the owner.
-    let is_owner = match who.roles.is_empty() {
-        true => turn.audience(snapshot) == Audience::Owner,
-        false => who.is_owner(),
-    };
+    let ConversationAccess { is_owner, authors, .. } = turn.access(snapshot);
     let mut messages = turn.journal.tool_limits();
     messages.extend(limits::tool_limits(turn, snapshot));
     let target = turn.conversation_target();
     let place = target.as_ref();
     Subject {
         is_owner,
-        roles: who.roles,
-        user: who.user,
+        roles: authors.roles,
+        user: authors.user,
         channel: place.map(|place| place.channel.clone()),
         chat: place.map(|place| place.chat.clone()),
         model: Some(snapshot.model_id.clone()),

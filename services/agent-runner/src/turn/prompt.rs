@@ -112,7 +112,7 @@ pub(crate) fn model_request(
         aliases: &aliases,
         heartbeat_prompt: snapshot.heartbeat_prompt.as_deref(),
         marks_reasoning: marks,
-        ..PromptSettings::of(snapshot.name.as_str(), turn.kind, turn.audience(snapshot))
+        ..PromptSettings::of(snapshot.name.as_str(), turn.kind, turn.access(snapshot).audience)
     };
     let channel = place.as_ref().map(|place| Channel {
         name: &place.channel,
@@ -186,7 +186,7 @@ fn file_access(
     offered: &OfferedTools,
 ) -> Option<FileAccess> {
     let has_file_tools = FILE_TOOLS.iter().any(|tool| offered.has(tool));
-    has_file_tools.then(|| match turn.file_view(snapshot).space() {
+    has_file_tools.then(|| match turn.access(snapshot).files {
         FileSpace::Whole => FileAccess::Whole,
         FileSpace::Folder(_) => FileAccess::Own,
     })

@@ -1,11 +1,8 @@
 //! Requester of jobs and reminders: derived from the turn, not from what its model writes.
 
-use holdfast_agent::{
-    bootstrap::Audience,
-    person::{self, OWNER, id_of, person},
-};
+use holdfast_agent::access::ConversationAccess;
 use holdfast_schedule::reminder::{Locale, Renewal};
-use holdfast_types::{Body, Entry, JobFiring, NameSpace, SessionKey, SessionKind};
+use holdfast_types::{Body, Entry, JobFiring};
 use jiff::Timestamp;
 
 use crate::{
@@ -20,14 +17,16 @@ impl TurnState<'_> {
 }
 
 /// Requester of jobs and reminders that the turn creates.
-pub(crate) fn requester(turn: &TurnState<'_>, snapshot: &AgentSnapshot) -> Requester {
+pub(crate) fn requester(
+    turn: &TurnState<'_>,
+    snapshot: &AgentSnapshot,
+    access: &ConversationAccess,
+) -> Requester {
     let fired = turn.firing();
-    let speaker = turn.participants().user;
     let owner = fired.and_then(|fired| fired.owner.clone());
-    let audience = turn.audience(snapshot);
     Requester {
-        user: user_of(turn.kind, &turn.key, audience, speaker).or(owner),
-        author: turn.author(audience),
+        user: access.reminder_owner.clone().or(owner),
+        author: turn.author(access.audience),
         zone: turn.user_zone().or_else(|| snapshot.zone_name.parse().ok()).unwrap_or_default(),
         locale: user_locale(turn.journal.entries()),
         renewal: renewal(turn.journal.entries(), turn.journal.turn()),
@@ -46,44 +45,6 @@ fn heard_messages(entries: &[Entry]) -> impl DoubleEndedIterator<Item = &Body> {
         | Entry::Returned { .. }
         | Entry::Noted { .. } => None,
     })
-}
-
-/// User of the conversation, else the author of the message.
-fn user_of(
-    kind: SessionKind,
-    key: &str,
-    audience: Audience,
-    speaker: Option<String>,
-) -> Option<String> {
-    let parsed: SessionKey = key.parse().ok()?;
-    let tail = |word: &str| {
-        let agent = parsed.agent()?;
-        let rest = key.strip_prefix(&format!("agent:{agent}:{word}:"))?;
-        Some(rest.to_owned())
-    };
-    match kind {
-        // The tail of a linked account's key would be another user on each channel.
-        SessionKind::Dm => tail("dm").map(|tail| match tail.contains(":=") {
-            true => person(kind, key, Audience::Others).unwrap_or(tail),
-            false => tail,
-        }),
-        SessionKind::Api => match parsed.name_space().and_then(NameSpace::person) {
-            Some(person) => Some(person::of_id(person)),
-            None => tail("api").map(|user| format!("api:{user}")),
-        },
-        SessionKind::Main => match audience {
-            Audience::Owner | Audience::Agent => Some(OWNER.to_owned()),
-            Audience::Others => speaker,
-        },
-        SessionKind::Group | SessionKind::Topic | SessionKind::Global => speaker,
-        SessionKind::Cron | SessionKind::Work => match audience {
-            Audience::Owner | Audience::Agent => Some(OWNER.to_owned()),
-            // Others have no conversation that is known from here.
-            Audience::Others => speaker.filter(|author| id_of(author).is_some()),
-        },
-        SessionKind::Heartbeat => Some(OWNER.to_owned()),
-        SessionKind::Subagent => None,
-    }
 }
 
 /// Whether a person or an API client wrote the message.
@@ -116,8 +77,7 @@ fn renewal(entries: &[Entry], turn: &[Entry]) -> Option<Renewal> {
 
 #[cfg(test)]
 mod tests {
-    use holdfast_agent::person::of_id;
-    use holdfast_types::{Author, JobId, PersonId};
+    use holdfast_types::{Author, JobId};
 
     use super::*;
 
@@ -132,32 +92,6 @@ mod tests {
         let event = Some("reminder".to_owned());
         let body = Body { event, fired: Some(Box::new(fired)), ..Body::text("x") };
         Entry::Heard { seq: 2, body }
-    }
-
-    #[test]
-    fn what_is_asked_for_is_whose_conversation_it_is_or_who_speaks_in_it() {
-        let speaker = || Some("telegram:7".to_owned());
-        let others = Audience::Others;
-        for (kind, key, audience, user) in [
-            (SessionKind::Main, "agent:main:main", Audience::Owner, Some("owner")),
-            (SessionKind::Main, "agent:main:main", others, Some("telegram:7")),
-            (SessionKind::Heartbeat, "agent:main:heartbeat", others, Some("owner")),
-            (SessionKind::Dm, "agent:main:dm:telegram:42", others, Some("telegram:42")),
-            (SessionKind::Dm, "agent:main:dm:any:a%3Ab", others, Some("any:a%3Ab")),
-            (SessionKind::Dm, "agent:main:dm:discord:=telegram%3A42", others, Some("telegram:42")),
-            (SessionKind::Api, "agent:main:api:anna", others, Some("api:anna")),
-            (SessionKind::Group, "agent:main:group:telegram:1", others, Some("telegram:7")),
-            (SessionKind::Subagent, "agent:main:subagent:x", others, None),
-            (SessionKind::Cron, "agent:main:cron:a:b", Audience::Agent, Some("owner")),
-            (SessionKind::Cron, "agent:main:cron:a:b", others, None),
-        ] {
-            assert_eq!(user_of(kind, key, audience, speaker()).as_deref(), user, "{key}");
-        }
-        assert_eq!(user_of(SessionKind::Group, "agent:main:group:telegram:1", others, None), None);
-        let person = of_id(PersonId::generate());
-        let of_job =
-            user_of(SessionKind::Cron, "agent:main:cron:a:b", others, Some(person.clone()));
-        assert_eq!(of_job, Some(person));
     }
 
     #[test]

@@ -332,9 +332,8 @@ async fn copy_files(turn: &TurnState<'_>, snapshot: &AgentSnapshot) -> Result<()
         run: Some(turn.run),
         ..ChangeAuthor::new("holdfast", "came with a message").from_outside(true)
     };
-    let view = turn.file_view(snapshot);
-    let folder = view.space().folder();
-    match workspaces.store_media(tenant, snapshot.agent, folder, &by, new).await {
+    let files = turn.access(snapshot).files;
+    match workspaces.store_media(tenant, snapshot.agent, files.folder(), &by, new).await {
         Ok(_) => Ok(()),
         Err(error) if matches!(error.kind(), Kind::Exhausted | Kind::Invalid) => {
             warn!(agent.id = %snapshot.agent, "files of a message were not kept: the agent's tree is full");

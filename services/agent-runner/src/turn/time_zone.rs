@@ -6,9 +6,8 @@
 //!
 //! Hours in a policy always use the agent's time zone: users cannot change those.
 
-use holdfast_agent::person::person;
 use holdfast_schedule::Zone;
-use holdfast_types::{DmScope, SessionKind, TimeZoneCommand};
+use holdfast_types::{DmScope, TimeZoneCommand};
 use jiff::{Timestamp, civil::Date, tz::TimeZone};
 
 use crate::{
@@ -49,11 +48,10 @@ pub(crate) async fn load_zone(turn: &mut TurnState<'_>, scope: DmScope) -> Resul
 
 /// User whose time zone applies. A group has none: its members may be in different zones.
 fn zone_owner(turn: &TurnState<'_>, scope: DmScope) -> Option<UserKey> {
-    if matches!(turn.kind, SessionKind::Group | SessionKind::Topic) {
-        return None;
-    }
-    let who = person(turn.kind, &turn.key, turn.audience_for_scope(scope))?;
-    Some((turn.lease.claim.tenant, turn.agent, who))
+    let access = turn.access_for_scope(scope);
+    let is_group = access.is_group();
+    let person = access.person.filter(|_| !is_group)?;
+    Some((turn.lease.claim.tenant, turn.agent, person))
 }
 
 /// Current local time and the name of the time zone.

@@ -5,10 +5,7 @@
 //! that cannot be stored (too large, or the workspace is full) does not prevent the message: the
 //! message then only names the file.
 
-use holdfast_agent::{
-    file_view::FileSpace,
-    policy::{self, GUEST, OWNER, TurnAuthors},
-};
+use holdfast_agent::file_view::FileSpace;
 use holdfast_grpc::Caller;
 use holdfast_proto::gateway::v1 as pb;
 use holdfast_types::{
@@ -17,7 +14,7 @@ use holdfast_types::{
 use holdfast_workspace::{ChangeAuthor, MAX_MEDIA_BYTES, NewMedia};
 use tracing::warn;
 
-use super::{Destination, Ingest, are_owners, channel::MAX_FILES};
+use super::{Destination, Ingest, author::access_of, channel::MAX_FILES};
 use crate::Error;
 
 #[derive(Debug, Clone)]
@@ -141,17 +138,13 @@ impl Ingest {
             kind,
             SessionKind::Main | SessionKind::Heartbeat | SessionKind::Dm | SessionKind::Api
         );
-        let mut authors = TurnAuthors::default();
+        let mut speakers = Vec::new();
         if by_author {
-            let mut speakers = self.sessions.views().speakers(tenant, &place.key).await?;
+            speakers = self.sessions.views().speakers(tenant, &place.key).await?;
             speakers.extend(author.cloned());
-            let are_owners = are_owners(&self.directory, tenant, place.agent.id, &speakers).await?;
-            if !speakers.is_empty() {
-                authors.roles.push(if are_owners { OWNER } else { GUEST }.to_owned());
-            }
         }
-        let key = place.key.as_str();
-        let audience = policy::audience(kind, key, scope, &authors, &authors);
-        Ok(FileSpace::of(kind, key, audience))
+        let agent = (place.agent.id, scope);
+        let access = access_of(&self.directory, tenant, agent, &place.key, &speakers).await?;
+        Ok(access.files)
     }
 }

@@ -12,10 +12,14 @@
 //!
 //! Roles from the tenant's policy are added where the policy is evaluated.
 
-use holdfast_agent::{person, policy};
+use holdfast_agent::{
+    access::{ConversationAccess, SessionFacts},
+    person,
+    policy::{self, GUEST, OWNER, TurnAuthors},
+};
 use holdfast_directory::Directory;
 use holdfast_grpc::{Caller, Principal, Scope, Scopes};
-use holdfast_types::{AgentId, Author, KeyId, PersonId, TenantId, TenantRole};
+use holdfast_types::{AgentId, Author, DmScope, KeyId, PersonId, SessionKey, TenantId, TenantRole};
 
 use crate::Error;
 
@@ -95,6 +99,27 @@ pub async fn are_owners(
     let (of_tenant, of_agent) = (&says.tenant.document, &says.agent.document);
     // A policy that cannot be parsed names no owners.
     Ok(policy::are_owners(of_tenant, of_agent, speakers).unwrap_or(false))
+}
+
+/// Whose a conversation is if these have written in it, as a runner decides it when it reads them.
+///
+/// # Errors
+///
+/// If the policies cannot be read now.
+pub async fn access_of(
+    directory: &Directory,
+    tenant: TenantId,
+    (agent, dm_scope): (AgentId, DmScope),
+    key: &SessionKey,
+    speakers: &[Author],
+) -> Result<ConversationAccess, Error> {
+    let mut authors = TurnAuthors::default();
+    if !speakers.is_empty() {
+        let are_owners = are_owners(directory, tenant, agent, speakers).await?;
+        authors.roles.push(if are_owners { OWNER } else { GUEST }.to_owned());
+    }
+    let facts = SessionFacts { kind: key.kind(), key: key.as_str(), dm_scope };
+    Ok(ConversationAccess::decide(&facts, authors.clone(), &authors))
 }
 
 /// Makes the person for whom a program speaks the author of its message: with the rights that both have.

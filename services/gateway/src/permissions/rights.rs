@@ -17,7 +17,7 @@
 //! linked accounts. Those of a key are its users', and conversations for one request. A guest's are
 //! only the latter.
 
-use holdfast_agent::{bootstrap::Audience, person};
+use holdfast_agent::person;
 use holdfast_grpc::{Caller, Principal, Scope};
 use holdfast_session::Sessions;
 use holdfast_types::{
@@ -86,9 +86,7 @@ impl Holder {
             Some(space @ (NameSpace::Shared | NameSpace::Key(_))) => return Self::Program(space),
             None => {}
         }
-        let linked = (key.kind() == SessionKind::Dm)
-            .then(|| person::person(key.kind(), key.as_str(), Audience::Others))
-            .flatten();
+        let linked = (key.kind() == SessionKind::Dm).then(|| person::named_by(key)).flatten();
         match linked.as_deref().and_then(person::id_of) {
             Some(person) => Self::Person(person),
             None => Self::Other,

@@ -182,7 +182,8 @@ fn is_new_instruction(
     input: &Value,
 ) -> bool {
     !turn.is_flushing()
-        && (turn.audience(snapshot) == Audience::Owner || written_paths(tool, input).is_none())
+        && (turn.access(snapshot).audience == Audience::Owner
+            || written_paths(tool, input).is_none())
         && turn.has_read_outside_text()
         && outside_text::changes_instructions(tool, input)
 }

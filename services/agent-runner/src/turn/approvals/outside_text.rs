@@ -39,7 +39,7 @@ impl TurnState<'_> {
 /// Marks the conversation if files with text from outside are in its prompt: bootstrap files, notes of
 /// the last days, headers of skills.
 pub(crate) fn mark_outside_files(turn: &mut TurnState<'_>, snapshot: &AgentSnapshot) {
-    let (kind, audience) = (turn.kind, turn.audience(snapshot));
+    let (kind, audience) = (turn.kind, turn.access(snapshot).audience);
     let is_shown = |name: &BootstrapName| is_shown(kind, audience, *name);
     let has_notes = may_load(kind, audience, BootstrapName::Memory);
     if snapshot.outside_files.iter().any(is_shown)

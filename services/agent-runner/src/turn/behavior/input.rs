@@ -179,7 +179,7 @@ fn role_text(turn: &TurnState<'_>, snapshot: &AgentSnapshot) -> String {
 /// Texts of files as far as the conversation's participants may read them, each cut to what a prompt
 /// shows of a file.
 fn file_texts(turn: &TurnState<'_>, snapshot: &AgentSnapshot, names: &[BootstrapName]) -> String {
-    let audience = turn.audience(snapshot);
+    let audience = turn.access(snapshot).audience;
     let files = snapshot
         .files
         .iter()
@@ -190,7 +190,7 @@ fn file_texts(turn: &TurnState<'_>, snapshot: &AgentSnapshot, names: &[Bootstrap
 
 /// The agent's long-term notes, and memories that fit the messages.
 fn memories(turn: &TurnState<'_>, snapshot: &AgentSnapshot) -> Vec<String> {
-    let shown = is_shown(turn.kind, turn.audience(snapshot), BootstrapName::Memory);
+    let shown = is_shown(turn.kind, turn.access(snapshot).audience, BootstrapName::Memory);
     let notes = snapshot.files.iter().filter(|file| file.name == BootstrapName::Memory && shown);
     let notes = notes.filter_map(|file| file.content.clone());
     let recalled = turn.prefetch.memories.iter().map(|memory| memory.text.clone());
@@ -204,7 +204,7 @@ async fn load_files(
     snapshot: &AgentSnapshot,
     behavior: &Behavior,
 ) -> Result<Vec<(String, String)>, Error> {
-    let (tenant, view) = (turn.lease.claim.tenant, turn.file_view(snapshot));
+    let (tenant, view) = (turn.lease.claim.tenant, turn.access(snapshot).file_view());
     let mut files = Vec::new();
     for path in behavior.included_files() {
         for seen in included_paths(turn, path) {

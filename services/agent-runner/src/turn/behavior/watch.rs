@@ -18,7 +18,7 @@ pub(super) fn watch_of(
     Some(FileWatch {
         session: turn.lease.claim.session,
         agent: turn.workspace_branch().unwrap_or(snapshot.agent),
-        view: serde_json::to_value(turn.file_view(snapshot)).ok()?,
+        view: serde_json::to_value(turn.access(snapshot).file_view()).ok()?,
         part: filter.contains.clone(),
     })
 }

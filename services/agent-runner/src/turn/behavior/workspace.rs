@@ -63,7 +63,7 @@ pub(super) async fn choose_workspace(
             None => return refuse("`kind` is `folder` or `git`".to_owned()),
         },
     };
-    let space = turn.file_space(turn.audience(snapshot));
+    let space = turn.access(snapshot).files;
     let new = NewWorkspace {
         name: choice.name.clone(),
         within: space.folder().and_then(|folder| folder.parse().ok()),
@@ -100,7 +100,7 @@ pub(super) fn summary(local: &LocalWorkspace) -> String {
 /// Workspaces that the session can be bound to, a line for each.
 pub(super) async fn list(turn: &TurnState<'_>, snapshot: &AgentSnapshot) -> Result<String, Error> {
     let all = turn.worker.workspaces.list_named(turn.lease.claim.tenant, snapshot.agent).await?;
-    let space = turn.file_space(turn.audience(snapshot));
+    let space = turn.access(snapshot).files;
     // The name alone chooses one in the conversation's own files.
     let own = all.into_iter().filter(|one| {
         let folder = one.folder.folder().and_then(|folder| folder.folder());
@@ -117,6 +117,6 @@ fn local_workspace(
     found: NamedWorkspace,
 ) -> Option<LocalWorkspace> {
     let is_usable = found.agent == snapshot.agent && found.status == WorkspaceStatus::Ready;
-    let seen = turn.file_view(snapshot).view_path(&found.folder).filter(|_| is_usable)?;
+    let seen = turn.access(snapshot).file_view().view_path(&found.folder).filter(|_| is_usable)?;
     Some(LocalWorkspace { name: found.name, kind: found.kind, seen })
 }

@@ -3,7 +3,7 @@
 //! The link is made first, in one transaction; then what belongs to the person is moved. Each step
 //! can be repeated, so a crash in between is made up for by the next run of the command.
 
-use holdfast_agent::{bootstrap::Audience, person, policy};
+use holdfast_agent::{person, policy};
 use holdfast_directory::{Actor, CodeOrigin, Identity, IssuedLink, LinkOutcome, PersonAccount};
 use holdfast_people::{JoinedPeople, PersonMover, keys};
 use holdfast_session::NewDelivery;
@@ -89,7 +89,7 @@ async fn show_links(turn: &TurnState<'_>, place: Place) -> Result<String, Error>
         true => "This account is not linked with another.".to_owned(),
         false => format!("Linked with: {}. /unlink undoes it.", others.join(", ")),
     };
-    let key_name = person::person(turn.kind, &turn.key, Audience::Others);
+    let key_name = turn.key.parse().ok().and_then(|key| person::named_by(&key));
     let former = [Some(place.own_name.clone()), key_name].into_iter().flatten().collect();
     let link = IssuedLink {
         origin: CodeOrigin::Account { account: place.account, target: place.target },
@@ -153,7 +153,7 @@ async fn use_code(turn: &mut TurnState<'_>, place: Place, code: &str) -> Result<
 async fn join(turn: &mut TurnState<'_>, place: Place, link: IssuedLink) -> Result<String, Error> {
     let (tenant, session) = (turn.lease.claim.tenant, turn.lease.claim.session);
     let person = link.person.as_str();
-    let key_name = person::person(turn.kind, &turn.key, Audience::Others);
+    let key_name = turn.key.parse().ok().and_then(|key| person::named_by(&key));
     let mut former: Vec<String> = link.former.clone();
     former.extend([Some(place.own_name.clone()), key_name].into_iter().flatten());
     former.sort_unstable();

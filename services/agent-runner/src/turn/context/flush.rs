@@ -53,7 +53,7 @@ pub(crate) async fn begin_flush(
     reason: Reason,
 ) -> Result<bool, Error> {
     let (compactions, flushed_at) = flush_counts(turn.journal.entries());
-    let is_owner = turn.audience(snapshot) == Audience::Owner;
+    let is_owner = turn.access(snapshot).audience == Audience::Owner;
     if !is_owner || flushed_at == Some(compactions) {
         return Ok(false);
     }

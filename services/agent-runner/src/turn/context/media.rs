@@ -200,9 +200,9 @@ async fn store(
     by: &ChangeAuthor,
     new: Vec<NewMedia>,
 ) -> Result<Vec<StoredFile>, holdfast_workspace::Error> {
-    let (tenant, view) = (turn.lease.claim.tenant, turn.file_view(snapshot));
+    let (tenant, files) = (turn.lease.claim.tenant, turn.access(snapshot).files);
     let tree = turn.workspace_branch().unwrap_or(snapshot.agent);
-    turn.worker.workspaces.store_media(tenant, tree, view.space().folder(), by, new).await
+    turn.worker.workspaces.store_media(tenant, tree, files.folder(), by, new).await
 }
 
 /// Loads the images that the model is shown. Those of the previous step are not loaded again.

@@ -58,17 +58,6 @@ pub(crate) struct MemoryPrefetch {
 /// Memories found, best match first, and whether one of them may repeat text from outside.
 type Recall = (Vec<RecalledMemory>, bool);
 
-impl TurnState<'_> {
-    pub(crate) fn memory_subject(&self, snapshot: &AgentSnapshot) -> MemorySubject {
-        MemorySubject::for_session(
-            self.kind,
-            &self.key,
-            self.audience(snapshot),
-            &self.participants(),
-        )
-    }
-}
-
 /// Starts a search for the messages of the turn, if they are new.
 pub(crate) fn start_prefetch(turn: &mut TurnState<'_>, snapshot: &AgentSnapshot) {
     let heard = heard_seqs(turn.journal.entries());
@@ -81,14 +70,15 @@ pub(crate) fn start_prefetch(turn: &mut TurnState<'_>, snapshot: &AgentSnapshot)
     {
         return;
     }
-    let person = turn.memory_subject(snapshot);
+    let access = turn.access(snapshot);
+    let person = MemorySubject::of(&access);
     let query = query_text(turn.journal.turn());
     turn.prefetch.searched_seqs = heard;
     if person.user.is_none() || query.is_empty() {
         return;
     }
     let tenant = turn.lease.claim.tenant;
-    let include_notes = may_load(turn.kind, turn.audience(snapshot), BootstrapName::Memory);
+    let include_notes = may_load(turn.kind, access.audience, BootstrapName::Memory);
     let session = turn.lease.claim.session.to_string();
     let shown_from = turn.journal.first_entry();
     let agent = snapshot.agent;

@@ -5,10 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use holdfast_agent::{
-    bootstrap::Audience,
-    person::{OWNER, author_id, person},
-};
+use holdfast_agent::person::{OWNER, author_id, named_by};
 use holdfast_directory::Identity;
 use holdfast_grpc::Caller;
 use holdfast_proto::memory::v1::{ForgetRequest, forget_request};
@@ -85,12 +82,9 @@ async fn remove_jobs(
     // The owner of a reminder is the end of the key of the conversation in which it was asked for.
     let is_theirs = |job: &Job| {
         let Some(of) = job.owner.as_ref() else { return false };
-        let keys = [
-            (SessionKind::Dm, format!("agent:main:dm:{of}")),
-            (SessionKind::Api, format!("agent:main:{of}")),
-        ];
-        let people = keys.iter().filter_map(|(kind, key)| person(*kind, key, Audience::Others));
-        owners.contains(of) || people.into_iter().any(|found| owners.contains(&found))
+        let keys = [format!("agent:main:dm:{of}"), format!("agent:main:{of}")];
+        let mut people = keys.iter().filter_map(|key| named_by(&key.parse().ok()?));
+        owners.contains(of) || people.any(|found| owners.contains(&found))
     };
     let (mut removed, mut after) = (Vec::new(), None);
     loop {
@@ -127,14 +121,15 @@ async fn erase_sessions(
     jobs: &[JobId],
 ) -> Result<u64, Error> {
     let is_theirs = |key: &str| {
-        let Ok(kind) = key.parse::<SessionKey>().map(|key| key.kind()) else { return false };
+        let Ok(session) = key.parse::<SessionKey>() else { return false };
+        let kind = session.kind();
         let runs = |job: &JobId| key.contains(&format!(":cron:{job}:"));
         let own = |author: &String| {
             let Some((channel, peer)) = author.split_once(':') else { return false };
             let peer = peer.replace('%', "%25").replace(':', "%3A");
             key.contains(&format!(":group:{channel}:")) && key.ends_with(&format!(":user:{peer}"))
         };
-        person(kind, key, Audience::Others).is_some_and(|found| names.contains(&found))
+        named_by(&session).is_some_and(|found| names.contains(&found))
             || (kind == SessionKind::Cron && jobs.iter().any(runs))
             || (kind == SessionKind::Group && authors.iter().any(own))
     };

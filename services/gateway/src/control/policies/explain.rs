@@ -1,13 +1,13 @@
 //! Explanation of the tools that a turn would get, computed as the runner does.
 //!
-//! The inputs are those that a runner collects for a turn (its `standing.rs`). For a session they
+//! The inputs are those that a runner collects for a turn (its `participants.rs`). For a session they
 //! are those of its last turn: the same authors, target, and tool lists of its messages.
 
 use holdfast_grpc::Caller;
 use std::collections::HashMap;
 
 use holdfast_agent::{
-    bootstrap::Audience,
+    access::{ConversationAccess, SessionFacts},
     bundle::UNSCOPED_TOOLS,
     policy::{self, CompiledPolicy, Defaults, LocalTime, Subject, TurnAuthors},
 };
@@ -35,7 +35,7 @@ const MAX_ENTRIES: i64 = 200;
 
 /// Facts of a session.
 #[derive(Debug, Default)]
-struct SessionFacts {
+struct KnownSession {
     kind: Option<SessionKind>,
     key: Option<String>,
     target: Option<Target>,
@@ -95,18 +95,14 @@ pub(super) async fn explain_tools(
         ),
     };
     let key = known.key.as_deref().unwrap_or_default();
-    let is_owner = match who.roles.is_empty() {
-        true => {
-            let scope = agent.settings.dm_scope;
-            policy::audience(kind, key, scope, &who, &always) == Audience::Owner
-        }
-        false => who.is_owner(),
-    };
+    let facts = SessionFacts { kind, key, dm_scope: agent.settings.dm_scope };
+    let ConversationAccess { is_owner, authors, .. } =
+        ConversationAccess::decide(&facts, who, &always);
     let (channel, chat) = match known.target {
         Some(place) => (Some(place.channel), Some(place.chat)),
         None => (None, None),
     };
-    let TurnAuthors { user, roles } = who;
+    let TurnAuthors { user, roles } = authors;
     let subject = Subject {
         is_owner,
         roles,
@@ -176,7 +172,7 @@ async fn find_agent_and_session(
     of: &Policies,
     caller: &Caller,
     request: &ExplainToolsRequest,
-) -> Result<(Agent, SessionFacts), Error> {
+) -> Result<(Agent, KnownSession), Error> {
     let tenant = caller.tenant;
     let directory = &of.0.directory;
     let named = match request.agent.as_str() {
@@ -188,7 +184,7 @@ async fn find_agent_and_session(
             Some(agent) => agent,
             None => directory.agents().default_agent(tenant).await?,
         };
-        return Ok((agent, SessionFacts::default()));
+        return Ok((agent, KnownSession::default()));
     }
     let session = of.0.session(caller, &request.session, ConversationRight::Read).await?;
     let view = of.0.sessions.views().session(tenant, session).await?;
@@ -210,12 +206,12 @@ async fn find_agent_and_session(
     };
     let history = of.0.sessions.views().history(tenant, session, MAX_ENTRIES, None).await?;
     let last = history.last().map(|entry| entry.run);
-    let mut known = SessionFacts {
+    let mut known = KnownSession {
         kind: view.key.parse().ok().map(|key: SessionKey| key.kind()),
         key: Some(view.key),
         target: view.last_target,
         model: of.0.sessions.settings().get(tenant, session).await?.model,
-        ..SessionFacts::default()
+        ..KnownSession::default()
     };
     if let Some(subagent) = of.0.sessions.subagents().get(tenant, session).await? {
         known.is_bounded = subagent.given.fs_read.is_some() || subagent.given.fs_write.is_some();

@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use holdfast_agent::{
-    bootstrap::Audience,
-    person::{self, OWNER},
-};
+use holdfast_agent::person::{self, OWNER};
 use holdfast_directory::{Agent, Routing};
 use holdfast_grpc::{Caller, Principal};
 use holdfast_proto::gateway::v1::{
@@ -28,7 +25,7 @@ use super::{Schedules, id_for_request, invalid_schedule};
 use crate::{
     Error,
     control::{invalid, non_empty, timestamp},
-    ingest::{named_session_key, of_caller, person_of_user, speak_for},
+    ingest::{access_of, named_session_key, of_caller, person_of_user, speak_for},
     permissions::rights::{self, ConversationRight},
 };
 
@@ -149,15 +146,18 @@ impl Schedules {
             return Ok(None);
         }
         let Ok(key) = session_key_of_user(routing, &agent.name, user) else { return Ok(None) };
+        if user == OWNER {
+            return Ok(Some(OWNER.to_owned()));
+        }
         // For a channel account, or a person with several identities, the session key does not tell
         // which id they write with.
         let mut speakers = self.state.sessions.views().speakers(tenant, &key).await?;
         if speakers.is_empty() {
             speakers.push(Author { id: user.to_owned(), roles: Vec::new() });
         }
-        let is_owner = user == OWNER || self.state.are_owners(tenant, agent.id, &speakers).await?;
-        let audience = if is_owner { Audience::Owner } else { Audience::Others };
-        Ok(person::person(key.kind(), key.as_str(), audience))
+        let of_agent = (agent.id, agent.settings.dm_scope);
+        let access = access_of(&self.state.directory, tenant, of_agent, &key, &speakers).await?;
+        Ok(access.person)
     }
 
     pub(super) async fn delete_reminder(

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use holdfast_agent::{Outcome, bootstrap::Audience, outcome_of, person::person};
+use holdfast_agent::{Outcome, outcome_of, person::named_by};
 use holdfast_bus::{Control, ControlKind};
 use holdfast_grpc::Caller;
 use holdfast_proto::gateway::v1::{BranchSessionRequest, BranchSessionResponse};
@@ -171,7 +171,7 @@ async fn check_turn_has_ended(
 /// If the session is no conversation, such as that of a job.
 pub fn branch_key(key: &SessionKey, name: &str) -> Result<SessionKey, Error> {
     let Some(agent) = key.agent().cloned() else { return Err(no_conversation(key.kind())) };
-    let person = person(key.kind(), key.as_str(), Audience::Others);
+    let person = named_by(key);
     let scope = DmScope::PerChannelPeer;
     let branch = match (key.kind(), person) {
         (SessionKind::Main, _) => SessionKey::direct(&agent, scope, CHANNEL, "", name)?,
@@ -235,6 +235,11 @@ async fn send(
 
 #[cfg(test)]
 mod tests {
+    use holdfast_agent::{
+        access::{ConversationAccess, SessionFacts},
+        policy::{OWNER, TurnAuthors},
+    };
+
     use super::*;
 
     fn key_of(key: &str) -> Result<String, Error> {
@@ -255,14 +260,16 @@ mod tests {
         ] {
             let branch = key_of(key).unwrap();
 
-            let kind = |key: &str| key.parse::<SessionKey>().unwrap().kind();
-            let person = |key: &str| person(kind(key), key, Audience::Others);
+            let person = |key: &str| named_by(&key.parse().unwrap());
             assert_eq!(person(&branch), person(key), "{branch}");
             assert_ne!(branch, key);
         }
         let main = key_of("agent:main:main").unwrap();
-        let owner = person(SessionKind::Dm, &main, Audience::Owner);
-        assert_eq!(owner.as_deref(), Some("owner"));
+        let owner = TurnAuthors { user: None, roles: vec![OWNER.to_owned()] };
+        let (kind, dm_scope) = (SessionKind::Dm, DmScope::default());
+        let facts = SessionFacts { kind, key: &main, dm_scope };
+        let access = ConversationAccess::decide(&facts, owner.clone(), &owner);
+        assert_eq!(access.person.as_deref(), Some("owner"));
     }
 
     #[test]
