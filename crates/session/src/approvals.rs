@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use holdfast_pg::{Pools, TenantTx};
 use holdfast_types::{
-    AgentId, ApprovalId, ApprovalState, Entry, MessageId, RunId, SessionId, TenantId,
+    AgentId, ApprovalId, ApprovalState, Entry, MessageId, PersonId, RunId, SessionId, TenantId,
 };
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
@@ -114,6 +114,8 @@ pub struct ApprovalFilter {
     pub state: Option<ApprovalState>,
     /// Only approvals of this session.
     pub session: Option<SessionId>,
+    /// Only approvals of this person's conversations.
+    pub person: Option<PersonId>,
     pub limit: i64,
     /// Only approvals after this place in the list.
     pub after: Option<ListCursor>,
@@ -235,6 +237,9 @@ impl Approvals<'_> {
                            then 'expired' else state end)
              and ($3::uuid is null or session_id = $3)
              and ($5::timestamptz is null or (asked_at, approval_id) < ($5, $6::uuid))
+             and ($7::uuid is null or session_id in (
+                 select s.session_id from session.sessions s
+                 where s.tenant_id = $1 and s.person_id = $7))
              order by asked_at desc, approval_id desc limit $4"
         );
         let mut tx = self.pools.tenant(tenant).await?;
@@ -245,6 +250,7 @@ impl Approvals<'_> {
             .bind(filter.limit)
             .bind(filter.after.map(|after| after.at.to_sqlx()))
             .bind(filter.after.map(|after| after.id))
+            .bind(filter.person.map(PersonId::as_uuid))
             .fetch_all(tx.conn())
             .await?;
         tx.finish_reading();

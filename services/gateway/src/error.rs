@@ -34,6 +34,14 @@ pub enum Error {
         "`{0}` is not you: leave it out for yourself, or ask an owner of the tenant to do it for others"
     )]
     OtherPerson(String),
+    /// A memory about somebody else.
+    #[error("this memory is not about you: ask an operator or owner of the tenant to change it")]
+    OthersMemory,
+    /// A file that the caller does not see or may not change.
+    #[error(
+        "`{0}` is not one of your files: leave out `people/…`, since you see your own folder. Files of          `shared/` and `skills/` and those that define the agent are for operators and owners to change"
+    )]
+    OthersFile(String),
     /// No role includes it.
     #[error("this needs an API key with the scope `{needs}`: no role of a tenant includes it")]
     NoRole { needs: String },
@@ -241,6 +249,8 @@ impl Fault for Error {
             | Self::NoRole { .. }
             | Self::OthersConversation(_)
             | Self::OtherPerson(_)
+            | Self::OthersMemory
+            | Self::OthersFile(_)
             | Self::NotNode
             | Self::ScopeOfDevice(_)
             | Self::NoRule
@@ -291,7 +301,10 @@ impl Fault for Error {
             Self::NoKey => "KEY_MISSING",
             Self::MalformedKey => "KEY_MALFORMED",
             Self::Scope { .. } | Self::NoRole { .. } => "SCOPE_MISSING",
-            Self::OthersConversation(_) | Self::OtherPerson(_) => "NOT_YOURS",
+            Self::OthersConversation(_)
+            | Self::OtherPerson(_)
+            | Self::OthersMemory
+            | Self::OthersFile(_) => "NOT_YOURS",
             Self::Role { .. } | Self::RoleNotGiven { .. } => "ROLE_TOO_SMALL",
             Self::SignInTooOld { .. } => "SIGN_IN_TOO_OLD",
             Self::NotNode => "NODE_TOKEN_MISSING",

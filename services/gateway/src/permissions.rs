@@ -29,8 +29,11 @@ pub enum Permission {
     Read,
     /// Reads what is the caller's own; with [`Read`](Self::Read) all.
     ReadOwn,
-    /// Reads the tool calls that wait for a decision.
+    /// Reads the tool calls that wait for a decision: those of the caller's own conversations, and
+    /// with [`Read`](Self::Read) or [`Approve`](Self::Approve) all.
     ReadApprovals,
+    /// Changes what is the caller's own; with [`Manage`](Self::Manage) what is anybody's.
+    ChangeOwn,
     /// Subscribes to events, without what was said.
     ReadEvents,
     /// Reads limits, usage and events: of the own tenant, and with the scope `platform` of any.
@@ -62,6 +65,7 @@ impl Permission {
             Self::ReadEvents => &[Scope::Events, Scope::Read],
             Self::ReadUsage => &[Scope::Read, Scope::Platform],
             Self::Approve => &[Scope::Approve],
+            Self::ChangeOwn => &[Scope::Chat, Scope::Admin],
             Self::Manage => &[Scope::Admin],
             Self::Own => &[Scope::Owner],
             Self::Platform => &[Scope::Platform],
@@ -75,6 +79,7 @@ impl Permission {
     const fn scopes_of_session(self) -> &'static [Scope] {
         match self {
             Self::ReadOwn => &[Scope::Read, Scope::Chat],
+            Self::ReadApprovals => &[Scope::Read, Scope::Approve, Scope::Chat],
             other => other.scopes(),
         }
     }
@@ -86,10 +91,9 @@ impl Permission {
         match self {
             Self::SignedIn | Self::ListModels => &TenantRole::ALL,
             Self::Begin => &[Guest, Member, Approver, Operator, Owner],
-            Self::Chat => &[Member, Approver, Operator, Owner],
+            Self::Chat | Self::ChangeOwn => &[Member, Approver, Operator, Owner],
             Self::Read | Self::ReadEvents | Self::ReadUsage => &[Viewer, Operator, Owner],
-            Self::ReadOwn => &[Viewer, Member, Approver, Operator, Owner],
-            Self::ReadApprovals => &[Viewer, Approver, Operator, Owner],
+            Self::ReadOwn | Self::ReadApprovals => &[Viewer, Member, Approver, Operator, Owner],
             Self::Approve => &[Approver, Operator, Owner],
             Self::Manage => &[Operator, Owner],
             Self::Own => &[Owner],
@@ -304,11 +308,11 @@ const GRPC: &[Rule] = &[
     call("EventWebhooks/ListEventDeadLetters", P::Manage),
     change("EventWebhooks/ReplayEvents", P::Manage),
     call("Events/Subscribe", P::ReadEvents),
-    call("Files/ListFiles", P::Read),
-    call("Files/ReadFile", P::Read),
-    call("Files/ReadAttachment", P::Read),
-    change("Files/WriteFile", P::Manage),
-    change("Files/DeleteFile", P::Manage),
+    call("Files/ListFiles", P::ReadOwn),
+    call("Files/ReadFile", P::ReadOwn),
+    call("Files/ReadAttachment", P::ReadOwn),
+    change("Files/WriteFile", P::ChangeOwn),
+    change("Files/DeleteFile", P::ChangeOwn),
     call("Files/GetFileLog", P::Read),
     call("Files/DiffFiles", P::Read),
     change("Files/RestoreFiles", P::Manage),
@@ -337,12 +341,12 @@ const GRPC: &[Rule] = &[
     change("McpServers/PutMcpServer", P::Manage),
     change("McpServers/DeleteMcpServer", P::Manage),
     call("McpServers/ProbeMcpServer", P::Manage),
-    call("Memories/ListMemories", P::Read),
-    call("Memories/SearchMemories", P::Read),
-    change("Memories/SaveMemory", P::Manage),
-    change("Memories/SetMemoryValue", P::Manage),
-    call("Memories/GetMemoryValue", P::Read),
-    change("Memories/ForgetMemory", P::Manage),
+    call("Memories/ListMemories", P::ReadOwn),
+    call("Memories/SearchMemories", P::ReadOwn),
+    change("Memories/SaveMemory", P::ChangeOwn),
+    change("Memories/SetMemoryValue", P::ChangeOwn),
+    call("Memories/GetMemoryValue", P::ReadOwn),
+    change("Memories/ForgetMemory", P::ChangeOwn),
     change("Memories/EraseMemories", P::Own),
     call("Memories/ListErasures", P::Read),
     call("Memories/GetMemoryStatus", P::Read),

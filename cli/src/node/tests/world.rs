@@ -219,6 +219,7 @@ impl World {
         let all = ApprovalFilter {
             state: Some(ApprovalState::Pending),
             session: None,
+            person: None,
             limit: 9,
             after: None,
         };

@@ -128,6 +128,7 @@ pub async fn waiting(world: &World, count: usize) -> anyhow::Result<Vec<Record>>
     let all = ApprovalFilter {
         state: Some(ApprovalState::Pending),
         session: None,
+        person: None,
         limit: 50,
         after: None,
     };

@@ -276,6 +276,7 @@ async fn an_action_of_a_step_waits_for_its_approval_and_is_made_once() -> anyhow
     let pending = ApprovalFilter {
         state: Some(ApprovalState::Pending),
         session: None,
+        person: None,
         limit: 5,
         after: None,
     };

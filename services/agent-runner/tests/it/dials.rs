@@ -246,6 +246,7 @@ async fn run(world: &World, role: &str, text: &str) -> anyhow::Result<Option<Str
     let all = ApprovalFilter {
         state: Some(ApprovalState::Pending),
         session: None,
+        person: None,
         limit: 5,
         after: None,
     };

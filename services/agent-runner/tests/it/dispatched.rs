@@ -188,7 +188,7 @@ async fn a_command_that_needs_a_persons_word_waits_for_it_and_is_made_once() -> 
     for (session, which) in [("a", "loud one"), ("b", "loud two")] {
         asked.push(world.say(session, &format!("/bell {which}")).await?);
     }
-    let all = ApprovalFilter { state: None, session: None, limit: 50, after: None };
+    let all = ApprovalFilter { state: None, session: None, person: None, limit: 50, after: None };
     let approvals = async || world.sessions.approvals().list(world.tenant, all).await;
     world
         .until("both are asked", async || approvals().await.is_ok_and(|all| all.len() == 2))

@@ -329,6 +329,7 @@ async fn a_payment_waits_for_a_person_and_is_made_once_somebody_allows_it() -> a
         let pending = ApprovalFilter {
             state: Some(ApprovalState::Pending),
             session: None,
+            person: None,
             limit: 5,
             after: None,
         };

@@ -168,6 +168,7 @@ async fn asked(world: &World) -> anyhow::Result<usize> {
     let all = ApprovalFilter {
         state: Some(ApprovalState::Pending),
         session: None,
+        person: None,
         limit: 50,
         after: None,
     };

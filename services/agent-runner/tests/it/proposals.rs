@@ -68,6 +68,7 @@ async fn a_proposal_waits_for_nobody_and_is_applied_once_a_person_has_seen_all_o
         let pending = ApprovalFilter {
             state: Some(ApprovalState::Pending),
             session: None,
+            person: None,
             limit: 5,
             after: None,
         };

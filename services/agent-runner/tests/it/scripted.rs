@@ -37,6 +37,7 @@ impl World {
         let all = ApprovalFilter {
             state: Some(ApprovalState::Pending),
             session: None,
+            person: None,
             limit: 50,
             after: None,
         };

@@ -115,6 +115,7 @@ async fn decide(world: &World, decision: ApprovalDecision) -> anyhow::Result<()>
     let pending = ApprovalFilter {
         state: Some(ApprovalState::Pending),
         session: None,
+        person: None,
         limit: 5,
         after: None,
     };

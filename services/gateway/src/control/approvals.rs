@@ -1,6 +1,7 @@
 //! The service `Approvals`: requests for approval, decisions and rules.
 
 use holdfast_bus::{Control, ControlKind};
+use holdfast_grpc::Caller;
 use holdfast_proto::gateway::v1::{
     self as pb, ForgetApprovalRuleRequest, ForgetApprovalRuleResponse, GetApprovalRequest,
     GetApprovalResponse, ListApprovalRulesRequest, ListApprovalRulesResponse, ListApprovalsRequest,
@@ -10,12 +11,18 @@ use holdfast_proto::gateway::v1::{
 use holdfast_session::{
     Approval, ApprovalFilter, ApprovalRule, DecisionResult, ListCursor, NewDecision,
 };
-use holdfast_types::{ApprovalDecision, ApprovalState, SessionId};
+use holdfast_types::{ApprovalDecision, ApprovalState, PersonId, SessionId};
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
 use super::{AgentNames, State, invalid, non_empty, page_size, sessions::paging, timestamp};
-use crate::{Error, audit};
+use crate::{
+    Error, audit,
+    permissions::{
+        self, Permission,
+        rights::{self, ConversationRight},
+    },
+};
 
 const DEFAULT_PAGE_SIZE: u32 = 50;
 const MAX_PAGE_SIZE: u32 = 200;
@@ -39,11 +46,13 @@ impl Service for Approvals {
                 .map(|id| id.parse::<SessionId>())
                 .transpose()
                 .map_err(Error::from)?,
+            person: person_who_reads(&caller)?,
             limit: most + 1,
             after: paging::parse_list_token(request.page_token)?,
         };
         if let Some(session) = filter.session {
             self.0.sessions.views().session(caller.tenant, session).await.map_err(Error::from)?;
+            self.check_reads(&caller, session).await?;
         }
 
         let found =
@@ -66,6 +75,7 @@ impl Service for Approvals {
 
         let found = self.0.sessions.approvals().get(caller.tenant, &request.approval).await;
         let found = found.map_err(Error::from)?;
+        self.check_reads(&caller, found.session).await?;
         let names = self.0.agent_names(caller.tenant).await?;
 
         Ok(Response::new(GetApprovalResponse { approval: Some(approval(found, &names)) }))
@@ -139,6 +149,17 @@ impl Service for Approvals {
 }
 
 impl Approvals {
+    /// Checks the right to read the requests of a conversation: whoever decides about them reads all.
+    async fn check_reads(&self, caller: &Caller, session: SessionId) -> Result<(), Error> {
+        match person_who_reads(caller)? {
+            Some(_) => {
+                let right = ConversationRight::Read;
+                rights::check_session(&self.0.sessions, caller, session, right).await
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Notifies the runners, or the runner of the running turn.
     fn notify_runners(&self, resolved: &DecisionResult) {
         if resolved.wake {
@@ -149,6 +170,18 @@ impl Approvals {
             let control = Control { session, kind: ControlKind::Input, epoch: running.epoch };
             self.0.bus.control(running.owner, &control);
         }
+    }
+}
+
+/// Person whose conversations' requests alone a caller reads; `None` if they read all.
+fn person_who_reads(caller: &Caller) -> Result<Option<PersonId>, Error> {
+    let reads_all = |permission| permissions::require(caller, permission).is_ok();
+    if reads_all(Permission::Read) || reads_all(Permission::Approve) {
+        return Ok(None);
+    }
+    match caller.person {
+        Some(person) => Ok(Some(person)),
+        None => permissions::require(caller, Permission::Read).map(|()| None),
     }
 }
 

@@ -4,6 +4,11 @@ pub mod workspaces;
 
 use std::io::Cursor;
 
+use holdfast_agent::{
+    bootstrap::Audience,
+    file_view::{FileSpace, FileView},
+    person,
+};
 use holdfast_grpc::Caller;
 use holdfast_proto::gateway::v1::{
     self as pb, DeleteFileRequest, DeleteFileResponse, DiffFilesRequest, DiffFilesResponse,
@@ -13,14 +18,20 @@ use holdfast_proto::gateway::v1::{
     RestoreFilesRequest, RestoreFilesResponse, WriteFileRequest, WriteFileResponse,
     files_server::Files as Service,
 };
-use holdfast_types::{AgentId, TenantId, TreePath, media_type};
+use holdfast_types::{AgentId, SessionKind, TenantId, TreePath, media_type};
 use holdfast_workspace::{
     Base, ChangeAuthor, ContentHash, Edit, FileEntry, ImportMode, LogEntry, LogFilter, Revision,
 };
 use tonic::{Request, Response, Status};
 
 use super::{State, non_empty, page_size, timestamp};
-use crate::{Error, audit};
+use crate::{
+    Error, audit,
+    permissions::{
+        self,
+        rights::{self, ConversationRight},
+    },
+};
 
 /// Implements `holdfast.gateway.v1.Files`.
 #[derive(Debug)]
@@ -50,11 +61,26 @@ impl Service for Files {
         let (caller, request) = holdfast_grpc::caller(request)?;
         let agent = self.agent(caller.tenant, &request.agent).await?;
         let (at, within) = (revision(request.revision), path_of(request.path)?);
+        let Some(view) = own_view(&caller, ConversationRight::Read)? else {
+            let files = self.0.workspaces.list(caller.tenant, agent, at, within.as_ref()).await;
+            let files = files.map_err(Error::from)?.into_iter().map(file_of).collect();
+            return Ok(Response::new(ListFilesResponse { files }));
+        };
 
-        let files = self.0.workspaces.list(caller.tenant, agent, at, within.as_ref()).await;
+        let files = self.0.workspaces.list(caller.tenant, agent, at, None).await;
 
-        let files = files.map_err(Error::from)?.into_iter().map(file_of).collect();
-        Ok(Response::new(ListFilesResponse { files }))
+        let is_within = |path: &TreePath| {
+            within.as_ref().is_none_or(|within| {
+                path.as_str()
+                    .strip_prefix(within.as_str())
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            })
+        };
+        let seen = files.map_err(Error::from)?.into_iter().filter_map(|file| {
+            let path = view.view_path(&file.path).filter(is_within)?;
+            Some(file_of(FileEntry { path, ..file }))
+        });
+        Ok(Response::new(ListFilesResponse { files: seen.collect() }))
     }
 
     async fn read_file(
@@ -63,7 +89,7 @@ impl Service for Files {
     ) -> Result<Response<ReadFileResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         let agent = self.agent(caller.tenant, &request.agent).await?;
-        let (path, at) = (path(&request.path)?, revision(request.revision));
+        let (path, at) = (path_to_read(&caller, &request.path)?, revision(request.revision));
 
         let found = self.0.workspaces.read(caller.tenant, agent, &path, at).await;
 
@@ -82,12 +108,18 @@ impl Service for Files {
         let (caller, request) = holdfast_grpc::caller(request)?;
         let agent = self.agent(caller.tenant, &request.agent).await?;
         let hash: ContentHash = request.hash.parse().map_err(Error::from)?;
+        if let Some(view) = own_view(&caller, ConversationRight::Read)? {
+            let files = self.0.workspaces.list(caller.tenant, agent, None, None).await;
+            let is_seen =
+                |file: &FileEntry| file.hash == hash && view.view_path(&file.path).is_some();
+            if !files.map_err(Error::from)?.iter().any(is_seen) {
+                return Err(no_content(&hash).into());
+            }
+        }
 
         let found = self.0.workspaces.content_of_agent(caller.tenant, agent, &hash).await;
 
-        let missing =
-            || holdfast_workspace::Error::NotFound { what: "file", name: hash.to_string() };
-        let content = found.map_err(Error::from)?.ok_or_else(missing).map_err(Error::from)?;
+        let content = found.map_err(Error::from)?.ok_or_else(|| no_content(&hash))?;
         let media_type = media_type("", &content).to_owned();
         Ok(Response::new(ReadAttachmentResponse { content, media_type }))
     }
@@ -103,7 +135,8 @@ impl Service for Files {
             Some(hash) => Base::Hash(hash.parse::<ContentHash>().map_err(Error::from)?),
             None => Base::Any,
         };
-        let edit = Edit::Put { path: path(&request.path)?, content: request.content, base };
+        let path = path_to_change(&caller, &request.path)?;
+        let edit = Edit::Put { path, content: request.content, base };
         let by = change_author(&caller, request.reason, request.request_id);
 
         let committed = self.0.workspaces.commit(caller.tenant, agent, &by, vec![edit]).await;
@@ -119,7 +152,8 @@ impl Service for Files {
         let (caller, request) = holdfast_grpc::caller(request)?;
         audit::set_target(&request.path);
         let agent = self.agent(caller.tenant, &request.agent).await?;
-        let edit = Edit::Delete { path: path(&request.path)?, base: Base::Any };
+        let path = path_to_change(&caller, &request.path)?;
+        let edit = Edit::Delete { path, base: Base::Any };
         let by = change_author(&caller, request.reason, request.request_id);
 
         let committed = self.0.workspaces.commit(caller.tenant, agent, &by, vec![edit]).await;
@@ -226,6 +260,40 @@ fn change_author(caller: &Caller, reason: String, request_id: String) -> ChangeA
     ChangeAuthor { key: non_empty(request_id), ..ChangeAuthor::new(&caller.id(), &reason) }
 }
 
+/// Files that a person sees who reaches only their own; `None` for callers who reach all.
+fn own_view(caller: &Caller, right: ConversationRight) -> Result<Option<FileView>, Error> {
+    if rights::reaches_all(caller, right) {
+        return Ok(None);
+    }
+    let Some(person) = caller.person else {
+        return permissions::require(caller, right.permission()).map(|()| None);
+    };
+    let space = FileSpace::of_person(&person::of_id(person));
+    // As in their direct messages.
+    Ok(Some(FileView::new(SessionKind::Dm, Audience::Others, space)))
+}
+
+/// Path in the tree of a file that the caller names to read it.
+fn path_to_read(caller: &Caller, named: &str) -> Result<TreePath, Error> {
+    let seen = path(named)?;
+    let Some(view) = own_view(caller, ConversationRight::Read)? else { return Ok(seen) };
+    let stored = view.tree_path(&seen).map_err(holdfast_workspace::Error::from)?;
+    match view.view_path(&stored) {
+        Some(_) => Ok(stored),
+        None => Err(Error::OthersFile(seen.to_string())),
+    }
+}
+
+/// Path in the tree of a file that the caller names to change it.
+fn path_to_change(caller: &Caller, named: &str) -> Result<TreePath, Error> {
+    let seen = path(named)?;
+    let Some(view) = own_view(caller, ConversationRight::Control)? else { return Ok(seen) };
+    if !view.may_change(seen.as_str()) {
+        return Err(Error::OthersFile(seen.to_string()));
+    }
+    Ok(view.tree_path(&seen).map_err(holdfast_workspace::Error::from)?)
+}
+
 fn path(path: &str) -> Result<TreePath, Error> {
     path.parse()
         .map_err(|error: holdfast_types::InvalidPath| holdfast_workspace::Error::from(error).into())
@@ -237,6 +305,10 @@ fn path_of(given: String) -> Result<Option<TreePath>, Error> {
 
 fn revision(number: i64) -> Option<Revision> {
     (number != 0).then(|| Revision::from(number))
+}
+
+fn no_content(hash: &ContentHash) -> Error {
+    holdfast_workspace::Error::NotFound { what: "file", name: hash.to_string() }.into()
 }
 
 fn no_file(path: &TreePath) -> Error {

@@ -8,7 +8,7 @@ mod person;
 
 use std::time::Duration;
 
-use holdfast_agent::file_view::FileSpace;
+use holdfast_agent::{file_view::FileSpace, person as person_name};
 use holdfast_grpc::{Caller, MemoryCallError, MemoryClient as Client};
 use holdfast_proto::{
     gateway::v1::{
@@ -27,7 +27,10 @@ use tokio::time::timeout;
 use tonic::{Request, Response, Status};
 
 use super::{AgentNames, State, invalid, require_text};
-use crate::{Error, audit};
+use crate::{
+    Error, audit,
+    permissions::rights::{self, ConversationRight},
+};
 
 pub use knowledge::Knowledge;
 
@@ -53,7 +56,8 @@ impl Service for Memories {
             "" => None,
             named => Some(self.0.agent_id(tenant, named).await?.to_string()),
         };
-        let of_user = (!request.user.is_empty()).then_some(request.user);
+        let of_user = user_in_call(&caller, request.user, ConversationRight::Read)?;
+        let of_user = (!of_user.is_empty()).then_some(of_user);
         let kinds = request.kinds.iter().map(|kind| kind_of(kind).map(i32::from));
         let listed = kept::ListItemsRequest {
             who: Some(full_access()),
@@ -83,6 +87,7 @@ impl Service for Memories {
         let (caller, request) = holdfast_grpc::caller(request)?;
         let tenant = caller.tenant;
         require_text("query", &request.query)?;
+        let user = user_in_call(&caller, request.user, ConversationRight::Read)?;
         let agent = self.0.agent_id(tenant, &request.agent).await?;
         let kinds = match request.types.is_empty() {
             true => vec![
@@ -95,7 +100,7 @@ impl Service for Memories {
             false => vec![kept::Kind::Memory],
         };
         let search = kept::SearchRequest {
-            who: Some(memory_owner(agent, request.user)),
+            who: Some(memory_owner(agent, user)),
             query: request.query,
             k: request.limit,
             filter: Some(kept::Filter {
@@ -121,8 +126,9 @@ impl Service for Memories {
         audit::set_target(&request.agent);
         let tenant = caller.tenant;
         require_text("text", &request.text)?;
+        let user = user_in_call(&caller, request.user, ConversationRight::Control)?;
         let agent = self.0.agent_id(tenant, &request.agent).await?;
-        let who = memory_owner(agent, request.user);
+        let who = memory_owner(agent, user);
         let is_fact = match (request.subject.is_empty(), request.predicate.is_empty()) {
             (false, false) => true,
             (true, true) => false,
@@ -164,8 +170,9 @@ impl Service for Memories {
         audit::set_target(&request.key);
         let tenant = caller.tenant;
         require_text("key", &request.key)?;
+        let user = user_in_call(&caller, request.user, ConversationRight::Control)?;
         let agent = self.0.agent_id(tenant, &request.agent).await?;
-        let who = memory_owner(agent, request.user);
+        let who = memory_owner(agent, user);
         let item = kept::NewItem {
             kind: kept::Kind::Value.into(),
             content: request.value,
@@ -197,8 +204,9 @@ impl Service for Memories {
         let (caller, request) = holdfast_grpc::caller(request)?;
         let tenant = caller.tenant;
         require_text("key", &request.key)?;
+        let user = user_in_call(&caller, request.user, ConversationRight::Read)?;
         let agent = self.0.agent_id(tenant, &request.agent).await?;
-        let who = Some(memory_owner(agent, request.user));
+        let who = Some(memory_owner(agent, user));
         let get = kept::GetItemRequest { who, key: request.key, ..kept::GetItemRequest::default() };
 
         let item = with_timeout(self.0.memory()?.get_item(tenant, get)).await?;
@@ -214,6 +222,14 @@ impl Service for Memories {
         let (caller, request) = holdfast_grpc::caller(request)?;
         audit::set_target(&request.id);
         require_text("id", &request.id)?;
+        if !rights::reaches_all(&caller, ConversationRight::Control) {
+            let (who, id) = (Some(full_access()), request.id.clone());
+            let get = kept::GetItemRequest { who, id, ..kept::GetItemRequest::default() };
+            let item = with_timeout(self.0.memory()?.get_item(caller.tenant, get)).await?;
+            if !rights::is_own_user(&caller, &item.user) {
+                return Err(Error::OthersMemory.into());
+            }
+        }
         let what = Some(kept::forget_request::What::Item(request.id));
         let forget = kept::ForgetRequest { who: Some(full_access()), what };
 
@@ -344,6 +360,19 @@ async fn with_timeout<T>(
 /// Access to everything of the tenant: the handlers check scopes before they use it.
 fn full_access() -> kept::Who {
     kept::Who { everything: true, maintainer: true, ..kept::Who::default() }
+}
+
+/// User whose memories a call is about; empty for those of no particular one, or of all. Callers who
+/// reach only what is their own name themselves or their programs' users; the default is themselves.
+fn user_in_call(caller: &Caller, named: String, right: ConversationRight) -> Result<String, Error> {
+    if rights::reaches_all(caller, right) || rights::is_own_user(caller, &named) {
+        return Ok(named);
+    }
+    match (named.is_empty(), caller.person) {
+        (true, Some(person)) => Ok(person_name::of_id(person)),
+        (true, None) => Err(Error::MissingField("user")),
+        (false, _) => Err(Error::OtherPerson(named.chars().take(80).collect())),
+    }
 }
 
 /// The memories of an agent about a user, or about no particular one if `user` is empty.

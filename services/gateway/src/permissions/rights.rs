@@ -39,7 +39,7 @@ pub enum ConversationRight {
 
 impl ConversationRight {
     /// Permission that includes the right to conversations that are not the caller's own.
-    const fn permission(self) -> Permission {
+    pub const fn permission(self) -> Permission {
         match self {
             Self::Read => Permission::Read,
             Self::Write => Permission::Own,
@@ -142,6 +142,19 @@ pub fn reaches_all(caller: &Caller, right: ConversationRight) -> bool {
 /// Person whose conversations alone a caller reads; `None` if they read all.
 pub fn reads_only_own(caller: &Caller) -> Option<PersonId> {
     caller.person.filter(|_| !reaches_all(caller, ConversationRight::Read))
+}
+
+/// Whether reminders and memories that are kept under this name are the caller's own: as the person, or
+/// as a program that speaks for the user.
+pub fn is_own_user(caller: &Caller, user: &str) -> bool {
+    match caller.principal {
+        _ if caller.person.is_some_and(|person| person::of_id(person) == user) => true,
+        Principal::Key(_) => {
+            let space = user.strip_prefix("api:").and_then(NameSpace::split);
+            space.is_some_and(|(space, _)| space == name_space(caller))
+        }
+        Principal::Person { .. } | Principal::Service | Principal::Node => false,
+    }
 }
 
 fn is_own(caller: &Caller, key: &SessionKey, holder: Holder) -> bool {

@@ -34,6 +34,7 @@ mod mesh;
 mod nodes;
 mod openapi;
 mod operators;
+mod own_things;
 mod people;
 mod plans;
 mod policies;

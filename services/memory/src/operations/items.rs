@@ -158,7 +158,11 @@ impl MemoryService {
         }
         if let Some(old) = new.supersedes {
             items::lock(tx, old).await?;
-            let there = items::get(tx, who, old).await?.filter(|there| there.kind == new.kind);
+            // What is everybody's is seen by each user, and not replaced by them.
+            let may_replace =
+                |there: &Item| there.user_id == who.user || who.maintainer || who.everything;
+            let there = items::get(tx, who, old).await?;
+            let there = there.filter(|there| there.kind == new.kind && may_replace(there));
             let there = there.ok_or_else(|| not_found(old))?;
             if let Some(by) = there.superseded_by {
                 let told = |id| crate::validation::prefixed_id("itm", id);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use holdfast_agent::person::{self, OWNER};
 use holdfast_directory::{Agent, Routing};
-use holdfast_grpc::{Caller, Principal};
+use holdfast_grpc::Caller;
 use holdfast_proto::gateway::v1::{
     self as pb, AddReminderRequest, AddReminderResponse, CancelReminderRequest,
     CancelReminderResponse, ListRemindersRequest, ListRemindersResponse,
@@ -220,16 +220,8 @@ impl Schedules {
 fn user_of(caller: &Caller, named: String) -> Result<String, Error> {
     let own = caller.person.map(person::of_id);
     let Some(named) = non_empty(named) else { return own.ok_or(Error::MissingField("user")) };
-    let is_own_user = match caller.principal {
-        _ if own.as_ref() == Some(&named) => true,
-        // A program speaks for its users.
-        Principal::Key(_) => {
-            let space = named.strip_prefix("api:").and_then(NameSpace::split);
-            space.is_some_and(|(space, _)| space == rights::name_space(caller))
-        }
-        Principal::Person { .. } | Principal::Service | Principal::Node => false,
-    };
-    if is_own_user || rights::reaches_all(caller, ConversationRight::Write) {
+    if rights::is_own_user(caller, &named) || rights::reaches_all(caller, ConversationRight::Write)
+    {
         return Ok(named);
     }
     Err(Error::OtherPerson(named.chars().take(80).collect()))

@@ -124,7 +124,7 @@ pub const METHODS: Reasons = &[
         ],
     ),
     (
-        "Files of the tenant's agents.",
+        "Files of the tenant's agents; a person who does not read all sees their own and the common ones.",
         &[
             "Files/DeleteFile",
             "Files/DiffFiles",
@@ -301,7 +301,7 @@ pub const WEBSOCKET: Reasons = &[
         ],
     ),
     (
-        "Files of the tenant's agents.",
+        "Files of the tenant's agents; a person who does not read all sees their own and the common ones.",
         &["agents.files.list", "agents.files.get", "agents.files.set"],
     ),
     (
