@@ -65,8 +65,7 @@ impl Permission {
             Self::ReadEvents => &[Scope::Events, Scope::Read],
             Self::ReadUsage => &[Scope::Read, Scope::Platform],
             Self::Approve => &[Scope::Approve],
-            Self::ChangeOwn => &[Scope::Chat, Scope::Admin],
-            Self::Manage => &[Scope::Admin],
+            Self::ChangeOwn | Self::Manage => &[Scope::Admin],
             Self::Own => &[Scope::Owner],
             Self::Platform => &[Scope::Platform],
             Self::Service => &[Scope::Service],
@@ -80,6 +79,7 @@ impl Permission {
         match self {
             Self::ReadOwn => &[Scope::Read, Scope::Chat],
             Self::ReadApprovals => &[Scope::Read, Scope::Approve, Scope::Chat],
+            Self::ChangeOwn => &[Scope::Chat, Scope::Admin],
             other => other.scopes(),
         }
     }

@@ -202,7 +202,7 @@ async fn a_member_sees_what_waits_in_their_conversations_and_does_not_decide() {
     let people = People::start().await;
     let (anna, ben) = (&people.anna, &people.ben);
     let mut door = ApprovalsClient::new(people.world.channel().await.unwrap());
-    let ask = people.world.send(anna, message("ask me"));
+    let accepted = people.world.send(anna, message("ask me")).await.unwrap();
     let list = || pb::ListApprovalsRequest { state: "pending".into(), ..Default::default() };
 
     let waits = until(async || {
@@ -210,9 +210,9 @@ async fn a_member_sees_what_waits_in_their_conversations_and_does_not_decide() {
         let listed = door.list_approvals(anna.request(list())).await.unwrap().into_inner();
         listed.approvals.into_iter().next()
     });
-    let (waits, answered) = tokio::join!(waits, ask);
-    drop(answered);
+    let waits = waits.await;
 
+    assert_eq!(waits.session_id, accepted.session_id);
     assert_eq!(waits.summary, "ask me");
     let get = || pb::GetApprovalRequest { approval: waits.id.clone() };
     door.get_approval(anna.request(get())).await.unwrap();

@@ -456,6 +456,10 @@ async fn try_objects(
         return cell.shown();
     }
     for object in objects {
+        if method == "Memories/ForgetMemory" {
+            // Another caller whose it is, too, may have forgotten it.
+            object.remember(world).await;
+        }
         let mut outcomes = BTreeSet::new();
         for name in object.names(*part) {
             let answer = call(world, &caller.access, method, ask(name)).await;
