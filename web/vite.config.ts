@@ -41,6 +41,12 @@ function sizeOfFirstPage(limitKilobytes: number, limitRequests: number): Plugin 
   };
 }
 
+/** Whether a module is a part of a page. Those of Chat, where people arrive, are in the common file when others show them, too. */
+function isPartOfPage(module: string): boolean {
+  const page = /\/src\/pages\/([^/]+)\//.exec(module)?.[1];
+  return page !== undefined && page !== 'chat';
+}
+
 export default defineConfig({
   base: '/console/',
   plugins: [ownIcons(), svelte(), sizeOfFirstPage(170, 8)],
@@ -51,8 +57,9 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     reportCompressedSize: false,
-    // What several pages use is one file: else each page would need dozens of small ones.
-    rolldownOptions: { output: { codeSplitting: { groups: [{ name: 'common', minShareCount: 2 }] } } },
+    // What several pages use is one file: else each page would need dozens of small ones. Parts of one page that
+    // others show, too, are apart, so that the first page does without them.
+    rolldownOptions: { output: { codeSplitting: { groups: [{ name: 'common', minShareCount: 2, test: (module) => !isPartOfPage(module) }] } } },
   },
   server: {
     proxy: {

@@ -1,6 +1,7 @@
 // Pages of one thing of a tenant, such as a run, and the tabs of pages.
 import { Agents, Channels, Tenants } from '../src/api/gen/holdfast/gateway/v1/control_pb';
 import { Knowledge } from '../src/api/gen/holdfast/gateway/v1/memories_pb';
+import { People } from '../src/api/gen/holdfast/gateway/v1/people_pb';
 import { Schedules } from '../src/api/gen/holdfast/gateway/v1/schedules_pb';
 import { Sessions } from '../src/api/gen/holdfast/gateway/v1/sessions_pb';
 import { Work } from '../src/api/gen/holdfast/gateway/v1/work_pb';
@@ -38,8 +39,11 @@ const AGENT_TABS = [
   'subagents',
 ];
 
+/** Tabs of a person. */
+const PERSON_TABS = ['identities', 'conversations', 'memory', 'reminders', 'jobs', 'files', 'approvals', 'sign-ins', 'cost'];
+
 /** Names of things that a tenant may lack. */
-export type Thing = 'agent' | 'todos' | 'conversation' | 'run' | 'job' | 'account' | 'article';
+export type Thing = 'agent' | 'todos' | 'conversation' | 'run' | 'job' | 'account' | 'article' | 'person';
 
 export type Things = Awaited<ReturnType<typeof findThings>>;
 
@@ -55,7 +59,7 @@ export async function details(session: Session): Promise<Details> {
   const things = await findThings(session);
   const missing = (Object.keys(things) as Thing[]).filter((thing) => !things[thing]);
   const routes: Route[] = Object.entries(TABS).flatMap(([page, tabs]) => tabs.map((tab) => read(`${page}-${tab}`, `/${page}/${tab}`)));
-  const { agent, todos, conversation, run, job, account, article } = things;
+  const { agent, todos, conversation, run, job, account, article, person } = things;
   if (agent) {
     routes.push(read('memory-search', `/memory/memories?agent=${agent}&search=${encodeURIComponent('window seat')}`));
     routes.push(...AGENT_TABS.map((tab) => read(`agent-${tab.replace('?view=', '-')}`, `/agents/${agent}/${tab}`)));
@@ -74,6 +78,7 @@ export async function details(session: Session): Promise<Details> {
   if (job) routes.push(read('schedules-job', `/schedules/jobs/${job}`));
   if (account) routes.push(read('channels-account', `/channels/accounts/${account}`));
   if (article) routes.push(read('memory-article', `/memory/knowledge/${article}`));
+  if (person) routes.push(...PERSON_TABS.map((tab) => read(`person-${tab}`, `/settings/people/${person}/${tab}`)));
   return { things, routes, missing };
 }
 
@@ -89,12 +94,13 @@ const read = (name: string, path: string): Route => ({ name, path, right: 'read'
 
 async function findThings(session: Session) {
   const sessions = session.client(Sessions);
-  const [{ agents }, { runs }, { jobs }, { accounts }, { articles }, { sessions: newest }] = await Promise.all([
+  const [{ agents }, { runs }, { jobs }, { accounts }, { articles }, { people }, { sessions: newest }] = await Promise.all([
     session.client(Agents).listAgents({}),
     sessions.listRuns({ limit: 100 }),
     session.client(Schedules).listJobs({ limit: 1 }),
     session.client(Channels).listAccounts({}),
     session.client(Knowledge).listArticles({ limit: 1 }),
+    session.client(People).listPeople({ limit: 1 }),
     sessions.listSessions({ limit: 100 }),
   ]);
   // The run with the most steps shows the most.
@@ -107,6 +113,7 @@ async function findThings(session: Session) {
     job: jobs[0]?.id,
     account: accounts[0]?.id,
     article: articles[0]?.id,
+    person: people[0]?.id,
   } satisfies Record<Thing, unknown>;
 }
 

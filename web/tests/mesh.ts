@@ -22,11 +22,14 @@ export const ROLES = {
   viewer: ['read'],
   member: ['read', 'chat'],
   approver: ['read', 'chat', 'approve'],
-  owner: ['read', 'chat', 'approve', 'admin'],
-  platform: ['read', 'chat', 'approve', 'admin', 'platform'],
+  owner: ['read', 'chat', 'approve', 'admin', 'owner'],
+  platform: ['read', 'chat', 'approve', 'admin', 'owner', 'platform'],
 } as const;
 
 export type Role = keyof typeof ROLES;
+
+/** Roles of people, which are not limited by scopes. */
+export type PersonRole = 'guest' | 'viewer' | 'member' | 'approver' | 'operator' | 'owner';
 
 export type Tenant = { name: string; key: string };
 
@@ -123,6 +126,13 @@ export class Mesh {
   /** Address that signs in once. */
   async signInLink(tenant: Tenant, role: Role, path = '/console/'): Promise<string> {
     return `${this.url}${path}#link=${encodeURIComponent(await this.linkToken(tenant, role))}`;
+  }
+
+  /** Invites a person. Returns the address with which they sign in first. */
+  async invitationLink(tenant: Tenant, name: string, role: PersonRole, path = '/console/'): Promise<string> {
+    const session = await this.session(tenant.key);
+    const { token } = await session.client(Console).invitePerson({ name, role });
+    return `${this.url}${path}#link=${encodeURIComponent(token)}`;
   }
 
   /** A tenant with contents, made once for a mesh. */

@@ -15,10 +15,10 @@ type PersonRole = (typeof GROUPS)[keyof typeof GROUPS];
 /** Tabs of the page Settings, and calls that are accepted, by role. */
 const RIGHTS: Record<PersonRole, { tabs: string[]; calls: string[] }> = {
   viewer: { tabs: ['This browser', 'Export'], calls: ['read'] },
-  member: { tabs: ['This browser', 'Export'], calls: ['read', 'chat'] },
-  operator: { tabs: ['This browser', 'Devices', 'Webhooks', 'Export'], calls: ['read', 'chat', 'manage'] },
+  member: { tabs: ['This browser', 'Your accounts'], calls: ['read', 'chat'] },
+  operator: { tabs: ['This browser', 'Your accounts', 'Devices', 'Webhooks', 'Export'], calls: ['read', 'chat', 'manage'] },
   owner: {
-    tabs: ['This browser', 'API keys', 'People', 'Sign-ins', 'Devices', 'Webhooks', 'Audit log', 'Export'],
+    tabs: ['This browser', 'Your accounts', 'API keys', 'People', 'Sign-ins', 'Devices', 'Webhooks', 'Audit log', 'Export'],
     calls: ['read', 'chat', 'manage', 'own'],
   },
 };
@@ -104,7 +104,7 @@ for (const [group, role] of Object.entries(GROUPS) as [keyof typeof GROUPS, Pers
     await expect(page.getByRole('main')).toContainText(`Robin ${role}`);
     await expect(page.getByRole('main').getByText(role, { exact: true })).toBeVisible();
     await path('/channels');
-    await expect(page.getByText('No channel is connected')).toBeVisible();
+    await expect(page.getByText(role === 'member' ? 'This page is not for you' : 'No channel is connected')).toBeVisible();
     await expect(page.getByRole('link', { name: 'Connect a channel' })).toHaveCount(calls.includes('manage') ? 1 : 0);
     await path('/chat');
     await expect(calls.includes('chat') ? page.getByLabel('Message', { exact: true }) : page.getByText('This page is not for you')).toBeVisible();
@@ -134,7 +134,7 @@ test('a person who is refused by an owner is signed out, and can sign in when ac
   const refusal = () => session.client(People).getCaller({}).then(() => undefined, (error: unknown) => ConnectError.from(error).code);
   await expect.poll(refusal, { timeout: 15_000 }).toBe(Code.Unauthenticated);
   // Her page may have noticed by itself already.
-  await hers.getByRole('link', { name: 'Agents' }).click({ timeout: 5000 }).catch(() => undefined);
+  await hers.getByRole('link', { name: 'Yours' }).click({ timeout: 5000 }).catch(() => undefined);
   await expect(hers.getByLabel('API key')).toBeVisible();
   await expect(hers.locator('#content')).toBeHidden();
   await signInAs(hers, mesh, mia);

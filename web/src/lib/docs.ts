@@ -3,6 +3,7 @@
 /** Page of the book for a route: a page's name, one of its tabs, or with `*` the tab of any thing of the page. */
 export const docsByRoute: Readonly<Record<string, string>> = {
   chat: 'console-tour',
+  mine: 'people-and-roles',
   inbox: 'approvals',
   'inbox/deliveries': 'operating',
   'inbox/letters': 'operating',

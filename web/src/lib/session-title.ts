@@ -9,6 +9,9 @@ const t = texts({
   zh: { main: '主对话', job: '任务', heartbeat: '心跳', work: '处理待办' },
 });
 
+/** Beginning of a conversation's name that says whose it is, such as `=per_…/`. */
+const NAME_SPACE = /^=[^/]*\//;
+
 type Named = Pick<Session, 'id' | 'key' | 'label' | 'summary'>;
 
 /** The job whose run a conversation is, by its key, and when that began. */
@@ -33,5 +36,6 @@ export function sessionTitle({ id, key, label, summary }: Named): string {
   const first = summary.split('\n')[0]?.slice(0, 80);
   if (first) return first;
   if (kind === 'main' || kind === 'heartbeat' || kind === 'work') return t(kind);
-  return (kind === 'api' ? rest : [kind, ...rest]).join(':') || id;
+  const name = (kind === 'api' ? rest : [kind, ...rest]).join(':').replace(NAME_SPACE, '');
+  return name === 'main' ? t('main') : name || id;
 }

@@ -3,6 +3,8 @@ import { texts } from '$lib/i18n.svelte';
 export const t = texts({
   en: {
     chat: 'Chat',
+    mine: 'Yours',
+    start: 'First steps',
     now: 'Now',
     runs: 'Runs',
     inbox: 'Inbox',
@@ -69,6 +71,8 @@ export const t = texts({
   },
   zh: {
     chat: '聊天',
+    mine: '我的内容',
+    start: '开始使用',
     now: '正在运行',
     runs: '运行记录',
     inbox: '收件箱',
