@@ -221,6 +221,8 @@ async fn key(
         scopes: SCOPES.map(str::to_owned).to_vec(),
         lifetime: None,
         person: Some(owner),
+        agent: None,
+        origins: Vec::new(),
     };
     let (_, secret) = directory.keys().create(tenant, Actor::Operator, new).await?;
     let key = secret.expose_secret().to_owned();

@@ -24,8 +24,10 @@ test('help opens the page of the book that explains the page', async ({ page, si
   await help.click();
   await expect((await opened).getByRole('heading', { name: 'People and roles' }).first()).toBeVisible();
 
+  await page.getByRole('button', { name: 'Invite' }).click();
   const named = page.locator('#content').getByRole('link', { name: 'docs/people-and-roles.md' });
   await expect(named).toHaveAttribute('href', docsAddress('people-and-roles'));
+  await page.keyboard.press('Escape');
   const index = page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name: 'Documentation' });
   await expect(index).toHaveAttribute('href', '/docs/');
 

@@ -20,7 +20,7 @@ test('runs of a job are below its name, and not among the conversations of peopl
     await expect.poll(async () => (await schedules.listJobRuns({ job: added!.id })).runs.length).toBe(count);
   }
 
-  await signIn(page, { tenant, path: '/chat' });
+  await signIn(page, { role: 'owner', tenant, path: '/chat' });
   const list = page.getByRole('navigation', { name: 'Conversations' });
   const whose = page.getByLabel('Whose conversations');
   await expect(list.getByText('No conversations yet')).toBeVisible();

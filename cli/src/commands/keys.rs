@@ -9,8 +9,17 @@ use serde_json::{Value, json};
 
 use crate::{client::Client, error::Error, screen::Screen, view::time};
 
-const COLUMNS: [&str; 7] =
-    ["id", "name", "scopes", "created_at", "expires_at", "revoked_at", "person"];
+const COLUMNS: [&str; 9] = [
+    "id",
+    "name",
+    "scopes",
+    "created_at",
+    "expires_at",
+    "revoked_at",
+    "person",
+    "agent",
+    "origins",
+];
 const DAY: u64 = 86_400;
 
 #[derive(Debug, Subcommand)]
@@ -37,6 +46,12 @@ pub enum Keys {
         /// Id of the person whose the key is, `per_…`: its calls are theirs, with no more than their role
         #[arg(long)]
         person: Option<String>,
+        /// The only agent that the key talks to, with the scopes `guest` or `chat`
+        #[arg(long)]
+        agent: Option<String>,
+        /// Origin of web pages that may use the key, such as `https://example.com`; other calls are refused
+        #[arg(long = "origin", value_delimiter = ',')]
+        origins: Vec<String>,
     },
     /// Revoke a key; takes effect everywhere within 5 s
     Revoke {
@@ -53,9 +68,11 @@ impl Keys {
                 let keys = client.answer(client.keys().list_keys(request).await)?.keys;
                 screen.list(&COLUMNS, keys.iter().map(view).collect())
             }
-            Self::Create { name, scopes, days, person } => {
-                let (lifetime_seconds, person) = (days * DAY, person.unwrap_or_default());
-                let request = CreateKeyRequest { name, scopes, lifetime_seconds, person };
+            Self::Create { name, scopes, days, person, agent, origins } => {
+                let lifetime_seconds = days * DAY;
+                let (person, agent) = (person.unwrap_or_default(), agent.unwrap_or_default());
+                let request =
+                    CreateKeyRequest { name, scopes, lifetime_seconds, person, agent, origins };
                 let made = client.keys().create_key(client.request(request)).await;
                 let made = client.answer(made)?;
                 let mut shown = view(&made.key.unwrap_or_default());
@@ -84,5 +101,7 @@ fn view(key: &Key) -> Value {
         "expires_at": time(key.expires_at.as_ref()),
         "revoked_at": time(key.revoked_at.as_ref()),
         "person": key.person,
+        "agent": key.agent,
+        "origins": key.origins,
     })
 }

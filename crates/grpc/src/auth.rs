@@ -48,7 +48,15 @@ impl MeshAuthLayer {
             return Err(InvalidContext::WrongService.into());
         }
         let scopes = Scopes::EMPTY.with(Scope::Service);
-        Ok(Caller { tenant, principal: Principal::Service, person: None, via: None, scopes, name })
+        Ok(Caller {
+            tenant,
+            principal: Principal::Service,
+            person: None,
+            agent: None,
+            via: None,
+            scopes,
+            name,
+        })
     }
 }
 

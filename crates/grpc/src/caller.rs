@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use holdfast_types::{KeyId, PersonId, TenantId, TenantRole};
+use holdfast_types::{AgentName, KeyId, PersonId, TenantId, TenantRole};
 use tonic::{Request, Status};
 use uuid::Uuid;
 
@@ -15,6 +15,8 @@ pub struct Caller {
     /// Person whose call it is: the principal, or whose the key is. `None` for a key that is nobody's,
     /// a service or a node.
     pub person: Option<PersonId>,
+    /// The only agent that a key talks to; `None`: all agents.
+    pub agent: Option<AgentName>,
     /// Through what a person makes the call, where the records name it.
     pub via: Option<Via>,
     /// For people empty, or scopes that limit what their role permits.
@@ -272,6 +274,7 @@ mod tests {
             tenant: TenantId::generate(),
             principal: Principal::Service,
             person: None,
+            agent: None,
             via: None,
             scopes: Scopes::EMPTY.with(Scope::Read),
             name: "test".into(),

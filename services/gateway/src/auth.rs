@@ -30,7 +30,10 @@ use holdfast_grpc::{
 use holdfast_kit::config::reload::Current;
 use holdfast_lock::{Limit, Locks, Verdict};
 use holdfast_types::{Fault as _, KeyId, Kind, PersonId, TenantId, TenantRole};
-use http::{HeaderMap, header::AUTHORIZATION};
+use http::{
+    HeaderMap, HeaderValue,
+    header::{AUTHORIZATION, ORIGIN},
+};
 use jiff::Timestamp;
 use secrecy::SecretString;
 
@@ -116,7 +119,7 @@ impl Authenticator {
     ///
     /// If the credential is missing or not valid, the rate is used up, or too many calls are open.
     pub async fn admit(&self, headers: &HeaderMap) -> Result<(Caller, OpenCall), Error> {
-        let (caller, limits) = self.verify(bearer(headers)?).await?;
+        let (caller, limits) = self.verify(bearer(headers)?, headers.get(ORIGIN)).await?;
         let call = self.admit_call(caller.tenant, limits).await?;
         Ok((caller, call))
     }
@@ -271,16 +274,24 @@ impl Authenticator {
             }
             caller_of_session(known)?
         } else {
-            self.verify(token).await?
+            self.verify(token, None).await?
         };
         Ok((CredentialHolder::of_caller(caller), limits))
     }
 
-    async fn verify(&self, token: &str) -> Result<(Caller, CallLimits), Error> {
+    async fn verify(
+        &self,
+        token: &str,
+        origin: Option<&HeaderValue>,
+    ) -> Result<(Caller, CallLimits), Error> {
         if TokenVerifier::is_jwt(token) {
             return self.person(token).await;
         }
         let known = self.directory.keys().authenticate(token).await?;
+        let is_from = |allowed: &String| origin.is_some_and(|origin| origin == allowed.as_str());
+        if !known.origins.is_empty() && !known.origins.iter().any(is_from) {
+            return Err(Error::OriginOfKey);
+        }
         let limits = CallLimits { rate: known.rate, concurrent: known.concurrent_calls };
         Ok((caller(known), limits))
     }
@@ -327,7 +338,18 @@ impl Authenticator {
                 let scopes = Scopes::EMPTY.with(Scope::Service);
                 let call = self.open_call(tenant, None)?;
                 let principal = Principal::Service;
-                Ok((Caller { tenant, principal, person: None, via: None, scopes, name }, call))
+                Ok((
+                    Caller {
+                        tenant,
+                        principal,
+                        person: None,
+                        agent: None,
+                        via: None,
+                        scopes,
+                        name,
+                    },
+                    call,
+                ))
             }
             _ => match bearer(headers) {
                 Ok(token) if Directory::is_node_token(token) => self.admit_node(token).await,
@@ -342,7 +364,18 @@ impl Authenticator {
         let call = self.admit_call(known.tenant, limits).await?;
         let scopes = Scopes::EMPTY.with(Scope::Node);
         let (principal, tenant) = (Principal::Node, known.tenant);
-        Ok((Caller { tenant, principal, person: None, via: None, scopes, name: known.name }, call))
+        Ok((
+            Caller {
+                tenant,
+                principal,
+                person: None,
+                agent: None,
+                via: None,
+                scopes,
+                name: known.name,
+            },
+            call,
+        ))
     }
 
     fn open_call(&self, tenant: TenantId, of_plan: Option<u32>) -> Result<OpenCall, Error> {
@@ -441,8 +474,8 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Error> {
 }
 
 fn caller(known: KeyPrincipal) -> Caller {
-    let KeyPrincipal { tenant, key, name, scopes, person, .. } = known;
-    caller_of_key(tenant, (key, &scopes, person), name)
+    let KeyPrincipal { tenant, key, name, scopes, person, agent, .. } = known;
+    Caller { agent, ..caller_of_key(tenant, (key, &scopes, person), name) }
 }
 
 /// A key that is a person's has those of its scopes that their role includes.
@@ -455,7 +488,7 @@ fn caller_of_key(
     let is_included = |scope: &Scope| role.is_none_or(|role| includes_scope(role, *scope));
     let scopes = scopes_of_key(scopes).iter().filter(is_included).collect();
     let (principal, person) = (Principal::Key(key), person.map(|(person, _)| person));
-    Caller { tenant, principal, person, via: None, scopes, name }
+    Caller { tenant, principal, person, agent: None, via: None, scopes, name }
 }
 
 fn sign_in(token: VerifiedToken) -> SignIn {
@@ -468,7 +501,15 @@ fn caller_of_person(known: PersonPrincipal) -> (Caller, CallLimits) {
     let limits = CallLimits { rate: known.rate, concurrent: known.concurrent_calls };
     let (tenant, person) = (known.tenant, Some(known.person));
     (
-        Caller { tenant, principal, person, via: None, scopes: Scopes::EMPTY, name: known.name },
+        Caller {
+            tenant,
+            principal,
+            person,
+            agent: None,
+            via: None,
+            scopes: Scopes::EMPTY,
+            name: known.name,
+        },
         limits,
     )
 }
@@ -516,7 +557,7 @@ fn caller_of_rights(tenant: TenantId, rights: ApproverRights, name: String) -> C
                 false => Scopes::EMPTY,
             };
             let principal = Principal::Person { id, role };
-            Caller { tenant, principal, person: Some(id), via: None, scopes, name }
+            Caller { tenant, principal, person: Some(id), agent: None, via: None, scopes, name }
         }
     }
 }
@@ -580,6 +621,8 @@ mod tests {
             name: "ci".into(),
             scopes: ["chat", "service", "node", "of-tomorrow"].map(str::to_owned).into(),
             person: None,
+            agent: None,
+            origins: Vec::new(),
             rate: 1,
             concurrent_calls: None,
         };

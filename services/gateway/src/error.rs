@@ -42,6 +42,15 @@ pub enum Error {
         "`{0}` is not one of your files: leave out `people/…`, since you see your own folder. Files of          `shared/` and `skills/` and those that define the agent are for operators and owners to change"
     )]
     OthersFile(String),
+    /// The key talks to one agent.
+    #[error("this key is for the agent `{0}` only: name it, or leave the agent out")]
+    AgentOfKey(String),
+    /// The key is for web pages of other origins.
+    #[error(
+        "this key is for web pages of certain origins, and the call comes from no such page: an owner \
+         sees them in `holdfast keys list`"
+    )]
+    OriginOfKey,
     /// No role includes it.
     #[error("this needs an API key with the scope `{needs}`: no role of a tenant includes it")]
     NoRole { needs: String },
@@ -251,6 +260,8 @@ impl Fault for Error {
             | Self::OtherPerson(_)
             | Self::OthersMemory
             | Self::OthersFile(_)
+            | Self::AgentOfKey(_)
+            | Self::OriginOfKey
             | Self::NotNode
             | Self::ScopeOfDevice(_)
             | Self::NoRule
@@ -304,7 +315,9 @@ impl Fault for Error {
             Self::OthersConversation(_)
             | Self::OtherPerson(_)
             | Self::OthersMemory
-            | Self::OthersFile(_) => "NOT_YOURS",
+            | Self::OthersFile(_)
+            | Self::AgentOfKey(_)
+            | Self::OriginOfKey => "NOT_YOURS",
             Self::Role { .. } | Self::RoleNotGiven { .. } => "ROLE_TOO_SMALL",
             Self::SignInTooOld { .. } => "SIGN_IN_TOO_OLD",
             Self::NotNode => "NODE_TOKEN_MISSING",

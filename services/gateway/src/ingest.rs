@@ -31,6 +31,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 pub use author::{access_of, are_owners, of_caller, of_key, of_sender, speak_for};
+pub use destination::agent_in_call;
 pub use destination::{
     Destination, find_session, named_destination, named_session_key, person_of_user,
 };

@@ -73,6 +73,11 @@ impl Permission {
         }
     }
 
+    /// Whether a key that talks to one agent may have it: its calls name a conversation or an agent.
+    const fn is_of_one_agent(self) -> bool {
+        matches!(self, Self::SignedIn | Self::ListModels | Self::Begin | Self::Chat)
+    }
+
     /// Scopes of a person's session of which one is enough, if the session is limited. A session for
     /// talking shows its person what is theirs.
     const fn scopes_of_session(self) -> &'static [Scope] {
@@ -142,6 +147,11 @@ pub fn require(caller: &Caller, permission: Permission) -> Result<(), Error> {
         } else {
             Ok(())
         };
+    }
+    if let Some(agent) = &caller.agent
+        && !permission.is_of_one_agent()
+    {
+        return Err(Error::AgentOfKey(agent.to_string()));
     }
     let is_key = matches!(caller.principal, Principal::Key(_));
     // A person's key shows its person what is theirs.
@@ -495,7 +505,7 @@ mod tests {
 
     fn caller(principal: Principal, scopes: Scopes) -> Caller {
         let (tenant, name) = (TenantId::generate(), String::new());
-        Caller { tenant, principal, person: None, via: None, scopes, name }
+        Caller { tenant, principal, person: None, agent: None, via: None, scopes, name }
     }
 
     #[test]

@@ -97,7 +97,14 @@ impl World {
         };
         let id = directory.people().sign_in(&said).await?.person;
         let scopes = ["chat", "read"].map(str::to_owned).to_vec();
-        let key = NewKey { name: name.to_owned(), scopes, lifetime: None, person: Some(id) };
+        let key = NewKey {
+            name: name.to_owned(),
+            scopes,
+            lifetime: None,
+            person: Some(id),
+            agent: None,
+            origins: Vec::new(),
+        };
         let (_, secret) = directory.keys().create(tenant, Actor::Operator, key).await?;
         Ok((id, self.owner.with_key(secret.expose_secret())))
     }

@@ -84,6 +84,8 @@ export const me = {
 export function can(right: Right): boolean {
   if (!identity) return false;
   const { role, scopes } = identity;
+  // No role includes the operation of the installation.
+  if (right === 'platform') return scopes.includes(SCOPES.platform);
   if (role && !RIGHTS_OF_ROLES[role]?.includes(right)) return false;
   // A person's sign-in may be limited to scopes, too.
   return (role !== '' && scopes.length === 0) || scopes.includes(SCOPES[right]);

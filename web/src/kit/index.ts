@@ -10,6 +10,7 @@ export { default as ConfirmHost } from './ConfirmHost.svelte';
 export { default as DataTable } from './DataTable.svelte';
 export { default as Dialog } from './Dialog.svelte';
 export { default as Diff } from './Diff.svelte';
+export { default as DocsText } from './DocsText.svelte';
 export { default as Drawer } from './Drawer.svelte';
 export { default as Empty } from './Empty.svelte';
 export { default as ErrorBox } from './ErrorBox.svelte';

@@ -139,6 +139,33 @@ task('create a key with the fewest rights, and revoke it', { role: 'owner', maxC
     .toMatch(/revoked|not valid|unknown key|no key/i);
 });
 
+task('create a key for a web page and one agent', { role: 'owner', maxClicks: 10 }, async (args) => {
+  const { person, page, mesh } = args;
+  await person.open('Settings');
+  await person.showTab('API keys');
+  await person.press(page.getByRole('button', { name: 'New key' }));
+  const form = page.getByRole('dialog', { name: 'New key' });
+  await person.write(form.getByLabel('Name'), 'website');
+  await person.choose(form.getByLabel('Agent'), AGENT);
+  await expect(form.getByRole('checkbox')).toHaveCount(2);
+  await person.write(form.getByLabel('Web pages'), 'https://Example.com/\nhttps://shop.example.com');
+  await person.press(form.getByRole('button', { name: 'New key' }));
+  const shown = page.getByRole('dialog', { name: 'The key' });
+  const secret = (await shown.getByRole('group', { name: 'The key' }).last().innerText()).trim();
+  await person.press(shown.getByRole('button', { name: 'Done' }));
+
+  const row = page.getByRole('grid', { name: 'API keys' }).getByRole('row').filter({ hasText: 'website' });
+  await expect(row).toContainText(AGENT);
+  await expect(row).toContainText('https://example.com, https://shop.example.com');
+  const { keys } = await (await session(args)).client(Keys).listKeys({});
+  expect(keys.find(({ name }) => name === 'website')).toMatchObject({
+    scopes: ['chat'],
+    agent: AGENT,
+    origins: ['https://example.com', 'https://shop.example.com'],
+  });
+  await expect(mesh.command(['chat', 'Hello'], secret)).rejects.toThrow(/origins/);
+});
+
 /** Somebody with a key of their own changes an agent. */
 async function changeAgent(args: TaskArguments) {
   const signedIn = await session(args);

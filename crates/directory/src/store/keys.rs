@@ -5,12 +5,21 @@ pub(crate) mod console;
 pub(crate) mod devices;
 
 use holdfast_pg::{SystemTx, TenantTx};
-use holdfast_types::{KeyId, PersonId, TenantRole};
+use holdfast_types::{AgentId, AgentName, KeyId, PersonId, TenantRole};
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
 use uuid::Uuid;
 
 use crate::{Error, Key, NewKey, key::FIRST_KEY_NAME};
+
+/// What is read of a key, as `k`.
+macro_rules! columns {
+    () => {
+        "k.key_id, k.name, k.scopes, k.created_at, k.expires_at, k.revoked_at, k.person_id, k.origins, \
+         (select a.name from control.agents a \
+          where a.tenant_id = k.tenant_id and a.agent_id = k.agent_id) as agent"
+    };
+}
 
 #[derive(sqlx::FromRow)]
 struct Row {
@@ -21,6 +30,8 @@ struct Row {
     expires_at: Option<jiff_sqlx::Timestamp>,
     revoked_at: Option<jiff_sqlx::Timestamp>,
     person_id: Option<Uuid>,
+    agent: Option<String>,
+    origins: Vec<String>,
 }
 
 impl Row {
@@ -33,6 +44,8 @@ impl Row {
             expires_at: self.expires_at.map(jiff_sqlx::Timestamp::to_jiff),
             revoked_at: self.revoked_at.map(jiff_sqlx::Timestamp::to_jiff),
             person: self.person_id.map(PersonId::from),
+            agent: self.agent.as_deref().map(AgentName::new),
+            origins: self.origins,
         }
     }
 }
@@ -50,6 +63,8 @@ pub(crate) struct KeyLookup {
     pub(crate) tenant_state: String,
     pub(crate) person_id: Option<Uuid>,
     role: Option<String>,
+    pub(crate) agent: Option<String>,
+    pub(crate) origins: Vec<String>,
 }
 
 impl KeyLookup {
@@ -63,8 +78,8 @@ impl KeyLookup {
 
 pub(crate) async fn find(tx: &mut SystemTx, key: KeyId) -> sqlx::Result<Option<KeyLookup>> {
     const SQL: &str = "select tenant_id, name, digest, scopes, rate, live, tenant_state, \
-                              concurrent_calls, person_id, role \
-                       from control.find_key_with_person($1)";
+                              concurrent_calls, person_id, role, agent, origins \
+                       from control.find_bound_key($1)";
     holdfast_pg::query_as(SQL).bind(key.as_uuid()).fetch_optional(tx.conn()).await
 }
 
@@ -75,10 +90,12 @@ pub(crate) async fn insert(
     new: &NewKey,
     expires_at: Option<Timestamp>,
 ) -> sqlx::Result<Key> {
-    const SQL: &str = "insert into control.keys (tenant_id, key_id, name, digest, scopes, expires_at, \
-                                                 person_id) \
-                       values ($1, $2, $3, $4, $5, $6, $7) \
-                       returning key_id, name, scopes, created_at, expires_at, revoked_at, person_id";
+    const SQL: &str = concat!(
+        "insert into control.keys as k (tenant_id, key_id, name, digest, scopes, expires_at, \
+                                        person_id, agent_id, origins) \
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9) returning ",
+        columns!()
+    );
     let tenant = tx.tenant().as_uuid();
     let row: Row = holdfast_pg::query_as(SQL)
         .bind(tenant)
@@ -88,22 +105,30 @@ pub(crate) async fn insert(
         .bind(&new.scopes)
         .bind(expires_at.map(|at| at.to_sqlx()))
         .bind(new.person.map(PersonId::as_uuid))
+        .bind(new.agent.map(AgentId::as_uuid))
+        .bind(&new.origins)
         .fetch_one(tx.conn())
         .await?;
     Ok(row.read())
 }
 
 pub(crate) async fn all(tx: &mut TenantTx) -> sqlx::Result<Vec<Key>> {
-    const SQL: &str = "select key_id, name, scopes, created_at, expires_at, revoked_at, person_id \
-                       from control.keys where tenant_id = $1 order by key_id";
+    const SQL: &str = concat!(
+        "select ",
+        columns!(),
+        " from control.keys k where k.tenant_id = $1 order by k.key_id"
+    );
     let tenant = tx.tenant().as_uuid();
     let rows: Vec<Row> = holdfast_pg::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
     Ok(rows.into_iter().map(Row::read).collect())
 }
 
 pub(crate) async fn one(tx: &mut TenantTx, id: KeyId) -> sqlx::Result<Option<Key>> {
-    const SQL: &str = "select key_id, name, scopes, created_at, expires_at, revoked_at, person_id \
-                       from control.keys where tenant_id = $1 and key_id = $2";
+    const SQL: &str = concat!(
+        "select ",
+        columns!(),
+        " from control.keys k where k.tenant_id = $1 and k.key_id = $2"
+    );
     let tenant = tx.tenant().as_uuid();
     let row: Option<Row> = holdfast_pg::query_as(SQL)
         .bind(tenant)

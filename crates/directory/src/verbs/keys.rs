@@ -6,7 +6,7 @@ pub(super) mod devices;
 use std::time::Instant;
 
 use holdfast_pg::TenantTx;
-use holdfast_types::{KeyId, PersonId, TenantId};
+use holdfast_types::{AgentName, KeyId, PersonId, TenantId};
 use jiff::{SignedDuration, Timestamp};
 use secrecy::SecretString;
 use tracing::debug;
@@ -15,6 +15,7 @@ use super::check_limit;
 use crate::{
     Actor, Directory, Error, Key, KeyPrincipal, NewKey, TenantState,
     key::CachedKey,
+    routing::AgentReference,
     store,
     token::{self, DigestPepper, Peppers},
 };
@@ -96,6 +97,8 @@ impl Keys<'_> {
                 key: id,
                 name: found.name,
                 person,
+                agent: found.agent.as_deref().map(AgentName::new),
+                origins: found.origins,
                 scopes: found.scopes,
                 rate: found.rate.unsigned_abs(),
                 concurrent_calls: found.concurrent_calls.and_then(|most| u32::try_from(most).ok()),
@@ -124,6 +127,11 @@ impl Keys<'_> {
             && store::people::one(&mut tx, person).await?.is_none()
         {
             return Err(Error::not_found("person", person));
+        }
+        if let Some(agent) = new.agent
+            && store::agents::find(&mut tx, &AgentReference::Id(agent)).await?.is_none()
+        {
+            return Err(Error::not_found("agent", agent));
         }
         let (key, secret) = insert(&mut tx, &self.0.peppers, &new).await?;
         store::audit::record(&mut tx, actor, "key.create", key.id).await?;

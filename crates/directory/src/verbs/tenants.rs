@@ -53,6 +53,8 @@ impl Tenants<'_> {
             scopes: FIRST_KEY_SCOPES.map(str::to_owned).to_vec(),
             lifetime: None,
             person: None,
+            agent: None,
+            origins: Vec::new(),
         };
         let (_, secret) = keys::insert(&mut tx, &self.0.peppers, &first).await?;
         store::audit::record(&mut tx, actor, "tenant.create", tenant).await?;

@@ -154,5 +154,12 @@ pub fn provider(name: &str, key: Option<&str>, model: Option<&str>) -> NewProvid
 
 pub fn key(scopes: &[&str]) -> NewKey {
     let scopes = scopes.iter().map(|&scope| scope.to_owned()).collect();
-    NewKey { name: "ci".into(), scopes, lifetime: None, person: None }
+    NewKey {
+        name: "ci".into(),
+        scopes,
+        lifetime: None,
+        person: None,
+        agent: None,
+        origins: Vec::new(),
+    }
 }

@@ -168,7 +168,14 @@ pub async fn rests(world: &World, sent: &Acceptance) -> anyhow::Result<()> {
 /// A key of the tenant with these scopes.
 async fn key(world: &World, scopes: &[&str]) -> anyhow::Result<KeyId> {
     let scopes = scopes.iter().map(|&scope| scope.to_owned()).collect();
-    let new = NewKey { name: "test".to_owned(), scopes, lifetime: None, person: None };
+    let new = NewKey {
+        name: "test".to_owned(),
+        scopes,
+        lifetime: None,
+        person: None,
+        agent: None,
+        origins: Vec::new(),
+    };
     Ok(world.directory.keys().create(world.tenant, Actor::Operator, new).await?.0.id)
 }
 

@@ -57,7 +57,15 @@ impl Service for Keys {
             let found = self.0.directory.people().get(caller.tenant, id).await;
             check_role(found.map_err(Error::from)?.role, &request.scopes)?;
         }
-        let new = NewKey { name: request.name, scopes: request.scopes, lifetime, person };
+        let agent = match non_empty(request.agent) {
+            None => None,
+            Some(named) => {
+                let found = self.0.directory.agents().get(caller.tenant, &named).await;
+                Some(found.map_err(Error::from)?.id)
+            }
+        };
+        let (name, scopes, origins) = (request.name, request.scopes, request.origins);
+        let new = NewKey { name, scopes, lifetime, person, agent, origins };
 
         let made = self.0.directory.keys().create(caller.tenant, actor(&caller), new).await;
 
@@ -104,5 +112,7 @@ pub(super) fn key_of(key: Key) -> pb::Key {
         expires_at: key.expires_at.map(timestamp),
         revoked_at: key.revoked_at.map(timestamp),
         person: key.person.map(|person| person.to_string()).unwrap_or_default(),
+        agent: key.agent.map(|agent| agent.to_string()).unwrap_or_default(),
+        origins: key.origins,
     }
 }

@@ -175,6 +175,8 @@ impl Service for Tenants {
             scopes: MANAGER_KEY_SCOPES.map(|scope| scope.as_str().to_owned()).to_vec(),
             lifetime: None,
             person: None,
+            agent: None,
+            origins: Vec::new(),
         };
 
         let directory = &self.0.directory;

@@ -105,6 +105,7 @@ fn request<T>(tenant: TenantId, scopes: Scopes, message: T) -> Request<T> {
         tenant,
         principal,
         person: None,
+        agent: None,
         via: None,
         scopes,
         name: "test".into(),

@@ -160,7 +160,15 @@ mod tests {
         let caller = |principal, scopes| {
             let name = String::new();
             let tenant = TenantId::generate();
-            of_caller(&Caller { tenant, principal, person: None, via: None, scopes, name })
+            of_caller(&Caller {
+                tenant,
+                principal,
+                person: None,
+                agent: None,
+                via: None,
+                scopes,
+                name,
+            })
         };
         let person = |role| Principal::Person { id: PersonId::generate(), role };
         let chat = Scopes::EMPTY.with(Scope::Chat);

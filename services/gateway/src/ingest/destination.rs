@@ -35,18 +35,24 @@ pub struct Destination {
 }
 
 impl Ingest {
-    /// Returns the agent with this name or id; the default agent if `name` is empty.
+    /// Returns the agent with this name or id; without a name that of the caller's key, or the default
+    /// agent.
     ///
     /// # Errors
     ///
-    /// [`Error::NoAgent`].
-    pub async fn agent(&self, tenant: TenantId, name: &str) -> Result<RoutedAgent, Error> {
-        let routing = self.directory.routing().get(tenant).await?;
-        find_agent(&routing, name).cloned()
+    /// [`Error::NoAgent`], or [`Error::AgentOfKey`] if the caller's key is for another agent.
+    pub async fn agent(&self, caller: &Caller, name: &str) -> Result<RoutedAgent, Error> {
+        let routing = self.directory.routing().get(caller.tenant).await?;
+        let found = find_agent(&routing, agent_in_call(caller, name))?;
+        rights::check_agent(caller, Some(&found.name))?;
+        Ok(found.clone())
     }
 
-    pub async fn agents(&self, tenant: TenantId) -> Result<Vec<RoutedAgent>, Error> {
-        Ok(self.directory.routing().get(tenant).await?.agents().to_vec())
+    /// Returns the agents that a caller may talk to.
+    pub async fn agents(&self, caller: &Caller) -> Result<Vec<RoutedAgent>, Error> {
+        let routing = self.directory.routing().get(caller.tenant).await?;
+        let is_open = |agent: &&RoutedAgent| rights::check_agent(caller, Some(&agent.name)).is_ok();
+        Ok(routing.agents().iter().filter(is_open).cloned().collect())
     }
 
     /// What is known about the models of a tenant's agents.
@@ -200,7 +206,8 @@ pub fn named_destination(
     session: &str,
 ) -> Result<Destination, Error> {
     let space = rights::name_space(caller);
-    let key = match parse_session_name(session, &routing.default_agent().name)? {
+    let (named_agent, agent) = (agent, agent_in_call(caller, agent));
+    let key = match parse_session_name(session, default_agent(routing, caller)?)? {
         SessionName::Main => {
             let agent = find_agent(routing, agent)?.clone();
             let key = match rights::reaches_all(caller, ConversationRight::Write) {
@@ -219,7 +226,7 @@ pub fn named_destination(
     };
     let of = key.agent().map_or(agent, |name| name.as_str());
     let found = find_agent(routing, of)?;
-    check_same_agent(routing, found, agent)?;
+    check_same_agent(routing, found, named_agent)?;
     Ok(Destination { agent: found.clone(), key })
 }
 
@@ -233,7 +240,7 @@ pub fn named_key(
     caller: &Caller,
     NamedSession { agent, session }: NamedSession<'_>,
 ) -> Result<SessionKey, Error> {
-    match parse_session_name(session, &routing.default_agent().name)? {
+    match parse_session_name(session, default_agent(routing, caller)?)? {
         SessionName::Key(key) if agent.is_empty() => Ok(key),
         SessionName::Main | SessionName::Key(_) | SessionName::CallerName => {
             Ok(named_destination(routing, caller, agent, session)?.key)
@@ -305,6 +312,19 @@ fn parse_session_name(session: &str, default: &AgentName) -> Result<SessionName,
         Err(error) if session.starts_with("agent:") => Err(error.into()),
         Err(_) => Ok(SessionName::CallerName),
     }
+}
+
+/// Agent that a call names; without one, that of the caller's key.
+pub fn agent_in_call<'a>(caller: &'a Caller, named: &'a str) -> &'a str {
+    match (&caller.agent, named) {
+        (Some(of_key), "") => of_key.as_str(),
+        (Some(_) | None, named) => named,
+    }
+}
+
+/// Name of the agent of session keys that name none.
+fn default_agent<'r>(routing: &'r Routing, caller: &Caller) -> Result<&'r AgentName, Error> {
+    Ok(&find_agent(routing, agent_in_call(caller, ""))?.name)
 }
 
 fn find_agent<'r>(routing: &'r Routing, name: &str) -> Result<&'r RoutedAgent, Error> {

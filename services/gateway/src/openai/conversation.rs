@@ -99,7 +99,7 @@ impl OpenAi {
         mut ask: AnswerRequest,
     ) -> Result<FollowedMessage, ApiError> {
         let tenant = caller.tenant;
-        let agent = self.agent_of(tenant, &ask.model).await?;
+        let agent = self.agent_of(caller, &ask.model).await?;
         let (options, response_fields) = (ask.options.take(), ask.response_fields.take());
         let goes_on = self.session_input(caller, agent, key.as_deref(), ask).await?;
         let (previous, place) = (goes_on.previous, goes_on.place.clone());
@@ -131,7 +131,7 @@ impl OpenAi {
     }
 
     /// Agent for a model name.
-    pub async fn agent_of(&self, tenant: TenantId, model: &str) -> Result<RoutedAgent, ApiError> {
+    pub async fn agent_of(&self, caller: &Caller, model: &str) -> Result<RoutedAgent, ApiError> {
         let name = match model.strip_prefix(MODEL_PREFIX) {
             Some("") => "",
             Some(rest) => match rest.strip_prefix('/') {
@@ -140,7 +140,7 @@ impl OpenAi {
             },
             None => return Err(ApiError::no_model(model)),
         };
-        self.ingest.agent(tenant, name).await.map_err(|error| match error {
+        self.ingest.agent(caller, name).await.map_err(|error| match error {
             Error::NoAgent(_) => ApiError::no_model(model),
             error => error.into(),
         })
@@ -580,6 +580,7 @@ mod tests {
             tenant: TenantId::generate(),
             principal: Principal::Key(key),
             person: None,
+            agent: None,
             via: None,
             scopes: Scopes::EMPTY,
             name: String::new(),

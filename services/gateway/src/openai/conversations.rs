@@ -74,8 +74,8 @@ impl OpenAi {
         caller: &Caller,
         conversation: Uuid,
     ) -> Result<Vec<SessionId>, ApiError> {
-        let mut agents = self.ingest.agents(caller.tenant).await?;
-        let default = self.agent_of(caller.tenant, MODEL_PREFIX).await?;
+        let mut agents = self.ingest.agents(caller).await?;
+        let default = self.agent_of(caller, MODEL_PREFIX).await?;
         if agents.iter().all(|agent| agent.id != default.id) {
             agents.push(default);
         }

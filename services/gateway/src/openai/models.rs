@@ -54,8 +54,8 @@ pub async fn models(
     State(api): State<OpenAi>,
     Extension(caller): Extension<Caller>,
 ) -> Result<Json<Models>, ApiError> {
-    let default = api.ingest.agent(caller.tenant, "").await?;
-    let agents = api.ingest.agents(caller.tenant).await?;
+    let default = api.ingest.agent(&caller, "").await?;
+    let agents = api.ingest.agents(&caller).await?;
     let cards = api.ingest.model_cards(caller.tenant).await?;
     let model = |name: String, agent: AgentId| Model::new(name, agent, cards.get(&agent));
     let own = agents.iter().map(|agent| model(format!("{MODEL_PREFIX}/{}", agent.name), agent.id));
@@ -71,7 +71,7 @@ pub async fn model(
     let Ok(Path(model)) = model else {
         return Err(ApiError::invalid_field("model", "the model's name is not UTF-8"));
     };
-    let agent = api.agent_of(caller.tenant, &model).await?;
+    let agent = api.agent_of(&caller, &model).await?;
     let cards = api.ingest.model_cards(caller.tenant).await?;
     Ok(Json(Model::new(model, agent.id, cards.get(&agent.id))))
 }

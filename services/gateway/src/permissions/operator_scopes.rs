@@ -145,6 +145,7 @@ mod tests {
             tenant: TenantId::generate(),
             principal: Principal::Key(KeyId::generate()),
             person: None,
+            agent: None,
             via: None,
             scopes,
             name: String::new(),

@@ -21,7 +21,8 @@ use holdfast_agent::person;
 use holdfast_grpc::{Caller, Principal, Scope};
 use holdfast_session::Sessions;
 use holdfast_types::{
-    NameSpace, PersonId, SINGLE_REQUEST_PREFIX, SessionId, SessionKey, SessionKind, TenantRole,
+    AgentName, NameSpace, PersonId, SINGLE_REQUEST_PREFIX, SessionId, SessionKey, SessionKind,
+    TenantRole,
 };
 
 use crate::{
@@ -122,6 +123,7 @@ pub fn is_guest(caller: &Caller) -> bool {
 ///
 /// [`Error::OthersConversation`].
 pub fn check(caller: &Caller, key: &SessionKey, right: ConversationRight) -> Result<(), Error> {
+    check_agent(caller, key.agent())?;
     let holder = Holder::of(key);
     if is_own(caller, key, holder) {
         return Ok(());
@@ -131,6 +133,18 @@ pub fn check(caller: &Caller, key: &SessionKey, right: ConversationRight) -> Res
         return Ok(());
     }
     Err(Error::OthersConversation(right.hint()))
+}
+
+/// Checks that a key of one agent names no other.
+///
+/// # Errors
+///
+/// [`Error::AgentOfKey`].
+pub fn check_agent(caller: &Caller, named: Option<&AgentName>) -> Result<(), Error> {
+    match &caller.agent {
+        Some(agent) if named != Some(agent) => Err(Error::AgentOfKey(agent.to_string())),
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// Whether a caller has a right to all conversations of the tenant. Nobody writes in those of another
@@ -247,7 +261,7 @@ mod tests {
             Principal::Key(_) | Principal::Service | Principal::Node => None,
         };
         let (tenant, name) = (TenantId::generate(), String::new());
-        Caller { tenant, principal, person, via: None, scopes, name }
+        Caller { tenant, principal, person, agent: None, via: None, scopes, name }
     }
 
     fn named_by(caller: &Caller, name: &str) -> SessionKey {

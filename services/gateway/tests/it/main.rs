@@ -13,6 +13,7 @@ mod arrivals;
 mod audit;
 mod bad_input;
 mod behaviors;
+mod bound_keys;
 mod branches;
 mod chat;
 mod client_tools;

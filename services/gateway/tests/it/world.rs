@@ -277,7 +277,14 @@ impl World {
         lifetime: Option<Duration>,
     ) -> anyhow::Result<String> {
         let scopes = scopes.iter().map(|&scope| scope.to_owned()).collect();
-        let new = NewKey { name: "test".to_owned(), scopes, lifetime, person: None };
+        let new = NewKey {
+            name: "test".to_owned(),
+            scopes,
+            lifetime,
+            person: None,
+            agent: None,
+            origins: Vec::new(),
+        };
         let (_, secret) = self.directory.keys().create(of.id, Actor::Operator, new).await?;
         Ok(secret.expose_secret().to_owned())
     }

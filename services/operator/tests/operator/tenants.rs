@@ -95,8 +95,14 @@ async fn a_key_beside_the_stored_one_is_revoked() {
 
     // As an operator leaves it that ends before it has revoked its earlier keys.
     let scopes = vec!["read".to_owned(), "admin".to_owned()];
-    let new =
-        NewKey { name: "kubernetes operator".to_owned(), scopes, lifetime: None, person: None };
+    let new = NewKey {
+        name: "kubernetes operator".to_owned(),
+        scopes,
+        lifetime: None,
+        person: None,
+        agent: None,
+        origins: Vec::new(),
+    };
     world.directory.keys().create(tenant, Actor::Operator, new).await.unwrap();
 
     until_one_key_is_valid(&world, tenant).await;

@@ -260,7 +260,14 @@ impl World {
 async fn platform_key(directory: &Directory) -> SecretString {
     let (tenant, _) = directory.tenants().ensure("main").await.unwrap();
     let scopes = vec!["platform".to_owned()];
-    let new = NewKey { name: "operator".to_owned(), scopes, lifetime: None, person: None };
+    let new = NewKey {
+        name: "operator".to_owned(),
+        scopes,
+        lifetime: None,
+        person: None,
+        agent: None,
+        origins: Vec::new(),
+    };
     let (_, key) = directory.keys().create(tenant.id, Actor::Operator, new).await.unwrap();
     assert!(key.expose_secret().starts_with("hf_"));
     key

@@ -1,5 +1,5 @@
 // Scopes of keys and links, in words.
-import { me } from '$api/session.svelte';
+import { can, me } from '$api/session.svelte';
 import { t } from './text';
 
 export const SCOPES = ['guest', 'chat', 'read', 'approve', 'admin', 'owner', 'events', 'platform'] as const;
@@ -9,9 +9,9 @@ export function scopeText(scope: string): string {
   return SCOPES.includes(scope as Scope) ? t(`scope_${scope as Scope}`) : scope;
 }
 
-/** Scopes that the person may give: their own. A person with a role has all but `platform`. */
+/** Scopes that the person may give: their own. A person with a role has all, `platform` only as an operator of the installation. */
 export function ownScopes(): Scope[] {
-  return me.role ? SCOPES.filter((scope) => scope !== 'platform') : SCOPES.filter((scope) => me.scopes.includes(scope));
+  return me.role ? SCOPES.filter((scope) => scope !== 'platform' || can('platform')) : SCOPES.filter((scope) => me.scopes.includes(scope));
 }
 
 const ROLES = ['guest', 'viewer', 'member', 'approver', 'operator', 'owner'] as const;

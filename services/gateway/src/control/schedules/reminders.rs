@@ -25,7 +25,7 @@ use super::{Schedules, id_for_request, invalid_schedule};
 use crate::{
     Error,
     control::{invalid, non_empty, timestamp},
-    ingest::{access_of, named_session_key, of_caller, person_of_user, speak_for},
+    ingest::{access_of, agent_in_call, named_session_key, of_caller, person_of_user, speak_for},
     permissions::rights::{self, ConversationRight},
 };
 
@@ -38,7 +38,7 @@ impl Schedules {
         request: Request<ListRemindersRequest>,
     ) -> Result<Response<ListRemindersResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        let user = user_of(&caller, request.user)?;
+        let user = user_of(&caller, request.user, ConversationRight::Read)?;
         let routing = self.state.directory.routing().get(caller.tenant).await;
         let routing = routing.map_err(Error::from)?;
         let user = person_of(&routing, user);
@@ -65,7 +65,7 @@ impl Schedules {
             locale,
             request_id,
         } = request;
-        let user = user_of(&caller, named)?;
+        let user = user_of(&caller, named, ConversationRight::Write)?;
         let routing = self.state.directory.routing().get(caller.tenant).await;
         let routing = routing.map_err(Error::from)?;
         let session: Option<SessionKey> = match non_empty(session) {
@@ -73,7 +73,8 @@ impl Schedules {
             None => None,
         };
         let of_session = session.as_ref().and_then(|key| key.agent()).map(ToString::to_string);
-        let named = non_empty(agent).or(of_session).unwrap_or_default();
+        let named = non_empty(agent).or(of_session);
+        let named = agent_in_call(&caller, named.as_deref().unwrap_or_default()).to_owned();
         let agent = self.agent(caller.tenant, &named).await?;
         let session = match session {
             Some(key) if key.agent() == Some(&agent.name) => key,
@@ -165,7 +166,7 @@ impl Schedules {
         request: Request<CancelReminderRequest>,
     ) -> Result<Response<CancelReminderResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        let user = user_of(&caller, request.user)?;
+        let user = user_of(&caller, request.user, ConversationRight::Write)?;
 
         let id = match non_empty(request.id) {
             Some(id) => id,
@@ -216,12 +217,12 @@ impl Schedules {
     }
 }
 
-/// Person whose reminders a request is about: the caller, or for an owner of the tenant anybody.
-fn user_of(caller: &Caller, named: String) -> Result<String, Error> {
+/// Person whose reminders a request is about: the caller, or anybody for callers who have the right to
+/// what is everybody's.
+fn user_of(caller: &Caller, named: String, right: ConversationRight) -> Result<String, Error> {
     let own = caller.person.map(person::of_id);
     let Some(named) = non_empty(named) else { return own.ok_or(Error::MissingField("user")) };
-    if rights::is_own_user(caller, &named) || rights::reaches_all(caller, ConversationRight::Write)
-    {
+    if rights::is_own_user(caller, &named) || rights::reaches_all(caller, right) {
         return Ok(named);
     }
     Err(Error::OtherPerson(named.chars().take(80).collect()))

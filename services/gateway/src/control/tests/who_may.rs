@@ -118,7 +118,7 @@ async fn only_a_key_of_the_platform_makes_another() {
         name: "more".into(),
         scopes: vec!["chat".into(), "platform".into()],
         lifetime_seconds: 60,
-        person: String::new(),
+        ..pb::CreateKeyRequest::default()
     };
     let both = [Scope::Admin, Scope::Platform].into_iter().collect();
     let keys = Keys(world.state.clone());

@@ -288,6 +288,8 @@ async fn the_first_key_of_a_tenant_is_that_of_its_owner() {
         scopes: SCOPES.map(str::to_owned).to_vec(),
         lifetime: None,
         person: Some(owner.id),
+        agent: None,
+        origins: Vec::new(),
     };
     let (_, key) = world.directory.keys().create(id, Actor::Operator, new).await.unwrap();
     let terminal = world.anna.by(key.expose_secret());

@@ -987,7 +987,13 @@ fn agents() -> Vec<Try> {
         ("Keys/ListKeys", Is::Shown, |_| bytes(pb::ListKeysRequest {})),
         ("Keys/CreateKey", Is::Made, |of| {
             let (name, scopes) = (of.key_name.clone(), vec!["read".into()]);
-            bytes(pb::CreateKeyRequest { name, scopes, lifetime_seconds: 0, person: String::new() })
+            bytes(pb::CreateKeyRequest {
+                name,
+                scopes,
+                lifetime_seconds: 0,
+                person: String::new(),
+                ..Default::default()
+            })
         }),
         ("Keys/RevokeKey", Is::Found, |of| bytes(pb::RevokeKeyRequest { id: of.key.clone() })),
         ("Plans/ListPlans", Is::Closed, |_| bytes(pb::ListPlansRequest {})),

@@ -293,8 +293,13 @@ impl Things {
         let made: pb::CreateNodeResponse = ask(world, who, "Nodes/CreateNode", node(self)).await?;
         self.node = made.node.context("no node")?.id;
         let (name, scopes) = (self.key_name.clone(), vec!["read".into()]);
-        let create =
-            pb::CreateKeyRequest { name, scopes, lifetime_seconds: 0, person: String::new() };
+        let create = pb::CreateKeyRequest {
+            name,
+            scopes,
+            lifetime_seconds: 0,
+            person: String::new(),
+            ..Default::default()
+        };
         let made: pb::CreateKeyResponse = ask(world, who, "Keys/CreateKey", create).await?;
         self.key = made.key.context("no key")?.id;
         self.pair_devices(world).await?;

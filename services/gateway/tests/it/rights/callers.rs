@@ -107,6 +107,8 @@ impl Setting {
             scopes: vec!["chat".to_owned(), "read".to_owned()],
             lifetime: None,
             person: member,
+            agent: None,
+            origins: Vec::new(),
         };
         let made = world.directory.keys().create(world.anna.id, Actor::Operator, new).await;
         let (_, secret) = made.unwrap();

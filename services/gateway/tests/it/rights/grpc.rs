@@ -286,7 +286,13 @@ fn people() -> Vec<Door> {
         ("Keys/CreateKey – for a person", Part::Person, none, |person| {
             let (name, scopes) = ("theirs".to_owned(), vec!["guest".to_owned()]);
             let person = person.to_owned();
-            bytes(pb::CreateKeyRequest { name, scopes, lifetime_seconds: 0, person })
+            bytes(pb::CreateKeyRequest {
+                name,
+                scopes,
+                lifetime_seconds: 0,
+                person,
+                ..Default::default()
+            })
         }),
         ("Devices/RotateDeviceToken", Part::Device, none, |device| {
             bytes(pb::RotateDeviceTokenRequest { device: device.to_owned(), scopes: Vec::new() })

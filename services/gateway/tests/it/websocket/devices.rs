@@ -396,6 +396,8 @@ async fn a_device_is_its_person_s_and_ends_with_them_whoever_approved_it() {
         scopes: vec!["read".to_owned()],
         lifetime: None,
         person: Some(ben.id),
+        agent: None,
+        origins: Vec::new(),
     };
     let (_, key) =
         world.directory.keys().create(world.anna.id, Actor::Operator, new).await.unwrap();
