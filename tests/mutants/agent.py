@@ -637,9 +637,9 @@ MUTANTS = {
     "policy-owner": Mutant(
         [
             (
-                RUNNER + "turn/participants.rs",
-                "false => who.is_owner(),",
-                "false => who.is_owner() || !who.roles.is_empty(),",
+                "crates/agent/src/access.rs",
+                "false => now.is_owner(),",
+                "false => now.is_owner() || !now.roles.is_empty(),",
             ),
         ],
         [
