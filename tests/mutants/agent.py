@@ -637,7 +637,7 @@ MUTANTS = {
     "policy-owner": Mutant(
         [
             (
-                "crates/agent/src/access.rs",
+                AGENT + "access.rs",
                 "false => now.is_owner(),",
                 "false => now.is_owner() || !now.roles.is_empty(),",
             ),
@@ -1030,7 +1030,7 @@ MUTANTS = {
     "memory-audience": Mutant(
         [
             (
-                AGENT + "policy/people.rs",
+                AGENT + "access.rs",
                 "        SessionKind::Dm => (owner_or_mesh(now) && always.is_owner(), Audience::Owner),",
                 "        SessionKind::Dm => (true, Audience::Owner),",
             ),
