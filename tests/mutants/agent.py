@@ -1043,7 +1043,7 @@ MUTANTS = {
     "memory-always": Mutant(
         [
             (
-                AGENT + "policy/people.rs",
+                AGENT + "access.rs",
                 "            DmScope::Main => (now.is_owner() && always.is_owner(), Audience::Owner),",
                 "            DmScope::Main => (now.is_owner(), Audience::Owner),",
             ),
