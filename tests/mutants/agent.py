@@ -1122,8 +1122,8 @@ MUTANTS = {
         [
             (
                 RUNNER + "turn/context/media.rs",
-                "store_media(tenant, tree, view.space().folder(), by, new)",
-                "store_media(tenant, tree, view.space().folder().filter(|_| false), by, new)",
+                "store_media(tenant, tree, files.folder(), by, new)",
+                "store_media(tenant, tree, files.folder().filter(|_| false), by, new)",
             ),
         ],
         [
@@ -1147,9 +1147,9 @@ MUTANTS = {
     "people-subagent": Mutant(
         [
             (
-                RUNNER + "turn/limits.rs",
-                "if let Some(space) = requester.and_then(FileSpace::parse) {",
-                "if let Some(space) = requester.map(|_| FileSpace::Whole) {",
+                AGENT + "access.rs",
+                "            Some(files) => Self { files, ..self },",
+                "            Some(_) => self,",
             ),
         ],
         [
