@@ -34,7 +34,7 @@ fn for_page(scope: &str) -> pb::CreateKeyRequest {
 async fn make_agent(world: &World, name: &str) {
     let mut agents = AgentsClient::new(world.channel().await.unwrap());
     let agent = Some(pb::Agent { name: name.to_owned(), ..pb::Agent::default() });
-    let create = pb::CreateAgentRequest { agent, ..pb::CreateAgentRequest::default() };
+    let create = pb::CreateAgentRequest { agent };
     agents.create_agent(world.anna.request(create)).await.unwrap();
 }
 
@@ -84,7 +84,7 @@ async fn a_key_of_one_agent_reaches_no_other() {
     let refused = world.send(&of_coach, named(&in_main)).await.unwrap_err();
     assert_eq!(refused.code(), Code::PermissionDenied, "{refused}");
     let mut sessions = SessionsClient::new(world.channel().await.unwrap());
-    let delete = pb::DeleteSessionRequest { session: in_main, ..Default::default() };
+    let delete = pb::DeleteSessionRequest { session: in_main };
     let refused = sessions.delete_session(of_coach.request(delete)).await.unwrap_err();
     assert_eq!(refused.code(), Code::PermissionDenied, "{refused}");
     let mut schedules = SchedulesClient::new(world.channel().await.unwrap());

@@ -1,5 +1,7 @@
 //! A tenant as resources, and the same tenant from them.
 
+use std::time::Duration;
+
 use holdfast_proto::gateway::v1::{
     self as pb, GetTenantRequest, ListAccountsRequest, ListAgentsRequest, ListBehaviorsRequest,
     ListProvidersRequest, agents_client::AgentsClient, behaviors_client::BehaviorsClient,
@@ -9,9 +11,10 @@ use holdfast_proto::gateway::v1::{
 use operator::{AgentState, TenantState};
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
 use tonic::{Request, transport::Channel};
 
-use crate::world::World;
+use crate::world::{PATIENCE, World};
 
 fn request<T>(key: &str, message: T) -> Request<T> {
     let mut request = Request::new(message);
@@ -131,6 +134,12 @@ async fn an_exported_tenant_applied_elsewhere_is_the_same() {
         second.until_ready(document["kind"].as_str().unwrap(), name).await;
     }
 
+    // An agent that was being written when another became the default one is corrected afterwards.
+    let end = Instant::now() + PATIENCE;
+    while state(&second, "acme_1").await.to_manifests().unwrap() != exported && Instant::now() < end
+    {
+        sleep(Duration::from_millis(50)).await;
+    }
     assert_eq!(state(&second, "acme_1").await.to_manifests().unwrap(), exported);
     first.check();
     second.check();
