@@ -28,13 +28,13 @@ pub const OWNER: &str = "owner";
 const RECORD_PREFIX: &str = "person:";
 
 /// Returns the person whom a session's key names, whoever has written there; `None` if it names none.
-/// Whose a conversation is, decides [`ConversationAccess`](crate::access::ConversationAccess).
+/// [`ConversationAccess`](crate::access::ConversationAccess) decides whose a conversation is.
 #[must_use]
 pub fn named_by(key: &SessionKey) -> Option<String> {
     of_session(key.kind(), key.as_str(), Audience::Others)
 }
 
-/// Returns the person of a session that these read; `None` if there is no particular one.
+/// Returns the person of a session with this audience; `None` if there is no particular one.
 pub(crate) fn of_session(kind: SessionKind, key: &str, audience: Audience) -> Option<String> {
     let parts: Vec<String> =
         key.split(':').map(|part| part.replace("%3A", ":").replace("%25", "%")).collect();

@@ -39,11 +39,14 @@ pub enum Error {
     OthersMemory,
     /// A file that the caller does not see or may not change.
     #[error(
-        "`{0}` is not one of your files: leave out `people/…`, since you see your own folder. Files of          `shared/` and `skills/` and those that define the agent are for operators and owners to change"
+        "`{0}` is not one of your files: leave out `people/…`, since you see your own folder. Files of \
+         `shared/` and `skills/` and those that define the agent are for operators and owners to change"
     )]
     OthersFile(String),
     /// The key talks to one agent.
-    #[error("this key is for the agent `{0}` only: name it, or leave the agent out")]
+    #[error(
+        "this key talks to the agent `{0}` and does nothing else: name that agent, or leave it out"
+    )]
     AgentOfKey(String),
     /// The key is for web pages of other origins.
     #[error(

@@ -69,15 +69,10 @@ impl Service for Files {
 
         let files = self.0.workspaces.list(caller.tenant, agent, at, None).await;
 
-        let is_within = |path: &TreePath| {
-            within.as_ref().is_none_or(|within| {
-                path.as_str()
-                    .strip_prefix(within.as_str())
-                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-            })
-        };
+        let is_asked_for =
+            |path: &TreePath| within.as_ref().is_none_or(|within| path.is_within(within));
         let seen = files.map_err(Error::from)?.into_iter().filter_map(|file| {
-            let path = view.view_path(&file.path).filter(is_within)?;
+            let path = view.view_path(&file.path).filter(is_asked_for)?;
             Some(file_of(FileEntry { path, ..file }))
         });
         Ok(Response::new(ListFilesResponse { files: seen.collect() }))

@@ -47,6 +47,7 @@ impl People {
 fn refused<T: std::fmt::Debug>(answer: Result<T, Status>) {
     let status = answer.unwrap_err();
     assert_eq!(status.code(), Code::PermissionDenied, "{status}");
+    assert!(!status.message().contains("  "), "{status}");
 }
 
 #[tokio::test]

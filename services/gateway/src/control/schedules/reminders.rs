@@ -73,9 +73,8 @@ impl Schedules {
             None => None,
         };
         let of_session = session.as_ref().and_then(|key| key.agent()).map(ToString::to_string);
-        let named = non_empty(agent).or(of_session);
-        let named = agent_in_call(&caller, named.as_deref().unwrap_or_default()).to_owned();
-        let agent = self.agent(caller.tenant, &named).await?;
+        let named = non_empty(agent).or(of_session).unwrap_or_default();
+        let agent = self.agent(caller.tenant, agent_in_call(&caller, &named)).await?;
         let session = match session {
             Some(key) if key.agent() == Some(&agent.name) => key,
             Some(_) => {
