@@ -72,6 +72,18 @@ pub(crate) fn of_session(kind: SessionKind, key: &str, audience: Audience) -> Op
     .filter(|user| user.len() <= 256)
 }
 
+/// The person who is a record of the tenant and hears of what happens in a session that is on no channel:
+/// whom its key names, or who wrote (`author`) where the agent works for its owner or by itself.
+#[must_use]
+pub fn who_hears_of(key: &SessionKey, author: Option<&str>) -> Option<PersonId> {
+    let named = named_by(key).as_deref().and_then(id_of);
+    let is_owners = matches!(
+        key.kind(),
+        SessionKind::Main | SessionKind::Cron | SessionKind::Work | SessionKind::Heartbeat
+    );
+    named.or_else(|| author.filter(|_| is_owners).and_then(id_of))
+}
+
 /// Name of a person who is a record of the tenant.
 #[must_use]
 pub fn of_id(person: PersonId) -> String {
@@ -110,6 +122,26 @@ pub fn author_id(person: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_wrote_hears_of_it_only_where_nobody_else_takes_part() {
+        let (named, author) = (PersonId::generate(), PersonId::generate());
+        let wrote = of_id(author);
+        for (key, expected) in [
+            (format!("agent:main:api:={named}/trip"), Some(named)),
+            ("agent:main:main".to_owned(), Some(author)),
+            ("agent:main:cron:a:b".to_owned(), Some(author)),
+            ("agent:main:api:anna".to_owned(), None),
+            ("agent:main:group:telegram:1".to_owned(), None),
+            ("agent:main:dm:telegram:7".to_owned(), None),
+        ] {
+            let key: SessionKey = key.parse().unwrap();
+            assert_eq!(who_hears_of(&key, Some(&wrote)), expected, "{key}");
+            assert_eq!(who_hears_of(&key, None), expected.filter(|&one| one == named), "{key}");
+        }
+        let main = "agent:main:main".parse().unwrap();
+        assert_eq!(who_hears_of(&main, Some("telegram:7")), None);
+    }
 
     #[test]
     fn a_conversation_is_with_whom_its_key_says() {

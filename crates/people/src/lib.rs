@@ -87,8 +87,14 @@ impl PersonMover<'_> {
             let own = of_account(&account.channel, &account.account, &account.peer);
             let mut changes = keys::reversed(keys::of_account(&agents, &account, person, &own));
             // A conversation that all accounts share stays with the person, or with the first account.
-            changes.keys.retain(|(key, _)| own == person || !key.contains(":dm:any:"));
+            let (moved, stays): (Vec<_>, Vec<_>) = std::mem::take(&mut changes.keys)
+                .into_iter()
+                .partition(|(key, _)| own == person || !key.contains(":dm:any:"));
+            changes.keys = moved;
             self.rename(tenant, &changes, &[]).await?;
+            // It may have been held last with the account that is nobody's now.
+            let stays: Vec<String> = stays.into_iter().map(|(key, _)| key).collect();
+            self.sessions.settings().forget_places(tenant, &stays).await?;
         }
         Ok(())
     }

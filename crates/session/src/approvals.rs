@@ -80,12 +80,16 @@ pub struct NewApproval {
     pub timeout: Duration,
     /// Message that asks the person, if there is a channel.
     pub request: Option<NewDelivery>,
+    /// Conversation of the person in which it asks, if that is not the call's own.
+    pub asked_in: Option<SessionId>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Approval {
     pub id: ApprovalId,
     pub session: SessionId,
+    /// Conversation of the person who was asked, if that is not the call's own.
+    pub asked_in: Option<SessionId>,
     pub agent: AgentId,
     pub run: RunId,
     /// Id of the call within the turn's thought.
@@ -131,7 +135,7 @@ pub fn subject_hash(subject: &str) -> [u8; 32] {
 macro_rules! approval {
     ($which:literal) => {
         concat!(
-            "select approval_id, session_id, agent_id, run_id, call, tool, subject, summary, pattern,
+            "select approval_id, session_id, asked_in, agent_id, run_id, call, tool, subject, summary, pattern,
                     case when state = 'pending' and expires_at <= clock_timestamp()
                          then 'expired' else state end as state,
                     decided_by, reason, asked_at, expires_at, decided_at
@@ -278,7 +282,7 @@ impl Approvals<'_> {
     }
 
     /// Returns the approvals that a person in this session can refer to, newest first: those of the
-    /// session and of its descendants. With a name, the approvals of that name in any state;
+    /// session and of its descendants, and those that were asked for in the session. With a name, the approvals of that name in any state;
     /// without one, the pending ones.
     pub async fn in_family(
         self,
@@ -293,7 +297,7 @@ impl Approvals<'_> {
                 select s.session_id from session.sessions s join family f on s.parent_id = f.id
                 where s.tenant_id = $1) ",
             approval!(
-                "session_id in (select id from family)
+                "(session_id in (select id from family) or asked_in = $2)
                  and case when $3 then approval_id = $4 or slug = $5
                           else state = 'pending' and expires_at > clock_timestamp() end
                  order by asked_at desc limit 50"
@@ -355,6 +359,7 @@ pub(crate) async fn emit_approval_event(
 pub(crate) struct Row {
     approval_id: Uuid,
     session_id: Uuid,
+    asked_in: Option<Uuid>,
     agent_id: Uuid,
     run_id: Uuid,
     call: String,
@@ -375,6 +380,7 @@ impl From<Row> for Approval {
         Self {
             id: row.approval_id.into(),
             session: row.session_id.into(),
+            asked_in: row.asked_in.map(SessionId::from),
             agent: row.agent_id.into(),
             run: row.run_id.into(),
             call: row.call,

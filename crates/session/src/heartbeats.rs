@@ -1,7 +1,9 @@
 //! Session queries for heartbeats and jobs, which contact people at their own times.
 
 use holdfast_pg::TenantTx;
-use holdfast_types::{AgentId, Author, Heartbeat, MessageId, SessionKey, Target, TenantId};
+use holdfast_types::{
+    AgentId, Author, Heartbeat, MessageId, PersonId, SessionId, SessionKey, Target, TenantId,
+};
 use jiff::Timestamp;
 use sqlx::types::{Json, Uuid};
 
@@ -123,6 +125,31 @@ impl Views<'_> {
             target: Target { reply_to: None, ..target.0 },
             speakers,
         }))
+    }
+
+    /// Returns the direct conversation in which a person last wrote to an agent on a channel, and the
+    /// place there; `None` if the person has linked no account, or has not written from it yet.
+    pub async fn conversation_with_person(
+        self,
+        tenant: TenantId,
+        agent: AgentId,
+        person: PersonId,
+    ) -> Result<Option<(SessionId, Target)>, Error> {
+        const SQL: &str = "
+            select session_id, last_target from session.sessions
+            where tenant_id = $1 and person_id = $3 and agent_id = $2 and kind = 'dm'
+              and last_target is not null
+            order by updated_at desc limit 1";
+
+        let mut tx = self.pools.tenant(tenant).await?;
+        let row: Option<(Uuid, Json<Target>)> = holdfast_pg::query_as(SQL)
+            .bind(tenant.as_uuid())
+            .bind(agent.as_uuid())
+            .bind(person.as_uuid())
+            .fetch_optional(tx.conn())
+            .await?;
+        tx.finish_reading();
+        Ok(row.map(|(session, target)| (session.into(), Target { reply_to: None, ..target.0 })))
     }
 
     /// Returns the senders of the newest messages of a conversation; empty if there is no such

@@ -118,7 +118,7 @@ async fn try_prepare(ctx: &Ctx, firing: &Firing, job: &Job) -> anyhow::Result<Fi
                 Err(_) => Ok(UNREADABLE),
             }
         }
-        JobKind::Reminder => Ok(reminder::prepare(firing, job)),
+        JobKind::Reminder => reminder::prepare(ctx, firing, job).await,
         JobKind::Heartbeat => heartbeat::prepare(ctx, firing, job).await,
     }
 }

@@ -7,6 +7,7 @@ use holdfast_directory::{Actor, NewKey, SignIn};
 use holdfast_proto::gateway::v1 as pb;
 use holdfast_proto::gateway::v1::memories_client::MemoriesClient;
 use holdfast_proto::gateway::v1::people_client::PeopleClient;
+use holdfast_proto::gateway::v1::policies_client::PoliciesClient;
 use holdfast_proto::gateway::v1::routing_client::RoutingClient;
 use holdfast_proto::gateway::v1::schedules_client::SchedulesClient;
 use holdfast_testkit::platforms::Written;
@@ -27,6 +28,8 @@ const LONG_RECALL_TIMEOUT: (&str, &str) = ("HOLDFAST_RUNNER__MEMORY__RECALL_TIME
 const NAMES: [&str; 3] = ["Zyxotom", "Idaquill", "Rexomund"];
 
 const NOTHING: &str = "I know of nobody";
+/// Asks for a call that a person must approve.
+const STATUS_REQUEST: &str = "Say what the session's status is.";
 const QUESTION: &str = "what are they called?";
 
 /// Mailbox of the tenant, and the number of the person who writes to it.
@@ -43,6 +46,9 @@ fn assistant(asked: &Request) -> Reply {
     if let Some((_, what)) = said.split_once("Remember: ") {
         let input = json!({"text": what, "type": "fact"});
         return Reply::call("a", "memory_save", input.to_string());
+    }
+    if said == STATUS_REQUEST {
+        return Reply::call("c", "session_status", "{}");
     }
     if let Some((_, what)) = said.split_once("Remind me: ") {
         let input = json!({"time": "tomorrow 9:00", "content": what});
@@ -81,11 +87,14 @@ impl World {
         }
         mesh.runners[0].start_with(&[LONG_RECALL_TIMEOUT]).await?;
         let owner = GrpcClient::of(&mesh, 0)?;
+        let document = json!({"approvals": {"tools": {"session_status": "always"}}}).to_string();
+        let put = pb::PutPolicyRequest { document, ..pb::PutPolicyRequest::default() };
+        PoliciesClient::new(owner.channel.clone()).put_policy(owner.request(put)?).await?;
         Ok(Self { mesh, owner })
     }
 
     /// Somebody who has signed in, with a key of theirs.
-    async fn person(&self, name: &str) -> anyhow::Result<(PersonId, GrpcClient)> {
+    async fn person(&self, name: &str, role: TenantRole) -> anyhow::Result<(PersonId, GrpcClient)> {
         let directory = self.mesh.directory()?;
         let tenant = self.mesh.tenants[0].id;
         let said = SignIn {
@@ -93,7 +102,7 @@ impl World {
             issuer: "https://people.example".to_owned(),
             subject: name.to_owned(),
             name: name.to_owned(),
-            role: TenantRole::Member,
+            role,
         };
         let id = directory.people().sign_in(&said).await?.person;
         let scopes = ["chat", "read"].map(str::to_owned).to_vec();
@@ -157,8 +166,8 @@ async fn one_person_is_known_everywhere_and_erased_everywhere() -> anyhow::Resul
     let _turn = turnstile::lock_shared().await?;
     let world = World::start().await?;
     let [cat, boat, dog] = NAMES;
-    let (anna, console) = world.person("Anna").await?;
-    let (_, ben) = world.person("Ben").await?;
+    let (anna, console) = world.person("Anna", TenantRole::Approver).await?;
+    let (_, ben) = world.person("Ben", TenantRole::Member).await?;
     let telegram = world.telegram(770_042_917);
 
     // The console, a chat and mail.
@@ -206,6 +215,8 @@ async fn one_person_is_known_everywhere_and_erased_everywhere() -> anyhow::Resul
     let contents: Vec<_> = contents.into_iter().map(|one| one.content).collect();
     ensure!(contents == [format!("brush {cat}"), format!("feed {cat}")], "{contents:?}");
 
+    is_reached_where_they_write(&world, &console, &telegram).await?;
+
     // Nobody else finds anything.
     let others = [
         ("Ben", ben.ask("", QUESTION).await?),
@@ -219,7 +230,7 @@ async fn one_person_is_known_everywhere_and_erased_everywhere() -> anyhow::Resul
     ensure!(schedules.list_reminders(list).await?.into_inner().reminders.is_empty(), "Ben's");
 
     // Two records become one.
-    let (second, at_home) = world.person("Anna at home").await?;
+    let (second, at_home) = world.person("Anna at home", TenantRole::Member).await?;
     at_home.ask("", &format!("Remember: my dog is called {dog}")).await?;
     let merge = pb::MergePeopleRequest { from: second.to_string(), into: anna.to_string() };
     for _ in 0..2 {
@@ -250,6 +261,48 @@ async fn one_person_is_known_everywhere_and_erased_everywhere() -> anyhow::Resul
     ensure!(!identities.contains(&chat), "{identities:?}");
 
     erase(&world, anna, &chat).await
+}
+
+/// What the person is asked and reminded of in the console reaches them in the chat, where they decide.
+async fn is_reached_where_they_write(
+    world: &World,
+    console: &GrpcClient,
+    telegram: &TelegramUser<'_>,
+) -> anyhow::Result<()> {
+    let [cat, ..] = NAMES;
+    let before = telegram.heard().len();
+    let decide = async {
+        telegram.wait_for_messages(before + 1).await.context("nobody is asked")?;
+        let request = telegram.heard().into_iter().nth(before).context("it is gone")?;
+        let id = request.split(['(', ')']).nth(1).context("no id")?.to_owned();
+        ensure!(request.contains("wants to use session_status"), "{request}");
+        let stranger = world.telegram(44).ask(&format!("/approve {id}")).await?;
+        ensure!(stranger.contains("no approval"), "a stranger is told `{stranger}`");
+        let decided = telegram.ask(&format!("/approve {id}")).await?;
+        ensure!(decided.starts_with("Allowed once"), "the person is told `{decided}`");
+        anyhow::Ok(())
+    };
+    let (status, decided) = tokio::join!(console.ask("fifth", STATUS_REQUEST), decide);
+    decided?;
+    let status = status?;
+    ensure!(status.contains("fifth"), "the status is `{status}`");
+
+    let before = telegram.heard().len();
+    let reminder = pb::AddReminderRequest {
+        time: "in 1 second".to_owned(),
+        content: format!("comb {cat}"),
+        ..pb::AddReminderRequest::default()
+    };
+    let mut schedules = SchedulesClient::new(world.owner.channel.clone());
+    schedules.add_reminder(console.request(reminder)?).await?;
+    telegram.wait_for_messages(before + 1).await.context("nobody is reminded")?;
+    let reminded = telegram.heard().into_iter().nth(before).context("it is gone")?;
+    ensure!(reminded == format!("⏰ Reminder: comb {cat}"), "reminded of `{reminded}`");
+    // The conversation is still held in the console only.
+    let places =
+        "select count(*) from session.sessions where kind = 'api' and last_target is not null";
+    ensure!(world.mesh.number(places).await? == 0, "the console's conversation has a place");
+    Ok(())
 }
 
 /// A name as the console of earlier versions gave it to each conversation.

@@ -86,9 +86,9 @@ async fn store(
     const SQL: &str = "
         insert into session.approvals
             (tenant_id, approval_id, slug, session_id, agent_id, run_id, step, call, tool, subject,
-             subject_hash, summary, pattern, expires_at)
+             subject_hash, summary, pattern, expires_at, asked_in)
         select $1, $2, $3, $4, agent_id, $5, $6, $7, $8, $9, $10, $11, $12,
-               clock_timestamp() + $13 * interval '1 millisecond'
+               clock_timestamp() + $13 * interval '1 millisecond', $14
         from session.sessions where tenant_id = $1 and session_id = $4";
     const LINK_REQUEST: &str = "
         update session.deliveries set approval_id = $3
@@ -109,6 +109,7 @@ async fn store(
         .bind(&new.summary)
         .bind(&new.pattern)
         .bind(i64::try_from(new.timeout.as_millis()).unwrap_or(i64::MAX))
+        .bind(new.asked_in.map(SessionId::as_uuid))
         .execute(tx.conn())
         .await?;
     if let Some(request) = &new.request {

@@ -126,8 +126,8 @@ async fn decide(
         update session.approvals
         set state = $3, decided_by = $4, reason = $5, decided_at = clock_timestamp()
         where tenant_id = $1 and approval_id = $2 and state = 'pending'
-        returning approval_id, session_id, agent_id, run_id, call, tool, subject, summary, pattern,
-                  state, decided_by, reason, asked_at, expires_at, decided_at";
+        returning approval_id, session_id, asked_in, agent_id, run_id, call, tool, subject, summary,
+                  pattern, state, decided_by, reason, asked_at, expires_at, decided_at";
     let tenant = tx.tenant();
     let reason: Option<String> =
         reason.map(|reason| reason.chars().take(NewDecision::MAX_REASON_CHARS).collect());

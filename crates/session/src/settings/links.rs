@@ -47,6 +47,17 @@ impl Settings<'_> {
         Ok(renamed)
     }
 
+    /// Forgets where on a channel these conversations were last held. The next message there tells it
+    /// again.
+    pub async fn forget_places(self, tenant: TenantId, keys: &[String]) -> Result<(), Error> {
+        const SQL: &str = "
+            update session.sessions set last_target = null
+            where tenant_id = $1 and key = any($2) and last_target is not null";
+        let mut tx = self.pools.tenant(tenant).await?;
+        holdfast_pg::query(SQL).bind(tenant.as_uuid()).bind(keys).execute(tx.conn()).await?;
+        Ok(tx.commit().await?)
+    }
+
     /// Returns the conversations of a person, with their keys.
     pub async fn conversations_of_person(
         self,

@@ -29,10 +29,12 @@ mod outgoing;
 pub(crate) mod outside_text;
 mod request;
 
-use holdfast_agent::{calls_awaiting_approval, new_calls};
+use holdfast_agent::{calls_awaiting_approval, new_calls, person};
 use holdfast_bus::DeltaBody;
 use holdfast_session::{CompletionResult, DecidedCall, NewApproval, NewDelivery, SettleResult};
-use holdfast_types::{ApprovalId, ApprovalState, DeliveryId, Entry, Note, Target, ToolCall};
+use holdfast_types::{
+    ApprovalId, ApprovalState, DeliveryId, Entry, Note, SessionId, Target, ToolCall,
+};
 
 use self::approval_need::{ApprovalNeed, CallDecision};
 use crate::{
@@ -88,7 +90,7 @@ async fn request_approvals(
     let limits = turn.limits();
     let new = new_calls(turn.journal.entries(), limits);
     let new: Vec<ToolCall> = new.into_iter().cloned().collect();
-    let place = approval_target(turn).await?;
+    let place = find_request_place(turn).await?;
     let mut approvals = Vec::new();
     for call in &new {
         if let CallDecision::NeedsApproval(wanted) =
@@ -101,7 +103,7 @@ async fn request_approvals(
     let entries = approvals.iter().map(asked).collect();
     let completed = turn.journal.request_approvals(turn.run, entries, approvals.clone()).await?;
     if let Some(place) = place {
-        turn.worker.bus.wake_deliver(&place.channel);
+        turn.worker.bus.wake_deliver(&place.target.channel);
     }
     metrics::counter!("holdfast_runner_approvals_requested_total")
         .increment(approvals.len() as u64);
@@ -125,7 +127,7 @@ fn new_approval(
     snapshot: &AgentSnapshot,
     call: &ToolCall,
     wanted: ApprovalNeed,
-    place: Option<&Target>,
+    place: Option<&RequestPlace>,
 ) -> NewApproval {
     let ApprovalNeed { tool, subject, summary, pattern } = wanted;
     let (id, timeout) = (ApprovalId::generate(), snapshot.approval_timeout);
@@ -137,8 +139,8 @@ fn new_approval(
         pattern: pattern.as_deref(),
         timeout,
     };
-    let request = place.map(|target| NewDelivery {
-        target: target.clone(),
+    let request = place.map(|place| NewDelivery {
+        target: place.target.clone(),
         text: asked.text(),
         act: None,
         id: DeliveryId::generate(),
@@ -154,23 +156,47 @@ fn new_approval(
         pattern,
         timeout,
         request,
+        asked_in: place.and_then(|place| place.conversation),
     }
 }
 
-/// Where a person can be asked: this turn's target, else the last target of the session that
-/// requested the task.
-async fn approval_target(turn: &TurnState<'_>) -> Result<Option<Target>, Error> {
-    let own = turn.reply_target().or_else(|| turn.last_target.clone());
-    if own.is_some() {
-        return Ok(own);
+/// Where a person is asked.
+#[derive(Debug)]
+struct RequestPlace {
+    target: Target,
+    /// The person's conversation there, if it is another one than the call's.
+    conversation: Option<SessionId>,
+}
+
+/// Where a person can be asked: at this turn's target, else where the session or the one that requested
+/// the task was last held. If those are on no channel, the person is asked in their direct conversation,
+/// if they may decide there.
+async fn find_request_place(turn: &TurnState<'_>) -> Result<Option<RequestPlace>, Error> {
+    let here = |target| RequestPlace { target, conversation: None };
+    if let Some(own) = turn.conversation_target() {
+        return Ok(Some(here(own)));
     }
-    let Some(task) = &turn.task else { return Ok(None) };
-    let parent = turn.worker.sessions.views().session(turn.lease.claim.tenant, task.parent).await;
-    match parent {
-        Ok(parent) => Ok(parent.last_target),
-        Err(holdfast_session::Error::NotFound { .. }) => Ok(None),
-        Err(error) => Err(error.into()),
+    let (tenant, views) = (turn.lease.claim.tenant, turn.worker.sessions.views());
+    let mut key = turn.key.clone();
+    if let Some(task) = &turn.task {
+        let parent = match views.session(tenant, task.parent).await {
+            Ok(parent) => parent,
+            Err(holdfast_session::Error::NotFound { .. }) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        if let Some(target) = parent.last_target {
+            return Ok(Some(here(target)));
+        }
+        key = parent.key;
     }
+    let Ok(key) = key.parse() else { return Ok(None) };
+    let author = turn.participants().user;
+    let Some(person) = person::who_hears_of(&key, author.as_deref()) else { return Ok(None) };
+    if !decisions::person_may_decide(turn, person).await? {
+        return Ok(None);
+    }
+    let found = views.conversation_with_person(tenant, turn.agent, person).await?;
+    Ok(found.map(|(session, target)| RequestPlace { target, conversation: Some(session) }))
 }
 
 /// Continues with the approval decisions, or waits until there is one.

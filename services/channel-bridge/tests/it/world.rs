@@ -320,6 +320,7 @@ impl World {
             pattern: None,
             timeout: Duration::from_secs(60),
             request: Some(request),
+            asked_in: None,
         };
         let ask = ApprovalBatch {
             run: RunId::from(accepted.message),

@@ -213,6 +213,7 @@ impl Work {
             pattern: None,
             timeout: Duration::from_secs(60),
             request: None,
+            asked_in: None,
         };
         let ask = ApprovalBatch {
             run: told.run,

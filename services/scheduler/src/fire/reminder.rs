@@ -1,5 +1,6 @@
 //! Reminders (spec REM-005, REM-006): messages in the conversation in which they were requested, so
-//! that they are part of its history.
+//! that they are part of its history. From a conversation that is on no channel, a reminder is sent to
+//! where its person last wrote on one.
 //!
 //! | `auto_continue` | turn |
 //! |---|---|
@@ -8,9 +9,13 @@
 
 use std::time::Duration;
 
+use anyhow::Context as _;
+use holdfast_agent::person;
 use holdfast_schedule::reminder::Locale;
 use holdfast_schedule::store::{Firing, Job, Reminder};
-use holdfast_types::{Body, JobFiring, QueueMode, SessionKey, SessionSettings};
+use holdfast_types::{Body, JobFiring, QueueMode, SessionKey, SessionSettings, Target};
+
+use crate::context::Ctx;
 
 use super::{EndCondition, FiringMessage, FiringOutcome, UNREADABLE};
 
@@ -20,18 +25,41 @@ const EVENT_NAME: &str = "reminder";
 /// Maximum duration of the turn. Its runner usually ends it sooner.
 const MAX_TURN_DURATION: Duration = Duration::from_secs(3_600);
 
-pub fn prepare(firing: &Firing, job: &Job) -> FiringOutcome {
-    let Ok(reminder) = job.payload::<Reminder>() else { return UNREADABLE };
-    let Ok(key) = reminder.session.parse::<SessionKey>() else { return UNREADABLE };
-    FiringOutcome::Message(Box::new(FiringMessage {
+pub async fn prepare(ctx: &Ctx, firing: &Firing, job: &Job) -> anyhow::Result<FiringOutcome> {
+    let Ok(reminder) = job.payload::<Reminder>() else { return Ok(UNREADABLE) };
+    let Ok(key) = reminder.session.parse::<SessionKey>() else { return Ok(UNREADABLE) };
+    let target = match &reminder.target {
+        Some(target) => Some(target.clone()),
+        None => find_person(ctx, job, &key, &reminder).await.context("the person's place")?,
+    };
+    Ok(FiringOutcome::Message(Box::new(FiringMessage {
         key,
         agent: job.agent,
         settings: SessionSettings::default(),
         body: body(firing, job, &reminder),
-        target: reminder.target,
+        target,
         mode: QueueMode::Followup,
         end_condition: EndCondition::Arrived(MAX_TURN_DURATION),
-    }))
+    })))
+}
+
+/// Where the person last wrote to the agent on a channel, unless the conversation itself was held on one.
+async fn find_person(
+    ctx: &Ctx,
+    job: &Job,
+    key: &SessionKey,
+    reminder: &Reminder,
+) -> anyhow::Result<Option<Target>> {
+    let author = reminder.author.as_ref().map(|author| author.id.as_str());
+    let Some(person) = person::who_hears_of(key, author) else { return Ok(None) };
+    let views = ctx.sessions.views();
+    if let Some(session) = views.find(job.tenant, key).await?
+        && views.session(job.tenant, session).await?.last_target.is_some()
+    {
+        return Ok(None);
+    }
+    let found = views.conversation_with_person(job.tenant, job.agent, person).await?;
+    Ok(found.map(|(_, target)| target))
 }
 
 fn body(firing: &Firing, job: &Job, reminder: &Reminder) -> Body {

@@ -11,10 +11,11 @@
 //! A sender whom the channel has not verified decides nothing. By e-mail a decision always names its
 //! approval: the id is known to whom the request was sent.
 //!
-//! A decision can only name calls of its own conversation and of the tasks that this conversation
-//! requested.
+//! A decision can only name calls of its own conversation, of the tasks that this conversation requested,
+//! and calls of other conversations of the person that were asked about here. About those, the person
+//! decides who may decide by their role.
 
-use holdfast_agent::calls_awaiting_approval;
+use holdfast_agent::{calls_awaiting_approval, person};
 use holdfast_bus::{Control, ControlKind};
 use holdfast_directory::channel;
 use holdfast_session::{Approval, DecisionResult, InboxMessage, NewDecision, NewDelivery};
@@ -192,14 +193,21 @@ fn wake_session(turn: &TurnState<'_>, resolved: &DecisionResult) {
 
 async fn may_decide(
     turn: &TurnState<'_>,
-    person: &Decider,
+    decider: &Decider,
     approval: &Approval,
 ) -> Result<bool, Error> {
-    let (channel, account, id, author) = match person {
+    let (channel, account, id, author) = match decider {
         Decider::Key(key) => return key_may_decide(turn, *key).await,
         Decider::Person(person) => return person_may_decide(turn, *person).await,
         Decider::Sender { channel, account, id, author } => (channel, account, id, author),
     };
+    if approval.asked_in == Some(turn.lease.claim.session) {
+        let person = author.as_ref().and_then(|author| person::id_of(&author.id));
+        return match person {
+            Some(person) => person_may_decide(turn, person).await,
+            None => Ok(false),
+        };
+    }
     let is_guest = || turn.policy.turn_authors(author).is_guest();
     match turn.kind {
         SessionKind::Dm if !is_guest() => return Ok(true),
@@ -234,7 +242,10 @@ async fn key_may_decide(turn: &TurnState<'_>, key: KeyId) -> Result<bool, Error>
 }
 
 /// Whether the person may decide now: the role may have changed since the message was sent.
-async fn person_may_decide(turn: &TurnState<'_>, person: PersonId) -> Result<bool, Error> {
+pub(super) async fn person_may_decide(
+    turn: &TurnState<'_>,
+    person: PersonId,
+) -> Result<bool, Error> {
     match turn.worker.directory.people().get(turn.lease.claim.tenant, person).await {
         Ok(person) => Ok(person.may_approve()),
         Err(error) if error.kind() == Kind::NotFound => Ok(false),

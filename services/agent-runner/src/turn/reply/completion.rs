@@ -158,8 +158,11 @@ pub(crate) async fn finish(
         deliveries,
         last_target: turn.switched_target.take().or_else(|| {
             let channel = turn.settings.channel.as_ref();
-            // A message by another channel does not change the one that the user has chosen.
-            target.filter(|target| channel.is_none_or(|channel| *channel == target.channel))
+            // A message by another channel does not change the one that the user has chosen, and a
+            // reminder does not change where the conversation is held.
+            target
+                .filter(|target| channel.is_none_or(|channel| *channel == target.channel))
+                .filter(|_| !turn.is_firing_in_user_session())
         }),
         ..new_completion(turn, done.clone(), outcome)
     };
