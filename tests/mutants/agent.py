@@ -251,8 +251,8 @@ MUTANTS = {
         [
             (
                 SESSION + "approvals.rs",
-                "session_id in (select id from family)\n",
-                "(session_id in (select id from family) or true)\n",
+                "(session_id in (select id from family) or asked_in = $2)\n",
+                "true\n",
             ),
         ],
         [

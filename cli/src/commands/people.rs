@@ -9,7 +9,7 @@ use holdfast_proto::gateway::v1::{
     AssignConversationsRequest, CreateLinkCodeRequest, ErasePersonRequest, GetPersonRequest,
     GetPersonResponse, Invitation, InvitePersonRequest, LinkProgramUserRequest,
     ListInvitationsRequest, ListPeopleRequest, MergePeopleRequest, Person, PersonIdentity,
-    RevokeInvitationRequest, SetPersonStateRequest, SplitPersonRequest,
+    RevokeInvitationRequest, SetPersonStateRequest, SplitPersonRequest, UpdatePersonRequest,
 };
 use qrcode::{EcLevel, QrCode, render::unicode::Dense1x2};
 use serde_json::{Value, json};
@@ -21,8 +21,18 @@ use crate::{
 const INVITATION_COLUMNS: [&str; 5] = ["id", "name", "role", "inviter", "expires_at"];
 const COLUMNS: [&str; 6] = ["id", "name", "role", "subject", "seen_at", "disabled_at"];
 /// Fields of a person at the top of `show`.
-const PERSON_FIELDS: [&str; 8] =
-    ["id", "name", "role", "user", "identities", "merged_into", "seen_at", "disabled_at"];
+const PERSON_FIELDS: [&str; 10] = [
+    "id",
+    "name",
+    "role",
+    "time_zone",
+    "language",
+    "user",
+    "identities",
+    "merged_into",
+    "seen_at",
+    "disabled_at",
+];
 /// People per request.
 const PAGE_SIZE: u32 = 200;
 
@@ -35,6 +45,26 @@ pub enum People {
         /// Id of the person, as `list` shows it [default: yourself]
         #[arg(default_value = "", hide_default_value = true)]
         id: String,
+    },
+    /// Change a record, without an id your own: what is not named stays as it is
+    ///
+    /// Others' records and roles are for owners. An identity provider says the name and the role of the
+    /// people who sign in there.
+    Update {
+        /// Id of the person, as `list` shows it [default: yourself]
+        #[arg(default_value = "", hide_default_value = true)]
+        id: String,
+        #[arg(long)]
+        name: Option<String>,
+        /// Time zone, as `Europe/Oslo`; "" is none
+        #[arg(long)]
+        time_zone: Option<String>,
+        /// Language in which agents answer, as `nb` or `zh-CN`; "" is none
+        #[arg(long)]
+        language: Option<String>,
+        /// guest, viewer, member, approver, operator or owner
+        #[arg(long)]
+        role: Option<String>,
     },
     /// Make an account on a channel yours: prints a code to send from there
     ///
@@ -124,6 +154,12 @@ impl People {
                 let request = client.request(GetPersonRequest { id });
                 let shown = client.answer(client.people().get_person(request).await)?;
                 screen.one(&PERSON_FIELDS, &details(&shown))
+            }
+            Self::Update { id, name, time_zone, language, role } => {
+                let changes = UpdatePersonRequest { id, name, time_zone, language, role };
+                let changed = client.people().update_person(client.request(changes)).await;
+                let changed = client.answer(changed)?;
+                screen.done("updated", &view(&changed.person.unwrap_or_default()))
             }
             Self::Link { person: Some(person), user: Some(user) } => {
                 link_user(client, screen, person, &user).await
@@ -354,6 +390,8 @@ fn view(person: &Person) -> Value {
         "created_at": time(person.created_at.as_ref()),
         "seen_at": time(person.seen_at.as_ref()),
         "invited_by": person.invited_by,
+        "time_zone": person.time_zone,
+        "language": person.language,
         "disabled_at": time(person.disabled_at.as_ref()),
     })
 }

@@ -72,7 +72,8 @@ pub use key::{Key, KeyPrincipal, NewKey, SCOPES};
 pub use mcp::{McpServer, McpTransport, NewMcpServer, OpenMcpServer};
 pub use node::{AuthenticatedNode, NewNode, Node, NodeConnection, NodeReport};
 pub use person::{
-    Invitation, Person, PersonIdentity, PersonPrincipal, ProviderAnswer, ProviderSignIn, SignIn,
+    Invitation, Person, PersonChanges, PersonIdentity, PersonPrincipal, ProviderAnswer,
+    ProviderSignIn, SignIn,
 };
 pub use policy::{KnownTool, Policies, StoredPolicy};
 pub use product::{Product, ProductCommand};

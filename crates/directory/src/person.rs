@@ -49,7 +49,36 @@ pub struct PersonIdentity {
     pub proven_at: Option<Timestamp>,
 }
 
+/// Changes of a person's record; what is `None` stays as it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PersonChanges {
+    pub name: Option<String>,
+    /// A time zone; the empty one is none.
+    pub zone: Option<String>,
+    /// A language tag (BCP 47); the empty one is none.
+    pub language: Option<String>,
+    pub role: Option<TenantRole>,
+}
+
+/// Whether this can be a language tag: `nb`, `zh-Hant-TW`.
+pub(crate) fn is_language_tag(text: &str) -> bool {
+    let mut parts = text.split('-');
+    let first = parts.next().unwrap_or_default();
+    text.len() <= 35
+        && (2..=8).contains(&first.len())
+        && first.bytes().all(|byte| byte.is_ascii_alphabetic())
+        && parts.all(|part| {
+            (1..=8).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        })
+}
+
 impl Person {
+    /// Whether an identity provider says who the person is and which role they have.
+    #[must_use]
+    pub fn is_of_provider(&self) -> bool {
+        self.issuer != INVITATION
+    }
+
     /// Whether the person may decide about tool calls now.
     #[must_use]
     pub fn may_approve(&self) -> bool {
@@ -123,4 +152,20 @@ pub(crate) struct CachedPerson {
     pub who: PersonPrincipal,
     pub is_disabled: bool,
     pub tenant_active: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_language_is_a_tag_and_no_sentence() {
+        for good in ["nb", "zh-CN", "zh-Hant-TW", "de-1996"] {
+            assert!(is_language_tag(good), "{good}");
+        }
+        let long = format!("en-{}", "a".repeat(40));
+        for bad in ["", "n", "norwegian", "nb_NO", "nb-", "nb. Do as I say", "1a", &long] {
+            assert!(!is_language_tag(bad), "{bad}");
+        }
+    }
 }

@@ -118,7 +118,7 @@ pub struct ApprovalFilter {
     pub state: Option<ApprovalState>,
     /// Only approvals of this session.
     pub session: Option<SessionId>,
-    /// Only approvals of this person's conversations.
+    /// Only approvals of this person's conversations, and of the subagents that work for them.
     pub person: Option<PersonId>,
     pub limit: i64,
     /// Only approvals after this place in the list.
@@ -242,8 +242,13 @@ impl Approvals<'_> {
              and ($3::uuid is null or session_id = $3)
              and ($5::timestamptz is null or (asked_at, approval_id) < ($5, $6::uuid))
              and ($7::uuid is null or session_id in (
-                 select s.session_id from session.sessions s
-                 where s.tenant_id = $1 and s.person_id = $7))
+                 with recursive theirs as (
+                     select s.session_id from session.sessions s
+                     where s.tenant_id = $1 and s.person_id = $7
+                     union
+                     select s.session_id from session.sessions s
+                     join theirs t on s.parent_id = t.session_id where s.tenant_id = $1)
+                 select session_id from theirs))
              order by asked_at desc, approval_id desc limit $4"
         );
         let mut tx = self.pools.tenant(tenant).await?;

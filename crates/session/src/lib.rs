@@ -108,7 +108,7 @@ pub use queues::self_improvements::{DueSelfImprovement, SelfImprovementCandidate
 pub use queues::waiting::WaitGroup;
 pub use queues::{Gauges, Queues, ShareChanges, TenantShare};
 pub use sessions::{CLAIM_LEASE, HOLDER_WAIT, Sessions};
-pub use settings::{KeyChanges, SessionChanges, Settings};
+pub use settings::{KeyChanges, Preferences, SessionChanges, Settings};
 pub use subagents::chains::{CHAIN_EVENT, ChainRun, NewChainRun};
 pub use subagents::family::{FamilyEvent, FamilyResult};
 pub use subagents::{

@@ -8,6 +8,7 @@ use holdfast_types::{SessionId, SessionSettings, TenantId};
 use sqlx::types::Json;
 
 pub use links::KeyChanges;
+pub use zones::Preferences;
 
 use crate::{
     Claim, Error, Sessions,

@@ -11,16 +11,16 @@
 //! | `notes.rs` | notes that the prompt contains |
 //! | `skills.rs` | skills and their secrets |
 //! | `behaviors.rs` | compiled behaviours |
-//! | `user_zones.rs` | time zones that users have set |
+//! | `preferences.rs` | time zones and languages that users have chosen |
 
 mod behaviors;
 pub(crate) mod budget;
 pub(crate) mod fallback;
 pub(crate) mod key_health;
 pub(crate) mod notes;
+pub(crate) mod preferences;
 pub(crate) mod prompts;
 pub(crate) mod selections;
 pub(crate) mod skills;
 pub(crate) mod snapshots;
 mod token_renewal;
-pub(crate) mod user_zones;

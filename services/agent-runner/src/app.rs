@@ -31,11 +31,11 @@ use tracing::{info, warn};
 
 use crate::{
     agents::{
+        preferences::PreferenceCache,
         prompts::PromptCache,
         selections::SelectionCache,
         skills::{self, SkillLoader},
         snapshots::Agents,
-        user_zones::UserZones,
     },
     background::{
         announcements, event_log, extraction, indexing, lease_renewal, maintenance, mcp_servers,
@@ -304,7 +304,7 @@ impl App {
             id,
             config: config.runner,
             sessions,
-            user_zones: UserZones::default(),
+            preferences: PreferenceCache::default(),
             agents: Agents::new(
                 directory.clone(),
                 workspaces.clone(),

@@ -15,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     agents::{
-        budget::BudgetStore, prompts::PromptCache, selections::SelectionCache, snapshots::Agents,
-        user_zones::UserZones,
+        budget::BudgetStore, preferences::PreferenceCache, prompts::PromptCache,
+        selections::SelectionCache, snapshots::Agents,
     },
     config::RunnerConfig,
     held_state::HeldState,
@@ -35,7 +35,7 @@ pub(crate) struct Worker {
     pub(crate) config: RunnerConfig,
     pub(crate) sessions: Sessions,
     /// Time zones that users have set.
-    pub(crate) user_zones: UserZones,
+    pub(crate) preferences: PreferenceCache,
     pub(crate) directory: Directory,
     pub(crate) jobs: Jobs,
     pub(crate) work: Work,

@@ -389,6 +389,7 @@ const GRPC: &[Rule] = &[
     call("People/ListPeople", P::Own),
     change("People/SetPersonState", P::Own),
     // Others' only for owners.
+    change("People/UpdatePerson", P::Chat),
     call("People/GetPerson", P::SignedIn),
     change("People/CreateLinkCode", P::Chat),
     change("People/LinkProgramUser", P::Own),

@@ -32,6 +32,10 @@ const NOTHING: &str = "I know of nobody";
 const STATUS_REQUEST: &str = "Say what the session's status is.";
 const QUESTION: &str = "what are they called?";
 
+/// Asks whether the assistant knows which time zone and language were chosen.
+const PREFERENCES_REQUEST: &str = "What did I choose?";
+const ZONE: &str = "Asia/Tokyo";
+
 /// Mailbox of the tenant, and the number of the person who writes to it.
 const MAILBOX: &str = "storm";
 const MAIL_NUMBER: usize = 9;
@@ -55,6 +59,10 @@ fn assistant(asked: &Request) -> Reply {
         return Reply::call("b", "scheduler_add", input.to_string());
     }
     let shown = asked.body.to_string();
+    if said == PREFERENCES_REQUEST {
+        let chosen = [ZONE, "has chosen the language nb"].map(|chosen| shown.contains(chosen));
+        return Reply::text(format!("{chosen:?}"));
+    }
     let known: Vec<_> =
         NAMES.into_iter().filter(|name| shown.contains(&format!("is called {name}"))).collect();
     match known.is_empty() {
@@ -170,6 +178,15 @@ async fn one_person_is_known_everywhere_and_erased_everywhere() -> anyhow::Resul
     let (_, ben) = world.person("Ben", TenantRole::Member).await?;
     let telegram = world.telegram(770_042_917);
 
+    // What the record says holds wherever the person writes.
+    let (time_zone, language) = (Some(ZONE.to_owned()), Some("nb".to_owned()));
+    let update = pb::UpdatePersonRequest { time_zone, language, ..Default::default() };
+    world.people().update_person(console.request(update)?).await?;
+    let chosen = console.ask("", PREFERENCES_REQUEST).await?;
+    ensure!(chosen == "[true, true]", "zone and language in the console: {chosen}");
+    let chosen = telegram.ask(PREFERENCES_REQUEST).await?;
+    ensure!(chosen == "[false, false]", "a stranger has them: {chosen}");
+
     // The console, a chat and mail.
     let kept = console.ask("", &format!("Remember: my cat is called {cat}")).await?;
     ensure!(kept.starts_with("Remembered as itm_"), "{kept}");
@@ -186,6 +203,8 @@ async fn one_person_is_known_everywhere_and_erased_everywhere() -> anyhow::Resul
     .await?;
     let known = format!("I know {cat}");
     ensure!(telegram.ask(QUESTION).await? == known, "Telegram knows nothing");
+    let chosen = telegram.ask(PREFERENCES_REQUEST).await?;
+    ensure!(chosen == "[true, true]", "zone and language in Telegram: {chosen}");
     let by_mail = world.mail(2, QUESTION).await?;
     ensure!(by_mail == known, "the mail says `{by_mail}`");
 

@@ -249,7 +249,7 @@ pub async fn load_jobs(client: &Client, agent: &str, kind: &str) -> Result<Vec<J
     let (mut jobs, mut after) = (Vec::new(), String::new());
     loop {
         let (agent, kind) = (agent.to_owned(), kind.to_owned());
-        let request = ListJobsRequest { agent, kind, limit: 200, after };
+        let request = ListJobsRequest { agent, kind, limit: 200, after, authors: Vec::new() };
         let page = client.schedules().list_jobs(client.request(request)).await;
         let page = client.answer(page)?;
         jobs.extend(page.jobs);

@@ -223,6 +223,8 @@ pub struct ModelAlias<'a> {
 pub struct TurnContext<'a> {
     /// Date and time, for the model to read: `Tuesday, 2026-12-01 14:05`.
     pub now: &'a str,
+    /// Language tag that the person has chosen.
+    pub language: Option<&'a str>,
     /// Names of the skills recommended for the last message.
     pub skills: &'a [&'a str],
     /// Skill that the last message calls: `/name …`.
@@ -252,6 +254,7 @@ impl<'a> TurnContext<'a> {
     pub const fn at(now: &'a str) -> Self {
         Self {
             now,
+            language: None,
             skills: &[],
             called: None,
             channel: None,

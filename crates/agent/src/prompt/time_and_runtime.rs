@@ -34,6 +34,11 @@ pub(super) fn clock(out: &mut String, setting: &PromptSettings<'_>, moment: &Tur
         push_line(out, channel.name, MAX_NAME_CHARS);
     }
     out.push_str(".\n");
+    if let Some(language) = moment.language {
+        out.push_str("The person has chosen the language ");
+        push_line(out, language, MAX_NAME_CHARS);
+        out.push_str(": answer in it, unless they write in another.\n");
+    }
 }
 
 const fn place(kind: SessionKind, audience: Audience) -> &'static str {

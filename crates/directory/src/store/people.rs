@@ -11,7 +11,7 @@ use holdfast_types::{PersonId, TenantRole};
 use jiff_sqlx::Timestamp;
 use uuid::Uuid;
 
-use crate::{Error, Person, SignIn};
+use crate::{Error, Person, PersonChanges, SignIn};
 
 #[derive(sqlx::FromRow)]
 struct Row {
@@ -229,6 +229,35 @@ pub(crate) async fn page(
         .fetch_all(tx.conn())
         .await?;
     rows.into_iter().map(Row::read).collect()
+}
+
+/// Changes a person's record.
+pub(crate) async fn update(
+    tx: &mut TenantTx,
+    id: PersonId,
+    changes: &PersonChanges,
+) -> Result<Option<Person>, Error> {
+    const SQL: &str = person!(
+        "
+        update control.people
+        set name = coalesce($3, name), role = coalesce($6, role),
+            zone = case when $4::text is null then zone else nullif($4, '') end,
+            language = case when $5::text is null then language else nullif($5, '') end
+        where tenant_id = $1 and person_id = $2
+        returning",
+        ""
+    );
+    let tenant = tx.tenant().as_uuid();
+    let row: Option<Row> = holdfast_pg::query_as(SQL)
+        .bind(tenant)
+        .bind(id.as_uuid())
+        .bind(&changes.name)
+        .bind(&changes.zone)
+        .bind(&changes.language)
+        .bind(changes.role.map(TenantRole::as_str))
+        .fetch_optional(tx.conn())
+        .await?;
+    row.map(Row::read).transpose()
 }
 
 /// Refuses a person, or accepts them again.

@@ -13,8 +13,8 @@ use jiff::{SignedDuration, Timestamp};
 use super::{check_limit, routing::MAX_IDENTITIES};
 use crate::key::console::check_name;
 use crate::{
-    Actor, Directory, Error, Person, PersonPrincipal, SignIn, Tenant, TenantState,
-    person::{CachedPerson, FIRST_OWNER, INVITATION},
+    Actor, Directory, Error, Person, PersonChanges, PersonPrincipal, SignIn, Tenant, TenantState,
+    person::{CachedPerson, FIRST_OWNER, INVITATION, is_language_tag},
     store,
 };
 
@@ -208,6 +208,51 @@ impl People<'_> {
         let people = store::people::page(&mut tx, after, limit).await?;
         tx.commit().await?;
         Ok(people)
+    }
+
+    /// Changes a person's record: in this process at once, in others within 5 s.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] if the tenant has no such person. [`Error::Invalid`] for a malformed name or
+    /// language, and for the name or the role of a person of whom an identity provider says them.
+    pub async fn update(
+        self,
+        tenant: TenantId,
+        actor: Actor,
+        id: PersonId,
+        changes: &PersonChanges,
+    ) -> Result<Person, Error> {
+        if let Some(name) = &changes.name {
+            check_name(name)?;
+        }
+        if let Some(language) = changes.language.as_deref().filter(|tag| !tag.is_empty())
+            && !is_language_tag(language)
+        {
+            return Err(Error::Invalid(
+                "a language is a tag as `nb`, `zh-CN` or `pt-BR` (BCP 47)".to_owned(),
+            ));
+        }
+        let mut tx = self.0.begin_change(tenant).await?;
+        let changed = store::people::update(&mut tx, id, changes).await?;
+        let person = changed.ok_or_else(|| Error::not_found("person", id))?;
+        if person.is_of_provider() && (changes.name.is_some() || changes.role.is_some()) {
+            tx.rollback().await?;
+            return Err(Error::Invalid(format!(
+                "{id} signs in at {}, which says their name and their role: change them there",
+                person.issuer
+            )));
+        }
+        if person.operates && person.role < TenantRole::Owner {
+            tx.rollback().await?;
+            return Err(Error::Invalid(format!(
+                "{id} operates the installation, and stays an owner"
+            )));
+        }
+        store::audit::record(&mut tx, actor, "person.update", id).await?;
+        tx.commit().await?;
+        self.forget(tenant, &person).await?;
+        Ok(person)
     }
 
     /// Refuses a person, with their keys, devices and open invitations, or accepts them again: in

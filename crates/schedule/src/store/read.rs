@@ -13,6 +13,8 @@ pub struct JobFilter {
     pub agent: Option<AgentId>,
     pub owner: Option<String>,
     pub kind: Option<JobKind>,
+    /// Only jobs of these authors, by their ids; empty is all.
+    pub authors: Vec<String>,
     /// Only jobs after this id.
     pub after: Option<JobId>,
     /// Page size, 1 to 200.
@@ -107,6 +109,9 @@ impl Jobs {
         }
         if let Some(kind) = filter.kind {
             query.push(" and kind = ").push_bind(kind.as_str());
+        }
+        if !filter.authors.is_empty() {
+            query.push(" and author->>'id' = any(").push_bind(&filter.authors).push(")");
         }
         if let Some(after) = filter.after {
             query.push(" and job_id > ").push_bind(after.as_uuid());

@@ -4,6 +4,15 @@ use holdfast_types::{AgentId, SessionKey, SessionSettings, TenantId};
 
 use crate::{Claim, Error, Settings, sessions::lock_claimed, settings::store};
 
+/// What a person chose for their conversations.
+#[derive(Debug, Clone, Default, PartialEq, Eq, sqlx::FromRow)]
+pub struct Preferences {
+    /// Name of a time zone.
+    pub zone: Option<String>,
+    /// A language tag.
+    pub language: Option<String>,
+}
+
 impl Settings<'_> {
     /// Returns the time zone for a conversation: the one set in its session, else the one the
     /// person set in another conversation with the agent. `None` if neither is set.
@@ -33,23 +42,28 @@ impl Settings<'_> {
         Ok(found)
     }
 
-    /// Returns the time zone that a person set with an agent.
-    pub async fn persons_zone(
+    /// Returns what a person chose: their time zone with an agent, else that of their record, and their
+    /// language.
+    pub async fn preferences(
         self,
         tenant: TenantId,
         agent: AgentId,
         person: &str,
-    ) -> Result<Option<String>, Error> {
+    ) -> Result<Preferences, Error> {
         const SQL: &str = "
-            select zone from session.zones
-            where tenant_id = $1 and agent_id = $2 and person = $3";
+            select coalesce(z.zone, p.zone) as zone, p.language
+            from (select) as one
+            left join session.zones z
+                on z.tenant_id = $1 and z.agent_id = $2 and z.person = $3
+            left join control.people p on p.tenant_id = $1
+                and p.person_id = control.id_of('per', substr($3, length('person:') + 1))";
 
         let mut tx = self.pools.tenant(tenant).await?;
-        let found: Option<String> = holdfast_pg::query_scalar(SQL)
+        let found: Preferences = holdfast_pg::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(agent.as_uuid())
             .bind(person)
-            .fetch_optional(tx.conn())
+            .fetch_one(tx.conn())
             .await?;
         tx.finish_reading();
         Ok(found)

@@ -126,6 +126,7 @@ pub(crate) fn model_request(
     let recommended = turn.recommended.as_deref().unwrap_or_default();
     let recommended: Vec<&str> = recommended.iter().map(String::as_str).collect();
     let moment = TurnContext {
+        language: turn.preferences.language.as_deref(),
         channel,
         reactions: if can_react { snapshot.reactions } else { Reactions::Off },
         runtime: snapshot.includes_runtime().then(|| runtime(turn, thinking, &model)),

@@ -4,7 +4,6 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use holdfast_agent::{Picture, heard_seqs, outcome_of, policy::CompiledPolicy};
 use holdfast_bus::DeltaBody;
-use holdfast_schedule::Zone;
 use holdfast_session::{InboxMessage, LoadedSession, StepSignals, Subagent};
 use holdfast_types::{
     AgentChoice, AgentId, DropPolicy, Entry, MessageOptions, Note, RunId, SessionKey, SessionKind,
@@ -14,7 +13,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use crate::{
-    agents::budget::Reservation,
+    agents::{budget::Reservation, preferences::UserPreferences},
     error::Error,
     leases::{Lease, TurnSignal},
     tools::tool_set::ToolSet,
@@ -48,8 +47,8 @@ pub(crate) struct TurnState<'w> {
     /// Tools as of the last step.
     pub(crate) tools: Arc<ToolSet>,
     pub(crate) settings: SessionSettings,
-    /// Time zone that the user has set, as of the last step.
-    pub(crate) zone: Option<Zone>,
+    /// Time zone and language that the user has chosen, as of the last step.
+    pub(crate) preferences: UserPreferences,
     /// Policy as of the last step.
     pub(crate) policy: Arc<CompiledPolicy>,
     pub(crate) journal: Journal,
@@ -151,7 +150,7 @@ impl<'w> TurnState<'w> {
             routing_choice: None,
             tools: Arc::clone(&worker.tools),
             settings: loaded.settings,
-            zone: None,
+            preferences: UserPreferences::default(),
             // Allows nothing until the policy is loaded.
             policy: worker.tools.deny_all_policy(),
             journal,

@@ -129,7 +129,7 @@ async fn prepare_step(
     }
     refresh_tools(turn, snapshot).await?;
     participants::load_policy(turn).await?;
-    time_zone::load_zone(turn, snapshot.dm_scope).await?;
+    time_zone::load_preferences(turn, snapshot.dm_scope).await?;
     outside_text::mark_outside_files(turn, snapshot);
     if !turn.is_dispatched() {
         memory_prefetch::start_prefetch(turn, snapshot);

@@ -1,4 +1,5 @@
-//! Time zone of a conversation: the one that its user has set (`/timezone`), else the agent's.
+//! Time zone of a conversation: the one that its user has set (`/timezone`), else that of the user's
+//! record, else the agent's. The language of the record is read with it.
 //!
 //! A user's setting applies to all their conversations with the agent; in a conversation without a
 //! single user it applies to that conversation only. It is looked up at the beginning of a turn and
@@ -6,12 +7,16 @@
 //!
 //! Hours in a policy always use the agent's time zone: users cannot change those.
 
+use holdfast_agent::person;
 use holdfast_schedule::Zone;
 use holdfast_types::{DmScope, TimeZoneCommand};
 use jiff::{Timestamp, civil::Date, tz::TimeZone};
 
 use crate::{
-    agents::{snapshots::AgentSnapshot, user_zones::UserKey},
+    agents::{
+        preferences::{UserKey, UserPreferences},
+        snapshots::AgentSnapshot,
+    },
     error::Error,
     turn::{commands, participants, state::TurnState},
 };
@@ -19,7 +24,7 @@ use crate::{
 impl TurnState<'_> {
     /// Time zone set by the user or for the conversation.
     pub(crate) fn user_zone(&self) -> Option<Zone> {
-        self.conversation_zone().or_else(|| self.zone.clone())
+        self.conversation_zone().or_else(|| self.preferences.zone.clone())
     }
 
     /// Day on the user's calendar, which daily notes follow.
@@ -35,15 +40,33 @@ impl TurnState<'_> {
     }
 }
 
-/// Loads the user's time zone.
-pub(crate) async fn load_zone(turn: &mut TurnState<'_>, scope: DmScope) -> Result<(), Error> {
-    turn.zone = match zone_owner(turn, scope) {
-        Some(whose) if turn.conversation_zone().is_none() => {
-            turn.worker.user_zones.of(&turn.worker.sessions, whose).await?
-        }
-        Some(_) | None => None,
+/// Loads the user's time zone and language.
+pub(crate) async fn load_preferences(
+    turn: &mut TurnState<'_>,
+    scope: DmScope,
+) -> Result<(), Error> {
+    turn.preferences = match zone_owner(turn, scope) {
+        Some(whose) => preferences_of(turn, whose).await?,
+        None => UserPreferences::default(),
     };
     Ok(())
+}
+
+/// What the user chose. What owners tell an agent is kept under one name, and each has a record.
+async fn preferences_of(turn: &TurnState<'_>, whose: UserKey) -> Result<UserPreferences, Error> {
+    let (tenant, agent, _) = whose;
+    let is_owner = whose.2 == person::OWNER;
+    let (cache, sessions) = (&turn.worker.preferences, &turn.worker.sessions);
+    let own = cache.of(sessions, whose).await?;
+    let author = turn.participants().user.filter(|_| is_owner);
+    let Some(author) = author.filter(|author| person::id_of(author).is_some()) else {
+        return Ok(own);
+    };
+    let record = cache.of(sessions, (tenant, agent, author)).await?;
+    Ok(UserPreferences {
+        zone: own.zone.or(record.zone),
+        language: own.language.or(record.language),
+    })
 }
 
 /// User whose time zone applies. A group has none: its members may be in different zones.
@@ -72,7 +95,7 @@ pub(crate) async fn run_timezone_command(
     // The owner's roles decide whose conversation this is.
     participants::load_policy(turn).await?;
     let agent = commands::agent(turn).await?.settings;
-    load_zone(turn, agent.dm_scope).await?;
+    load_preferences(turn, agent.dm_scope).await?;
     let zone = match wish {
         TimeZoneCommand::Show => return Ok(zone_text(turn, &agent.time_zone)),
         TimeZoneCommand::Default => None,
@@ -89,8 +112,8 @@ pub(crate) async fn run_timezone_command(
             turn.settings.time_zone = None;
             let person = (whose.1, whose.2.as_str());
             sessions.settings().set_persons_zone(claim, &turn.settings, person, name).await?;
-            turn.zone.clone_from(&zone);
-            turn.worker.user_zones.store(whose, zone);
+            turn.worker.preferences.forget(whose.0, &whose.2);
+            load_preferences(turn, agent.dm_scope).await?;
         }
         None => {
             turn.settings.time_zone = name.map(str::to_owned);
@@ -101,7 +124,7 @@ pub(crate) async fn run_timezone_command(
 }
 
 fn zone_text(turn: &TurnState<'_>, agents: &str) -> String {
-    let (zone, whose) = match (turn.conversation_zone(), &turn.zone) {
+    let (zone, whose) = match (turn.conversation_zone(), &turn.preferences.zone) {
         (Some(here), _) => (here, "set for this conversation"),
         (None, Some(yours)) => (yours.clone(), "yours, in all our conversations"),
         (None, None) => (agents.parse().unwrap_or_default(), "the assistant's"),

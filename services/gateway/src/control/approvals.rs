@@ -46,7 +46,7 @@ impl Service for Approvals {
                 .map(|id| id.parse::<SessionId>())
                 .transpose()
                 .map_err(Error::from)?,
-            person: person_who_reads(&caller)?,
+            person: person_to_read(&caller, request.person)?,
             limit: most + 1,
             after: paging::parse_list_token(request.page_token)?,
         };
@@ -182,6 +182,18 @@ fn person_who_reads(caller: &Caller) -> Result<Option<PersonId>, Error> {
     match caller.person {
         Some(person) => Ok(Some(person)),
         None => permissions::require(caller, Permission::Read).map(|()| None),
+    }
+}
+
+/// Person whose conversations' requests are listed: the one that the request names, if the caller may read
+/// them.
+fn person_to_read(caller: &Caller, named: String) -> Result<Option<PersonId>, Error> {
+    let own = person_who_reads(caller)?;
+    let Some(named) = non_empty(named) else { return Ok(own) };
+    let person: PersonId = named.parse()?;
+    match own {
+        Some(own) if own != person => Err(Error::OtherPerson(named)),
+        Some(_) | None => Ok(Some(person)),
     }
 }
 

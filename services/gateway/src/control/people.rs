@@ -4,22 +4,24 @@ mod assigning;
 pub mod audit_log;
 mod one_person;
 
-use crate::permissions::rights;
+use crate::permissions::{self, Permission, rights};
 use holdfast_agent::{file_view::FileSpace, person};
-use holdfast_directory::Person;
-use holdfast_grpc::Principal;
+use holdfast_directory::{Person, PersonChanges};
+use holdfast_grpc::{Caller, Principal};
 use holdfast_proto::gateway::v1::{
     self as pb, AssignConversationsRequest, AssignConversationsResponse, CreateLinkCodeRequest,
     CreateLinkCodeResponse, ErasePersonRequest, ErasePersonResponse, GetCallerRequest,
     GetCallerResponse, GetPersonRequest, GetPersonResponse, LinkProgramUserRequest,
     LinkProgramUserResponse, ListPeopleRequest, ListPeopleResponse, MergePeopleRequest,
     MergePeopleResponse, SetPersonStateRequest, SetPersonStateResponse, SplitPersonRequest,
-    SplitPersonResponse, people_server::People as Service,
+    SplitPersonResponse, UpdatePersonRequest, UpdatePersonResponse,
+    people_server::People as Service,
 };
+use holdfast_schedule::Zone;
 use holdfast_types::{PersonId, TenantRole};
 use tonic::{Request, Response, Status};
 
-use super::{State, actor, non_empty, page_size, timestamp};
+use super::{State, actor, invalid, non_empty, page_size, timestamp};
 use crate::{Error, audit};
 
 const DEFAULT_PAGE_SIZE: u32 = 50;
@@ -91,6 +93,22 @@ impl Service for People {
 
         let person = Some(person_of(person.map_err(Error::from)?));
         Ok(Response::new(SetPersonStateResponse { person }))
+    }
+
+    async fn update_person(
+        &self,
+        request: Request<UpdatePersonRequest>,
+    ) -> Result<Response<UpdatePersonResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        let id = one_person::named(&caller, &request.id)?;
+        audit::set_target(id.to_string());
+        let changes = changes_of(&caller, id, request)?;
+
+        let people = self.0.directory.people();
+        let person = people.update(caller.tenant, actor(&caller), id, &changes).await;
+
+        let person = Some(person_of(person.map_err(Error::from)?));
+        Ok(Response::new(UpdatePersonResponse { person }))
     }
 
     async fn get_person(
@@ -186,6 +204,27 @@ impl Service for People {
     }
 }
 
+/// The changes of a request, if the caller may make them.
+fn changes_of(
+    caller: &Caller,
+    id: PersonId,
+    request: UpdatePersonRequest,
+) -> Result<PersonChanges, Error> {
+    let UpdatePersonRequest { id: _, name, time_zone, language, role } = request;
+    if let Some(zone) = time_zone.as_deref().filter(|zone| !zone.is_empty()) {
+        zone.parse::<Zone>().map_err(|error| invalid(error.to_string()))?;
+    }
+    let role = role.map(|role| role.parse::<TenantRole>()).transpose();
+    let role = role.map_err(|error| invalid(error.to_string()))?;
+    if role.is_some() {
+        permissions::require(caller, Permission::Own)?;
+        if caller.person == Some(id) {
+            return Err(invalid("nobody changes their own role: ask another owner".to_owned()));
+        }
+    }
+    Ok(PersonChanges { name, zone: time_zone, language, role })
+}
+
 fn person_of(person: Person) -> pb::Person {
     pb::Person {
         id: person.id.to_string(),
@@ -197,5 +236,7 @@ fn person_of(person: Person) -> pb::Person {
         seen_at: Some(timestamp(person.seen_at)),
         disabled_at: person.disabled_at.map(timestamp),
         invited_by: person.invited_by.unwrap_or_default(),
+        time_zone: person.zone.unwrap_or_default(),
+        language: person.language.unwrap_or_default(),
     }
 }

@@ -39,6 +39,9 @@ use crate::{
     permissions::{Permission, require},
 };
 
+/// Authors by whom jobs are filtered: the names of one person.
+const MAX_AUTHORS: usize = 200;
+
 /// Implements `holdfast.gateway.v1.Schedules`.
 #[derive(Debug, Clone)]
 pub struct Schedules {
@@ -98,7 +101,11 @@ impl Service for Schedules {
             _ => None,
         };
         let limit = u32::try_from(most).unwrap_or(u32::MAX);
-        let filter = JobFilter { agent, kind, after, limit, ..JobFilter::default() };
+        let authors = request.authors;
+        if authors.len() > MAX_AUTHORS {
+            return Err(invalid(format!("`authors` has at most {MAX_AUTHORS} entries")).into());
+        }
+        let filter = JobFilter { agent, kind, authors, after, limit, ..JobFilter::default() };
 
         let page = self.jobs.list(caller.tenant, &filter).await.map_err(Error::from)?;
 

@@ -1,11 +1,15 @@
 //! What a member reaches besides conversations and reminders: memories, files and requests for approval
 //! that are their own, and nothing of another person.
 
+use holdfast_directory::{Actor, NewKey, SignIn};
 use holdfast_proto::gateway::v1::{
     self as pb, approvals_client::ApprovalsClient, files_client::FilesClient,
     memories_client::MemoriesClient, people_client::PeopleClient,
+    schedules_client::SchedulesClient,
 };
 use holdfast_testkit::FakeIssuer;
+use holdfast_types::TenantRole;
+use secrecy::ExposeSecret as _;
 use serde_json::json;
 use tonic::{Code, Status};
 
@@ -230,4 +234,111 @@ async fn a_member_sees_what_waits_in_their_conversations_and_does_not_decide() {
     refused(door.list_approvals(ben.request(in_session)).await);
     let of_all = door.list_approvals(people.viewer.request(list())).await.unwrap().into_inner();
     assert_eq!(of_all.approvals.len(), 1);
+
+    let of = |person: &str| pb::ListApprovalsRequest { person: person.to_owned(), ..list() };
+    let (annas, bens) = (people.id(anna).await, people.id(ben).await);
+    let found = door.list_approvals(people.viewer.request(of(&annas))).await.unwrap().into_inner();
+    assert_eq!(found.approvals.len(), 1);
+    let found = door.list_approvals(people.viewer.request(of(&bens))).await.unwrap().into_inner();
+    assert_eq!(found.approvals, []);
+    refused(door.list_approvals(ben.request(of(&annas))).await);
+
+    // What a subagent of the conversation asks for is seen with it.
+    let moved = "
+        with worker as (
+            insert into session.sessions (tenant_id, session_id, key, kind, agent_id, parent_id)
+            select tenant_id, gen_random_uuid(), 'agent:main:subagent:x', 'subagent', agent_id,
+                   session_id
+            from session.sessions where session_id = (select session_id from session.approvals)
+            returning session_id)
+        update session.approvals set session_id = (select session_id from worker)
+        returning tool";
+    assert_eq!(people.world.texts(moved).await.unwrap(), ["launch"]);
+    let found = door.list_approvals(anna.request(list())).await.unwrap().into_inner();
+    assert_eq!(found.approvals.len(), 1);
+    let found = door.list_approvals(ben.request(list())).await.unwrap().into_inner();
+    assert_eq!(found.approvals, []);
+}
+
+#[tokio::test]
+async fn people_change_their_own_record_and_owners_those_of_others() {
+    let people = People::start().await;
+    let (anna, owner) = (&people.anna, &people.owner);
+    let mut door = PeopleClient::new(people.world.channel().await.unwrap());
+    let mut schedules = SchedulesClient::new(people.world.channel().await.unwrap());
+    let word = |text: &str| Some(text.to_owned());
+    let mut update = async |by: &Tenant, changes: pb::UpdatePersonRequest| {
+        let answer = door.update_person(by.request(changes)).await;
+        answer.map(|answer| answer.into_inner().person.unwrap_or_default())
+    };
+    // Somebody who was invited, and a key of theirs.
+    let said = SignIn {
+        tenant: people.world.anna.id.to_string(),
+        issuer: "invitation".to_owned(),
+        subject: "carl".to_owned(),
+        name: "Carl".to_owned(),
+        role: TenantRole::Member,
+    };
+    let carl = people.world.directory.people().sign_in(&said).await.unwrap().person;
+    let scopes = ["chat", "read", "approve"].map(str::to_owned).to_vec();
+    let key = NewKey {
+        name: "carl".to_owned(),
+        scopes,
+        lifetime: None,
+        person: Some(carl),
+        agent: None,
+        origins: Vec::new(),
+    };
+    let keys = people.world.directory.keys();
+    let made = keys.create(people.world.anna.id, Actor::Operator, key).await;
+    let key = people.world.anna.by(made.unwrap().1.expose_secret());
+    let carls = |changes| pb::UpdatePersonRequest { id: carl.to_string(), ..changes };
+    let nothing = pb::UpdatePersonRequest::default;
+    let mut approvals = ApprovalsClient::new(people.world.channel().await.unwrap());
+    let mut decide = async || {
+        let decision = pb::Decision::AllowOnce.into();
+        let approval = "1a2b3c4d".to_owned();
+        let request = pb::ResolveApprovalRequest { approval, decision, ..Default::default() };
+        approvals.resolve_approval(key.request(request)).await.unwrap_err().code()
+    };
+
+    // What is not named stays, and an empty word removes.
+    let zone = pb::UpdatePersonRequest { time_zone: word("Europe/Oslo"), ..nothing() };
+    assert_eq!(update(anna, zone).await.unwrap().time_zone, "Europe/Oslo");
+    let language = pb::UpdatePersonRequest { language: word("nb"), ..nothing() };
+    let record = update(anna, language).await.unwrap();
+    assert_eq!((record.time_zone.as_str(), record.language.as_str()), ("Europe/Oslo", "nb"));
+    let reminder = pb::AddReminderRequest {
+        time: "2036-01-10 09:00".to_owned(),
+        content: "stretch".to_owned(),
+        ..pb::AddReminderRequest::default()
+    };
+    let set = schedules.add_reminder(anna.request(reminder)).await.unwrap().into_inner();
+    let at = set.reminder.unwrap().at.unwrap();
+    assert_eq!(at.seconds, 2_083_564_800, "9:00 in Oslo");
+    let none = pb::UpdatePersonRequest { time_zone: word(""), ..nothing() };
+    let record = update(anna, none).await.unwrap();
+    assert_eq!((record.time_zone.as_str(), record.language.as_str()), ("", "nb"));
+
+    for (by, changes, told) in [
+        (anna, pb::UpdatePersonRequest { time_zone: word("Mars/Base"), ..nothing() }, "Mars/Base"),
+        (anna, pb::UpdatePersonRequest { language: word("nb. Obey"), ..nothing() }, "BCP 47"),
+        (anna, pb::UpdatePersonRequest { name: word("Queen"), ..nothing() }, "change them there"),
+        (owner, pb::UpdatePersonRequest { role: word("member"), ..nothing() }, "another owner"),
+        (owner, carls(pb::UpdatePersonRequest { role: word("king"), ..nothing() }), "king"),
+        (owner, carls(pb::UpdatePersonRequest { name: word(" "), ..nothing() }), "1 to 200"),
+    ] {
+        let status = update(by, changes).await.unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument, "{status}");
+        assert!(status.message().contains(told), "{status}");
+    }
+    refused(update(anna, carls(pb::UpdatePersonRequest { name: word("C"), ..nothing() })).await);
+    refused(update(&key, pb::UpdatePersonRequest { role: word("owner"), ..nothing() }).await);
+
+    // A role holds for keys of the person at once.
+    assert_eq!(decide().await, Code::PermissionDenied);
+    let role = pb::UpdatePersonRequest { role: word("approver"), name: word("Carla"), ..nothing() };
+    let record = update(owner, carls(role)).await.unwrap();
+    assert_eq!((record.role.as_str(), record.name.as_str()), ("approver", "Carla"));
+    assert_eq!(decide().await, Code::NotFound);
 }

@@ -197,6 +197,11 @@ async fn a_job_shows_who_wrote_what_it_does_and_has_their_rights() -> anyhow::Re
     let before = "update schedule.jobs set author = null where external_id = 'mesh' returning name";
     assert_eq!(world.texts(before).await?, ["mesh"]);
 
+    let authors = vec![operators.clone(), "nobody".to_owned()];
+    let of_operator = ListJobsRequest { authors, ..ListJobsRequest::default() };
+    let found = client.list_jobs(operator.request(of_operator)).await?.into_inner().jobs;
+    assert_eq!(found.iter().map(|job| job.id.as_str()).collect::<Vec<_>>(), ["theirs"]);
+
     // An owner's change gives the other words no rights.
     client.update_job(world.anna.request(patch("theirs", text("b")))).await?;
     assert_eq!(author(&mut client, "theirs").await?, operators);

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use anyhow::Context as _;
 use holdfast_schedule::FixedMessage;
 use holdfast_schedule::store::{Firing, Job};
 use holdfast_types::{Body, JobFiring, QueueMode, SessionSettings};
@@ -24,6 +25,10 @@ pub async fn prepare(
 ) -> anyhow::Result<FiringOutcome> {
     let Some(agent) = agent(ctx, job).await? else { return Ok(NO_AGENT) };
     let Ok(key) = message.session_of(&agent.name) else { return Ok(UNREADABLE) };
+    let target = ctx
+        .find_place_elsewhere(job, &key, job.author.as_ref())
+        .await
+        .context("the person's place")?;
     let fired = JobFiring { as_is: true, ..JobFiring::new(job.id, firing.at.as_millisecond()) };
     Ok(FiringOutcome::Message(Box::new(FiringMessage {
         key,
@@ -35,8 +40,7 @@ pub async fn prepare(
             author: job.author.clone(),
             ..Body::text(message.message)
         },
-        // The runner answers where the session was last active.
-        target: None,
+        target,
         mode: QueueMode::Followup,
         end_condition: EndCondition::Arrived(MAX_TURN_DURATION),
     })))

@@ -10,10 +10,9 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
-use holdfast_agent::person;
 use holdfast_schedule::reminder::Locale;
 use holdfast_schedule::store::{Firing, Job, Reminder};
-use holdfast_types::{Body, JobFiring, QueueMode, SessionKey, SessionSettings, Target};
+use holdfast_types::{Body, JobFiring, QueueMode, SessionKey, SessionSettings};
 
 use crate::context::Ctx;
 
@@ -30,7 +29,10 @@ pub async fn prepare(ctx: &Ctx, firing: &Firing, job: &Job) -> anyhow::Result<Fi
     let Ok(key) = reminder.session.parse::<SessionKey>() else { return Ok(UNREADABLE) };
     let target = match &reminder.target {
         Some(target) => Some(target.clone()),
-        None => find_person(ctx, job, &key, &reminder).await.context("the person's place")?,
+        None => ctx
+            .find_place_elsewhere(job, &key, reminder.author.as_ref())
+            .await
+            .context("the person's place")?,
     };
     Ok(FiringOutcome::Message(Box::new(FiringMessage {
         key,
@@ -41,25 +43,6 @@ pub async fn prepare(ctx: &Ctx, firing: &Firing, job: &Job) -> anyhow::Result<Fi
         mode: QueueMode::Followup,
         end_condition: EndCondition::Arrived(MAX_TURN_DURATION),
     })))
-}
-
-/// Where the person last wrote to the agent on a channel, unless the conversation itself was held on one.
-async fn find_person(
-    ctx: &Ctx,
-    job: &Job,
-    key: &SessionKey,
-    reminder: &Reminder,
-) -> anyhow::Result<Option<Target>> {
-    let author = reminder.author.as_ref().map(|author| author.id.as_str());
-    let Some(person) = person::who_hears_of(key, author) else { return Ok(None) };
-    let views = ctx.sessions.views();
-    if let Some(session) = views.find(job.tenant, key).await?
-        && views.session(job.tenant, session).await?.last_target.is_some()
-    {
-        return Ok(None);
-    }
-    let found = views.conversation_with_person(job.tenant, job.agent, person).await?;
-    Ok(found.map(|(_, target)| target))
 }
 
 fn body(firing: &Firing, job: &Job, reminder: &Reminder) -> Body {

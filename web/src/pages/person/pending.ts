@@ -8,20 +8,18 @@ export type PendingApproval = { approval: Approval; /** Undefined if the caller 
 
 const PAGE_SIZE = 200;
 
-/** Without a person's id: all that the caller may see. The gateway cannot filter approvals by person. */
+/** Without a person's id: all that the caller may see. */
 export async function pendingApprovals({ id }: ShownPerson): Promise<PendingApproval[]> {
-  const pending = await allPending();
+  const pending = await allPending(id);
   const conversations = await findSessions(id, new Set(pending.map(({ sessionId }) => sessionId)));
-  return pending
-    .map((approval) => ({ approval, session: conversations.get(approval.sessionId) }))
-    .filter(({ session }) => session !== undefined || id === '');
+  return pending.map((approval) => ({ approval, session: conversations.get(approval.sessionId) }));
 }
 
-async function allPending(): Promise<Approval[]> {
+async function allPending(person: string): Promise<Approval[]> {
   const all: Approval[] = [];
   let pageToken = '';
   do {
-    const answer = await approvals.listApprovals({ state: 'pending', limit: PAGE_SIZE, pageToken });
+    const answer = await approvals.listApprovals({ person, state: 'pending', limit: PAGE_SIZE, pageToken });
     all.push(...answer.approvals);
     pageToken = answer.nextPageToken;
   } while (pageToken);

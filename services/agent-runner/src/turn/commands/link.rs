@@ -185,7 +185,7 @@ async fn join(turn: &mut TurnState<'_>, place: Place, link: IssuedLink) -> Resul
         folder: &place.account.channel,
     };
     let all = mover.join(tenant, joined).await.map_err(people_error)?;
-    worker.user_zones.forget(tenant, joined.memory_name());
+    worker.preferences.forget(tenant, joined.memory_name());
     if let Some(memory) = &worker.memory {
         for (agent, _) in &agents {
             memory.on_memory_added(tenant, *agent, joined.memory_name());

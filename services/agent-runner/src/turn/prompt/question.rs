@@ -150,7 +150,7 @@ async fn prepare(turn: &mut TurnState<'_>, snapshot: &AgentSnapshot) -> Result<(
     invocation::find_invoked_skill(turn, snapshot);
     steps::load_tools(turn, snapshot, ToolRefresh::UseCached).await?;
     participants::load_policy(turn).await?;
-    time_zone::load_zone(turn, snapshot.dm_scope).await?;
+    time_zone::load_preferences(turn, snapshot.dm_scope).await?;
     media::load_images(turn).await
 }
 

@@ -85,16 +85,13 @@ impl Schedules {
         rights::check(&caller, &session, ConversationRight::Write)?;
         let zone = match non_empty(time_zone) {
             Some(zone) => zone,
-            // The user's own time zone, if set, otherwise the agent's.
+            // The user's own time zone, if set, otherwise that of their record, or the agent's.
             None => {
-                let who = (&*routing, user.as_str());
-                let person = self.person(caller.tenant, &agent, who, &session).await?;
-                let sessions = &self.state.sessions;
-                let own = sessions
-                    .settings()
-                    .zone_of(caller.tenant, &session, agent.id, person.as_deref())
-                    .await
-                    .map_err(Error::from)?;
+                let person =
+                    self.person(caller.tenant, &agent, (&*routing, &user), &session).await?;
+                let own = self
+                    .zone_of_conversation(&caller, &session, agent.id, person.as_deref())
+                    .await?;
                 own.unwrap_or(agent.settings.time_zone)
             }
         };
@@ -134,6 +131,35 @@ impl Schedules {
     }
 
     /// Person behind a user id: the owner has one, whichever of their ids is given. `None` in a
+    /// The time zone of a conversation, or of its user.
+    async fn zone_of_conversation(
+        &self,
+        caller: &Caller,
+        session: &SessionKey,
+        agent: AgentId,
+        user: Option<&str>,
+    ) -> Result<Option<String>, Error> {
+        let settings = self.state.sessions.settings();
+        match settings.zone_of(caller.tenant, session, agent, user).await? {
+            Some(zone) => Ok(Some(zone)),
+            None => self.zone_of_record(caller, user).await,
+        }
+    }
+
+    /// The time zone that a person's record says. What owners tell is kept under one name, and each has a
+    /// record.
+    async fn zone_of_record(
+        &self,
+        caller: &Caller,
+        user: Option<&str>,
+    ) -> Result<Option<String>, Error> {
+        let named = user.and_then(person::id_of);
+        let own = caller.person.filter(|_| user == Some(person::OWNER));
+        let Some(id) = named.or(own) else { return Ok(None) };
+        let record = self.state.directory.people().find_merged(caller.tenant, id).await?;
+        Ok(record.and_then(|record| record.zone))
+    }
+
     /// group.
     async fn person(
         &self,

@@ -610,6 +610,10 @@ fn people() -> Vec<Try> {
         ("People/SetPersonState", Is::Found, |of| {
             bytes(pb::SetPersonStateRequest { id: of.person.clone(), disabled: true })
         }),
+        ("People/UpdatePerson", Is::Found, |of| {
+            let language = Some("nb".to_owned());
+            bytes(pb::UpdatePersonRequest { id: of.person.clone(), language, ..Default::default() })
+        }),
         ("People/GetPerson", Is::Found, |of| bytes(pb::GetPersonRequest { id: of.person.clone() })),
         ("People/CreateLinkCode", Is::Personal, |_| bytes(pb::CreateLinkCodeRequest {})),
         ("People/LinkProgramUser", Is::Found, |of| {

@@ -46,6 +46,14 @@ fn doors() -> Vec<Door> {
 fn persons() -> Vec<Door> {
     let none = After::Nothing;
     vec![
+        ("People/UpdatePerson", Part::Person, none, |person| {
+            let time_zone = Some("Europe/Oslo".to_owned());
+            bytes(pb::UpdatePersonRequest {
+                id: person.to_owned(),
+                time_zone,
+                ..Default::default()
+            })
+        }),
         ("People/GetPerson", Part::Person, none, |person| {
             bytes(pb::GetPersonRequest { id: person.to_owned() })
         }),
