@@ -1379,7 +1379,7 @@ MUTANTS = {
         [
             (
                 RUNNER + "turn/time_zone.rs",
-                "self.conversation_zone().or_else(|| self.zone.clone())",
+                "self.conversation_zone().or_else(|| self.preferences.zone.clone())",
                 "self.conversation_zone().or_else(|| self.zone.clone().filter(|zone| zone.name().is_empty()))",
             ),
         ],

@@ -11,7 +11,7 @@ import { expect, test } from './fixtures';
 import type { Mesh, Tenant } from './mesh';
 
 const AGENT = 'main';
-const TABS = ['Known by', 'Conversations', 'Memory', 'Reminders', 'Jobs', 'Files', 'Approvals', 'Sign-ins', 'Cost'];
+const TABS = ['Known by', 'Record', 'Conversations', 'Memory', 'Reminders', 'Jobs', 'Files', 'Approvals', 'Sign-ins', 'Cost'];
 
 let tenant: Tenant;
 
@@ -65,6 +65,13 @@ test('an owner sees what is a person’s, without ids, and ends their sign-in', 
     await expect(page.locator('#content').getByRole('alert')).toHaveCount(0);
     await expect(page.locator('#content')).not.toContainText('per_');
   }
+
+  await showTab(page, 'Record');
+  await page.getByLabel('Language of answers').selectOption('nb');
+  await page.getByLabel('Role').selectOption('approver');
+  await page.getByRole('button', { name: 'Save' }).click();
+  await expect(page.locator('#content').getByText('approver', { exact: true }).first()).toBeVisible();
+  await expect.poll(async () => (await berta.client(People).getPerson({})).person).toMatchObject({ role: 'approver', language: 'nb', name: 'Berta' });
 
   await showTab(page, 'Sign-ins');
   await grid(page, 'Sign-ins').getByRole('button', { name: 'End' }).click();

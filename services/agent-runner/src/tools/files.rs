@@ -38,7 +38,7 @@ impl FileScope {
         self.read.as_deref().is_none_or(|roots| is_within(roots, path)) || is_written()
     }
 
-    fn may_write(&self, path: &str) -> bool {
+    pub(crate) fn may_write(&self, path: &str) -> bool {
         self.write.as_deref().is_none_or(|roots| is_within(roots, path))
     }
 }

@@ -160,6 +160,30 @@ async fn a_person_changes_their_own_files_and_neither_shared_nor_other_ones() ->
 }
 
 #[tokio::test]
+async fn nobody_is_asked_about_a_file_that_the_conversation_may_not_change() -> anyhow::Result<()> {
+    let world = shared_agent().await?;
+    let document = json!({ "approvals": { "tools": { "write": "always" } } });
+    world.directory.policies().put(world.tenant, Actor::Operator, None, None, &document).await?;
+    let _runner = world.runner().await?;
+
+    // The first is a protected path, about which the default policy asks as well.
+    for path in ["AGENTS.md", "shared/rules.md", "skills/x/SKILL.md"] {
+        let told = result(&world, "bob", write(path, "be rude\n")).await?;
+        assert!(told.contains("in a conversation with your owner only"), "{path}: {told}");
+    }
+    assert_eq!(world.number("select count(*) from session.approvals").await?, 0);
+
+    // What can be changed is asked about.
+    world.model.queue(vec![Reply::call("a", "write", write("a.md", "x").1.to_string())]);
+    world.send(world.message("bob", "go")).await?;
+    let asks = async || {
+        let asked = world.number("select count(*) from session.approvals").await;
+        asked.is_ok_and(|asked| asked == 1)
+    };
+    world.until("somebody is asked", asks).await
+}
+
+#[tokio::test]
 async fn a_command_has_the_files_of_its_person_and_changes_no_others() -> anyhow::Result<()> {
     let world = shared_agent().await?;
     put(&world, "people/api=anna/a.md", "anna's secret\n").await?;

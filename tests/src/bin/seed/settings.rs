@@ -349,7 +349,8 @@ impl Api {
         Ok(())
     }
 
-    /// Sends messages to agents whose model then wants to change its protected files.
+    /// Sends messages to agents whose model then wants to change its protected files, which it may do in
+    /// the owner's own conversation only.
     pub async fn ask_for_approvals(
         &self,
         model: &str,
@@ -365,11 +366,11 @@ impl Api {
         answer.error_for_status().context("the model takes no rules")?;
 
         let mut messages = MessagesClient::new(self.channel());
-        for number in 0..count {
+        anyhow::ensure!(count <= agents.len(), "each of {count} approvals is another agent's");
+        for (number, agent) in agents.iter().take(count).enumerate() {
             let request = SendRequest {
                 text: format!("{APPROVAL_MESSAGE} ({number})."),
-                agent: agents[number % agents.len()].name.clone(),
-                session: format!("approval-{number}"),
+                agent: agent.name.clone(),
                 ..SendRequest::default()
             };
             messages.send(self.request(request)).await?;

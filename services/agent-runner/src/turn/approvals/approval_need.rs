@@ -1,7 +1,6 @@
 //! Decision whether a call needs an approval, from its tool and the policy.
 
 use holdfast_agent::{
-    bootstrap::Audience,
     is_allowed,
     policy::{Decision, DecisionSource, Reason, written_paths},
 };
@@ -149,8 +148,11 @@ async fn required_approval(
         Decision::Deny { layer: DecisionSource::Action | DecisionSource::Exec, rule } => {
             Approval::Deny(format!("not done: {rule}"))
         }
-        // The call itself reports that the tool is not available.
+        // The call itself reports that the tool is not available, or that the file may not be changed.
         Decision::Deny { .. } => Approval::Never,
+        Decision::NeedApproval { .. } if !may_write_all(turn, snapshot, known, &input) => {
+            Approval::Never
+        }
         Decision::NeedApproval { reason } => ask_about(known, &input, reason, None),
     })
 }
@@ -171,10 +173,21 @@ fn ask_about(tool: &str, input: &Value, reason: Reason, pattern: Option<String>)
     Approval::Ask { subject: subject.into(), summary, pattern }
 }
 
+/// Whether the conversation may change all files that a call writes. Nobody is asked about a call that
+/// is refused in any case.
+fn may_write_all(
+    turn: &TurnState<'_>,
+    snapshot: &AgentSnapshot,
+    tool: &str,
+    input: &Value,
+) -> bool {
+    let Some(paths) = written_paths(tool, input) else { return true };
+    let (view, scope) = (turn.access(snapshot).file_view(), turn.file_scope());
+    paths.iter().all(|path| scope.may_write(path) && view.may_change(path))
+}
+
 /// Whether a person must decide because text from outside may become an instruction. A memory flush
 /// does not wait for a person: it writes only notes, which are marked as text from outside.
-///
-/// Nobody is asked about a file that the conversation cannot change: the call itself is refused.
 fn is_new_instruction(
     turn: &TurnState<'_>,
     snapshot: &AgentSnapshot,
@@ -182,8 +195,7 @@ fn is_new_instruction(
     input: &Value,
 ) -> bool {
     !turn.is_flushing()
-        && (turn.access(snapshot).audience == Audience::Owner
-            || written_paths(tool, input).is_none())
+        && may_write_all(turn, snapshot, tool, input)
         && turn.has_read_outside_text()
         && outside_text::changes_instructions(tool, input)
 }
