@@ -54,6 +54,7 @@ pub enum People {
         /// Id of the person, as `list` shows it [default: yourself]
         #[arg(default_value = "", hide_default_value = true)]
         id: String,
+        /// Name, of 1 to 200 characters
         #[arg(long)]
         name: Option<String>,
         /// Time zone, as `Europe/Oslo`; "" is none

@@ -1,7 +1,7 @@
 // Names of agents, keys and people, whose ids are all that some answers have of them.
 import { SvelteMap } from 'svelte/reactivity';
 import { agents, keys, people } from '$api/clients';
-import { can } from '$api/session.svelte';
+import { can, me } from '$api/session.svelte';
 
 /** Ids that are still unknown are looked for again after so long, in milliseconds. */
 const ASK_AGAIN_AFTER = 30_000;
@@ -18,8 +18,10 @@ const SOURCES: Record<string, (id: string) => Promise<Named[]>> = {
 const names = new SvelteMap<string, string>();
 const askedAt = new Map<string, number>();
 
-/** The name of an agent, a key or a person by its id. Other texts, and ids until their names are known, stay as they are. */
-export function nameOf(id: string): string {
+/** The name of an agent, a key or a person by its id, with or without `person:` before it. Other texts, and ids until their names are known, stay as they are. */
+export function nameOf(given: string): string {
+  const id = given.replace(/^person:/, '');
+  if (id !== '' && id === me.person) return me.name;
   const known = names.get(id);
   const kind = id.split('_')[0] ?? '';
   const source = SOURCES[kind];

@@ -6,6 +6,7 @@ import { Agents, BehaviorSettingsSchema } from '../../src/api/gen/holdfast/gatew
 import { Files } from '../../src/api/gen/holdfast/gateway/v1/files_pb';
 import { Messages } from '../../src/api/gen/holdfast/gateway/v1/messages_pb';
 import { Operations } from '../../src/api/gen/holdfast/gateway/v1/operations_pb';
+import { Policies } from '../../src/api/gen/holdfast/gateway/v1/policies_pb';
 import { Proposals } from '../../src/api/gen/holdfast/gateway/v1/proposals_pb';
 import { answers, Conversation } from '../conversation';
 import { expect, test } from '../fixtures';
@@ -56,7 +57,7 @@ async function askThePerson(args: TaskArguments) {
   await eventually('the agent asks', async () => (await signedIn.client(Operations).getInboxCounts({})).questions === 1);
 }
 
-task('answer the question of an agent', { role: 'member', maxClicks: 8, prepare: askThePerson }, async (args) => {
+task('answer the question of an agent', { role: 'owner', maxClicks: 8, prepare: askThePerson }, async (args) => {
   const { person, page, mesh } = args;
   await person.open('Inbox');
   await person.showTab(/^Questions/);
@@ -120,8 +121,9 @@ const WAITING = 4;
 /** Calls of several conversations wait for a decision. */
 async function askForApprovals(args: TaskArguments) {
   const signedIn = await session(args);
+  await signedIn.client(Policies).putPolicy({ document: JSON.stringify({ approvals: { tools: { write: 'always' } } }) });
   for (let number = 1; number <= WAITING; number += 1) {
-    const input = { path: 'role.md', content: `You are the builder number ${number}.\n` };
+    const input = { path: 'notes/role.md', content: `You are the builder number ${number}.\n` };
     await args.mesh.model.answer(`Take the role ${number}`, { calls: [{ tool: 'write', input }] }, { text: `I took the role ${number}.` });
     await signedIn.client(Messages).send({ agent: AGENT, session: `role-${number}`, text: `Take the role ${number}.` });
   }

@@ -64,8 +64,9 @@ task('begin with a link that signs in once', { isSignedOut: true, maxClicks: 2 }
 /** Two calls of two conversations wait. */
 async function prepareWaiting({ mesh, tenant }: TaskArguments): Promise<void> {
   const session = await mesh.session(tenant.key);
+  await session.client(Policies).putPolicy({ document: JSON.stringify({ approvals: { tools: { write: 'always' } } }) });
   const write = (path: string) => ({ text: 'May I?', calls: [{ tool: 'write', input: { path, content: 'I help.' } }] });
-  await mesh.model.answer('Change your role', write('role.md'), { text: 'The turn went on.' });
+  await mesh.model.answer('Change your role', write('notes/role.md'), { text: 'The turn went on.' });
   await Promise.all(['one', 'two'].map((target) => session.client(Messages).send({ agent: AGENT, session: target, text: 'Change your role' })));
   await expect.poll(async () => (await session.client(Approvals).listApprovals({ state: 'pending' })).approvals.length, { timeout: 30_000 }).toBe(2);
 }
@@ -341,7 +342,7 @@ task(
 task(
   'tag a conversation and see those with the tag',
   {
-    role: 'member',
+    role: 'owner',
     maxClicks: 7,
     async prepare({ mesh, tenant }) {
       const session = await mesh.session(tenant.key);
@@ -375,7 +376,7 @@ task(
 task(
   'name a conversation, pin it, and delete another',
   {
-    role: 'member',
+    role: 'owner',
     maxClicks: 10,
     async prepare({ mesh, tenant }) {
       const session = await mesh.session(tenant.key);
