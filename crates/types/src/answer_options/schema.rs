@@ -1,10 +1,16 @@
-//! JSON schemas of answers: the keywords that OpenAI's structured outputs have, except `pattern`.
+//! JSON schemas of answers: the keywords that OpenAI's structured outputs have, and some that usual
+//! generators of schemas write.
 //!
-//! A schema with another keyword is refused when it is read, so that nothing is left unchecked.
-//! `format` is an annotation, as in JSON Schema itself.
+//! Other keywords go to the provider and are not checked here: pydantic and zod write some for ordinary
+//! types. `format` is an annotation, as in JSON Schema itself. A `pattern` is checked in linear time; one
+//! with a look-around or a back-reference is not.
 
-use std::cell::Cell;
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+};
 
+use regex::{Regex, RegexBuilder};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -17,25 +23,13 @@ const MAX_DEPTH: usize = 64;
 /// Maximum number of comparisons of a value with a schema: references can multiply them.
 const MAX_STEPS: u32 = 200_000;
 
+/// Maximum size of a compiled pattern, in bytes.
+const MAX_PATTERN_BYTES: usize = 256 * 1024;
+
 /// Maximum length of a rule in an error.
 const MAX_SHOWN_CHARS: usize = 100;
 
-/// Keywords without an effect on what is valid.
-const ANNOTATIONS: [&str; 11] = [
-    "$schema",
-    "$id",
-    "$comment",
-    "title",
-    "description",
-    "default",
-    "examples",
-    "format",
-    "deprecated",
-    "readOnly",
-    "writeOnly",
-];
-
-/// Schema whose keywords are all known.
+/// Schema whose known keywords have the right values.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Value", into = "Value")]
 pub struct AnswerSchema(Value);
@@ -57,7 +51,12 @@ impl AnswerSchema {
     ///
     /// The first thing that is wrong, and where.
     pub fn check(&self, value: &Value) -> Result<(), String> {
-        Checker { root: &self.0, steps: Cell::new(MAX_STEPS) }.check(&self.0, value, "$", 0)
+        let checker = Checker {
+            root: &self.0,
+            steps: Cell::new(MAX_STEPS),
+            patterns: RefCell::new(HashMap::new()),
+        };
+        checker.check(&self.0, value, "$", 0)
     }
 }
 
@@ -84,7 +83,7 @@ impl TryFrom<Value> for AnswerSchema {
     }
 }
 
-/// Checks that a schema has known keywords only, each of the right type.
+/// Checks that the known keywords of a schema have values of the right type.
 fn read(root: &Value, schema: &Value, at: &str, depth: usize) -> Result<(), InvalidSchema> {
     let refuse = |what: String| Err(InvalidSchema(format!("the schema at `{at}` {what}")));
     if depth > MAX_DEPTH {
@@ -120,7 +119,8 @@ fn read(root: &Value, schema: &Value, at: &str, depth: usize) -> Result<(), Inva
                 }
                 true
             }
-            "anyOf" | "allOf" | "oneOf" => {
+            "pattern" => value.is_string(),
+            "anyOf" | "allOf" | "oneOf" | "prefixItems" => {
                 let Some(all) = value.as_array().filter(|all| !all.is_empty()) else {
                     return refuse(format!("has a `{keyword}` that is no list of schemas"));
                 };
@@ -133,13 +133,7 @@ fn read(root: &Value, schema: &Value, at: &str, depth: usize) -> Result<(), Inva
                 read(root, value, &format!("{at}/{keyword}"), depth + 1)?;
                 true
             }
-            other if ANNOTATIONS.contains(&other) => true,
-            other => {
-                let other: String = other.chars().take(40).collect();
-                return refuse(format!(
-                    "has the keyword `{other}`, which cannot be checked: leave it out"
-                ));
-            }
+            _ => true,
         };
         if !is_right {
             return refuse(format!("has a `{keyword}` with a wrong value"));
@@ -165,6 +159,8 @@ struct Checker<'s> {
     root: &'s Value,
     /// Comparisons that are left.
     steps: Cell<u32>,
+    /// Compiled patterns; `None` for one that cannot be checked.
+    patterns: RefCell<HashMap<String, Option<Regex>>>,
 }
 
 impl Checker<'_> {
@@ -230,6 +226,10 @@ impl Checker<'_> {
                 let times = value / rule;
                 (times - times.round()).abs() < 1e-9
             })),
+            "pattern" => holds(match (rule.as_str(), value.as_str()) {
+                (Some(pattern), Some(text)) => self.matches(pattern, text),
+                _ => true,
+            }),
             "minLength" => holds(length(chars(), |length, rule| length >= rule)),
             "maxLength" => holds(length(chars(), |length, rule| length <= rule)),
             "minItems" => holds(length(items(), |length, rule| length >= rule)),
@@ -246,6 +246,10 @@ impl Checker<'_> {
             },
             "properties" | "additionalProperties" => {
                 let named = fields.get("properties").and_then(Value::as_object);
+                // Patterns of names are not checked, so what no property names may be one of theirs.
+                if keyword == "additionalProperties" && fields.contains_key("patternProperties") {
+                    return Ok(());
+                }
                 let schema = |name: &str| match (named.and_then(|named| named.get(name)), keyword) {
                     (own, "properties") => own,
                     (own, _) => Some(rule).filter(|_| own.is_none()),
@@ -254,7 +258,16 @@ impl Checker<'_> {
             }
             "items" => {
                 let Some(items) = value.as_array() else { return Ok(()) };
-                for (n, one) in items.iter().enumerate() {
+                let first = fields.get("prefixItems").and_then(Value::as_array).map_or(0, Vec::len);
+                for (n, one) in items.iter().enumerate().skip(first) {
+                    self.check(rule, one, &format!("{at}[{n}]"), depth + 1)?;
+                }
+                Ok(())
+            }
+            "prefixItems" => {
+                let rules = rule.as_array().into_iter().flatten();
+                let items = value.as_array().into_iter().flatten();
+                for (n, (rule, one)) in rules.zip(items).enumerate() {
                     self.check(rule, one, &format!("{at}[{n}]"), depth + 1)?;
                 }
                 Ok(())
@@ -271,6 +284,15 @@ impl Checker<'_> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether a text has a match of the pattern, or the pattern cannot be checked in linear time.
+    fn matches(&self, pattern: &str, text: &str) -> bool {
+        let mut patterns = self.patterns.borrow_mut();
+        let compiled = patterns.entry(pattern.to_owned()).or_insert_with(|| {
+            RegexBuilder::new(pattern).size_limit(MAX_PATTERN_BYTES).build().ok()
+        });
+        compiled.as_ref().is_none_or(|compiled| compiled.is_match(text))
     }
 
     /// Checks the fields of an object for which there is a schema.
@@ -360,6 +382,13 @@ mod tests {
             (json!({"exclusiveMinimum": 2}), json!(3), json!(2)),
             (json!({"exclusiveMaximum": 2}), json!(1), json!(2)),
             (json!({"multipleOf": 0.1}), json!(0.3), json!(0.35)),
+            (json!({"pattern": "^a+$"}), json!("aa"), json!("ab")),
+            (json!({"prefixItems": [{"type": "string"}]}), json!(["a", 1]), json!([1])),
+            (
+                json!({"prefixItems": [{"type": "string"}], "items": false}),
+                json!(["a"]),
+                json!(["a", "b"]),
+            ),
             (json!({"minLength": 2}), json!("äö"), json!("ä")),
             (json!({"maxLength": 1}), json!("ä"), json!("äö")),
             (json!({"minItems": 1}), json!([1]), json!([])),
@@ -391,12 +420,39 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_could_not_be_checked_is_refused() {
+    fn what_generators_of_schemas_write_is_taken() {
+        let written = json!({
+            "type": "object",
+            "properties": {
+                "price": {"anyOf": [{"type": "number"}, {"type": "string", "pattern": "^(?!^[-+.]*$)[+-]?0*\\d*\\.?\\d*$"}]},
+                "pair": {"prefixItems": [{"type": "integer"}, {"type": "string"}], "minItems": 2, "maxItems": 2, "type": "array"},
+                "pet": {"discriminator": {"propertyName": "kind"}, "oneOf": [{"properties": {"kind": {"const": "cat"}}}]},
+                "scores": {"type": "object", "propertyNames": {"pattern": "^a"}, "additionalProperties": {"type": "number"}},
+                "other": {"patternProperties": {"^x": {}}, "additionalProperties": false, "not": {"type": "null"}},
+            },
+        });
+        let value = json!({
+            "price": "1.50", "pair": [1, "a"], "pet": {"kind": "cat"}, "scores": {"a": 1},
+            "other": {"x": 1},
+        });
+
+        assert_eq!(schema(written).check(&value), Ok(()));
+    }
+
+    #[test]
+    fn a_pattern_that_would_grow_is_not_compiled() {
+        let grows = json!({"pattern": "((a{100}){100}){100}"});
+
+        assert_eq!(schema(grows).check(&json!("b")), Ok(()));
+    }
+
+    #[test]
+    fn a_schema_that_is_none_is_refused() {
         let deep = (0..100).fold(json!(true), |inner, _| json!({ "items": inner }));
         for (refused, told) in [
             (json!([]), "no object"),
-            (json!({"pattern": "a"}), "`pattern`"),
-            (json!({"properties": {"a": {"not": {}}}}), "`$/properties/a`"),
+            (json!({"pattern": 1}), "`pattern`"),
+            (json!({"properties": {"a": {"prefixItems": []}}}), "`$/properties/a`"),
             (json!({"type": "text"}), "`type`"),
             (json!({"$ref": "#/$defs/none"}), "`$ref`"),
             (json!({"$ref": "https://example.com"}), "`$ref`"),
