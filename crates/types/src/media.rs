@@ -80,12 +80,35 @@ pub fn media_type(name: &str, content: &[u8]) -> &'static str {
         return "audio/mp4";
     }
     if at(4, b"ftyp") {
-        return "video/mp4";
+        return media_type_of_brand(content.get(8..12).unwrap_or_default());
+    }
+    if begins(b"II*\0") || begins(b"MM\0*") {
+        return "image/tiff";
+    }
+    if begins(b"BM") && at(6, b"\0\0\0\0") {
+        return "image/bmp";
+    }
+    if begins(b"#!AMR") {
+        return "audio/amr";
     }
     if begins(b"%PDF-") {
         return "application/pdf";
     }
     media_type_by_name(name)
+}
+
+/// Returns the media type of a file of the ISO base media format, by its major brand: phones keep
+/// pictures in it, too.
+const fn media_type_of_brand(brand: &[u8]) -> &'static str {
+    match brand {
+        b"heic" | b"heix" | b"heim" | b"heis" | b"hevc" | b"hevx" | b"mif1" | b"msf1" => {
+            "image/heic"
+        }
+        b"avif" | b"avis" => "image/avif",
+        b"M4B " | b"M4P " => "audio/mp4",
+        b"qt  " => "video/quicktime",
+        _ => "video/mp4",
+    }
 }
 
 /// Returns a media type by the file name. Never an image or audio type: those are recognised by
@@ -115,6 +138,12 @@ pub fn extension(media_type: &str) -> &'static str {
         "image/jpeg" => "jpg",
         "image/gif" => "gif",
         "image/webp" => "webp",
+        "image/heic" => "heic",
+        "image/avif" => "avif",
+        "image/tiff" => "tiff",
+        "image/bmp" => "bmp",
+        "audio/amr" => "amr",
+        "video/quicktime" => "mov",
         "audio/ogg" => "ogg",
         "audio/mpeg" => "mp3",
         "audio/wav" => "wav",
@@ -138,6 +167,18 @@ mod tests {
     fn what_a_file_says_of_itself_counts_more_than_its_name() {
         assert_eq!(media_type("a.txt", b"\x89PNG\r\n\x1a\n..."), "image/png");
         assert_eq!(media_type("a", b"RIFF....WEBPVP8 "), "image/webp");
+        for (content, expected) in [
+            (&b"\0\0\0\x18ftypheic...."[..], "image/heic"),
+            (b"\0\0\0\x18ftypmif1....", "image/heic"),
+            (b"\0\0\0\x18ftypavif....", "image/avif"),
+            (b"\0\0\0\x18ftypM4A ....", "audio/mp4"),
+            (b"\0\0\0\x18ftypqt  ....", "video/quicktime"),
+            (b"\0\0\0\x18ftypisom....", "video/mp4"),
+            (b"II*\0........", "image/tiff"),
+            (b"#!AMR\n......", "audio/amr"),
+        ] {
+            assert_eq!(media_type("photo.jpg", content), expected);
+        }
         assert_eq!(media_type("a.PDF", b"%PDF-1.7"), "application/pdf");
         assert_eq!(media_type("a.CSV", b"1,2"), "text/csv");
         // The file name alone does not make a file an image.

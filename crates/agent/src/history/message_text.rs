@@ -1,6 +1,6 @@
 //! Texts of messages and summaries as the model reads them.
 
-use holdfast_types::{Body, SessionKind};
+use holdfast_types::{Body, SessionKind, StoredFile};
 
 use crate::text::{line, name};
 
@@ -44,9 +44,20 @@ pub(crate) fn render_message(body: &Body, kind: SessionKind) -> String {
     for attachment in &body.attachments {
         let mut shown = line(&format!("{} {}", attachment.kind, attachment.name), 128);
         if let Some(file) = &attachment.file {
-            shown = format!("{shown}, stored as `{}`", line(&file.path, 128));
+            shown =
+                format!("{shown}, stored as `{}`{}", line(&file.path, 128), what_is_missing(file));
         }
         text.push_str(&format!("\n[attached: {shown}]"));
     }
     text
+}
+/// What a model must know of a file that it is not shown, so that it does not pretend to know it.
+fn what_is_missing(file: &StoredFile) -> &'static str {
+    match file.media_type.split_once('/') {
+        Some(("audio", _)) => "; it is a recording that nobody here can hear: say so if it matters",
+        Some(("image", _)) if !file.is_picture() => {
+            "; pictures of its kind cannot be shown here: say so if it matters"
+        }
+        _ => "",
+    }
 }

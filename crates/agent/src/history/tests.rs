@@ -390,6 +390,26 @@ fn stored(hash: &str) -> StoredFile {
 }
 
 #[test]
+fn a_model_is_told_which_files_it_cannot_hear_or_see() {
+    let attached = |media_type: &str| {
+        let file = StoredFile { media_type: media_type.into(), ..stored("one") };
+        let (kind, name) = ("file".into(), "v".into());
+        let attachment = Attachment { kind, reference: "f".into(), name, file: Some(file) };
+        let body = Body { attachments: vec![attachment], ..Body::text("") };
+        let journal = [Entry::Heard { seq: 1, body }];
+        match &history(&journal, SessionKind::Main, &[], PLENTY).messages[0] {
+            ChatMessage::User { text, .. } => text.clone(),
+            other => panic!("{other:?}"),
+        }
+    };
+
+    assert!(attached("audio/ogg").contains("that nobody here can hear"));
+    assert!(attached("image/heic").contains("cannot be shown here"));
+    assert!(!attached("image/png").contains("cannot"));
+    assert!(!attached("application/pdf").contains("cannot"));
+}
+
+#[test]
 fn pictures_that_were_loaded_are_shown_where_they_came_and_others_are_named() {
     let photo = Attachment {
         kind: "photo".into(),
