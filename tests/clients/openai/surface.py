@@ -1,7 +1,8 @@
-"""Each field of the request types in the package `openai` is honoured or refused by its name.
+"""Each field of the request types in the package `openai` is honoured, refused by its name, or named as ignored.
 
 Honoured are the fields, and of fields with a list of words the words, that `/openapi.json` describes. Each other one is
-sent, and has to be refused with 400 and its name in `param`. So are the fields of objects within a request.
+sent, and has to be refused with 400 and its name in `param`, or be in the header `x-holdfast-ignored` of the answer. So
+are the fields of objects within a request.
 """
 
 import json
@@ -41,8 +42,10 @@ def post(path, body):
     headers = {"content-type": "application/json", "authorization": "Bearer " + os.environ["OPENAI_API_KEY"]}
     request = urllib.request.Request(BASE + path, json.dumps(body).encode(), headers)
     try:
-        answer = urllib.request.urlopen(request, timeout=60).read()
-        return 200, {} if body.get("stream") else json.loads(answer)
+        response = urllib.request.urlopen(request, timeout=60)
+        answer = response.read()
+        names = response.headers.get("x-holdfast-ignored", "")
+        return 200, ({} if body.get("stream") else json.loads(answer)) | {"ignored": [name.split(".")[-1] for name in names.split(", ")]}
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)
 
@@ -57,11 +60,13 @@ def with_field(body, place, field, value):
 
 
 def is_refused(path, body, place, field, values):
-    """Whether the field is refused with any of the values; one of the wrong type is no JSON of the request."""
+    """Whether the field is refused or named with any of the values; one of the wrong type is no JSON of the request."""
     for value in values:
         status, answer = post(path, with_field(body, place, field, value))
         named = ((answer.get("error") or {}).get("param") or "").split(".")
         if status == 400 and named[0] == (place or [field])[0]:
+            return True
+        if status == 200 and field in answer["ignored"]:
             return True
     return False
 

@@ -6,7 +6,10 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     api_error::ApiError,
-    openai::{AnswerRequest, GivenOptions, GivenTools, MODEL_PREFIX, Message, Role, join_calls},
+    openai::{
+        AnswerRequest, GivenOptions, GivenTools, IgnoredFields, MODEL_PREFIX, Message, Role,
+        join_calls,
+    },
 };
 
 /// Maximum length of the ids of threads and runs.
@@ -124,7 +127,7 @@ impl RunAgentInput {
             model,
             user: Some(self.thread_id.clone()),
             turns: join_calls(turns),
-            options: options.check()?,
+            options: options.check(&mut IgnoredFields::default())?,
             ..AnswerRequest::default()
         };
         let is_version_1 = self.protocol_version.is_some_and(|version| version.starts_with("1."));

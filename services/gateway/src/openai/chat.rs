@@ -3,7 +3,7 @@
 use axum::{
     Extension, Json,
     extract::{Request, State},
-    response::{IntoResponse as _, Response},
+    response::{AppendHeaders, IntoResponse as _, Response},
 };
 use holdfast_grpc::Caller;
 use holdfast_types::{ClientCall, MessageId, Usage};
@@ -15,7 +15,8 @@ use super::{
     body::read_json,
     content::{Message, is_given, join_calls},
     conversation::{AnswerRequest, cancels_on_abort, idempotency_key_of},
-    options::{CacheOptions, GivenOptions, OtherFields, Stop, refuse_others},
+    ignored::{IgnoredFields, OtherFields},
+    options::{CacheOptions, GivenOptions, Stop},
     sse::{self, EventBuffer, StreamFormat, created_at, id_headers, stream_response},
     tools::GivenTools,
 };
@@ -100,10 +101,11 @@ pub async fn chat(
     let options = wanted.stream_options.as_ref().and_then(|options| options.include_usage);
     let ask = wanted.check()?;
     let (model, is_final_only) = (ask.model.clone(), ask.has_format());
+    let ignored = ask.ignored.header();
 
     let follow = api.accept_and_follow(&caller, key, ask).await?;
 
-    let tags = id_headers(&follow);
+    let tags = (id_headers(&follow), ignored.map(AppendHeaders));
     let message = follow.message();
     if stream {
         let voice = ChunkFormat {
@@ -129,8 +131,7 @@ pub async fn chat(
 }
 
 impl ChatRequest {
-    /// Refuses unsupported parameters; ignoring them would give another result than the client
-    /// expects.
+    /// Refuses parameters that would change the answer, and notes the others that are not followed.
     fn check(self) -> Result<AnswerRequest, ApiError> {
         let given = |value: &Option<Value>| value.as_ref().is_some_and(is_given);
         for (name, value) in
@@ -144,9 +145,10 @@ impl ChatRequest {
         if self.n.is_some_and(|n| n != 1) {
             return Err(ApiError::unsupported("n", "an agent gives one answer: set `n` to 1"));
         }
-        refuse_others("", &self.others)?;
+        let mut ignored = IgnoredFields::default();
+        ignored.add("", &self.others)?;
         if let Some(options) = &self.stream_options {
-            refuse_others("stream_options.", &options.others)?;
+            ignored.add("stream_options.", &options.others)?;
         }
         let others =
             |value: &Value| value.as_array().is_some_and(|all| all.iter().any(|m| m != "text"));
@@ -191,9 +193,9 @@ impl ChatRequest {
                 service_tier: self.service_tier,
             },
         };
-        let options = options.check()?;
+        let options = options.check(&mut ignored)?;
         let user = self.user;
-        Ok(AnswerRequest { model, user, turns, options, ..AnswerRequest::default() })
+        Ok(AnswerRequest { model, user, turns, options, ignored, ..AnswerRequest::default() })
     }
 }
 
@@ -424,7 +426,10 @@ mod tests {
     #[test]
     fn what_makes_no_difference_here_is_passed_over() {
         for extra in [
-            json!({"of_tomorrow": {}, "logit_bias": {}, "top_logprobs": 0}),
+            json!({"of_tomorrow": {"a": 1}, "logit_bias": {}, "top_logprobs": 0}),
+            json!({"metadata": {"a": "b"}, "store": true, "verbosity": "low", "top_k": 40}),
+            json!({"stream_options": {"include_obfuscation": true}}),
+            json!({"tools": [{"type": "web_search"}]}),
             json!({"tools": [], "functions": null, "n": 1, "stream": null, "user": null}),
             json!({"response_format": {"type": "text"}, "modalities": ["text"], "logprobs": false}),
         ] {
@@ -443,10 +448,6 @@ mod tests {
             json!({"response_format": {"type": "json_schema"}}),
             json!({"temperature": 3}),
             json!({"logit_bias": {"50256": -100}}),
-            json!({"top_k": 4}),
-            json!({"of_tomorrow": {"a": 1}}),
-            json!({"stream_options": {"include_obfuscation": true}}),
-            json!({"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {}, "x": 1}}}),
             json!({"modalities": ["text", "audio"]}),
             json!({"logprobs": true}),
             json!({"model": null}),

@@ -17,6 +17,7 @@ use super::{
     content::{ConversationMessage, Role},
     handover::check_results,
     history::{self, JOINED_PREFIX},
+    ignored::IgnoredFields,
 };
 use crate::{
     Error,
@@ -54,6 +55,8 @@ pub struct AnswerRequest {
     pub response_fields: Option<Box<Value>>,
     /// Conversation to continue.
     pub conversation: Option<Uuid>,
+    /// Fields that are not followed.
+    pub ignored: IgnoredFields,
 }
 
 impl AnswerRequest {

@@ -15,8 +15,8 @@ use super::{
     OpenAi,
     body::read_json,
     conversation::{MODEL_PREFIX, conversation_name},
+    ignored::{OtherFields, refuse_others},
     items,
-    options::{OtherFields, refuse_others},
     responses::conversation_id,
     sse::created_at,
 };
@@ -31,7 +31,7 @@ pub async fn create_conversation(
     request: Request,
 ) -> Result<Json<Value>, ApiError> {
     let fields: OtherFields = read_json(&api, request).await?;
-    refuse_others("", &fields)?;
+    refuse_others(&fields)?;
     Ok(Json(shown(Uuid::now_v7())))
 }
 

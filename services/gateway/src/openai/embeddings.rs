@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::{
     OpenAi,
     body::read_json,
-    options::{OtherFields, refuse_others},
+    ignored::{OtherFields, refuse_others},
 };
 use crate::{Error, api_error::ApiError};
 
@@ -106,7 +106,7 @@ fn as_base64(vector: &Vector) -> Value {
 
 impl EmbeddingsRequest {
     fn check(self) -> Result<Texts, ApiError> {
-        refuse_others("", &self.others)?;
+        refuse_others(&self.others)?;
         let invalid = |message: &str| Err(ApiError::invalid_field("input", message));
         let texts = match self.input {
             Some(Input::Text(text)) => vec![text],

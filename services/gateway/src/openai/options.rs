@@ -1,13 +1,16 @@
 //! What a request asks of the model: sampling and the form of the answer.
 //!
-//! It is passed on with the message. A provider that cannot take an option refuses it by its name,
-//! so nothing is ignored; ranges are checked here.
+//! It is passed on with the message. A provider that cannot take an option refuses it by its name;
+//! ranges are checked here.
 
 use holdfast_types::{AnswerFormat, AnswerOptions, AnswerSchema, Effort, NamedSchema};
 use serde::Deserialize;
-use serde_json::{Map, Number, Value};
+use serde_json::{Number, Value};
 
-use super::tools::{ClientTools, GivenTools};
+use super::{
+    ignored::IgnoredFields,
+    tools::{ClientTools, GivenTools},
+};
 use crate::api_error::ApiError;
 
 /// Maximum number of stop sequences, and of bytes of each.
@@ -81,8 +84,11 @@ impl CacheOptions {
 
 impl GivenOptions {
     /// Checks the options; `None` if there are none.
-    pub fn check(self) -> Result<Option<Box<AnswerOptions>>, ApiError> {
-        let ClientTools { tools, choice, parallel } = self.tools.check()?;
+    pub fn check(
+        self,
+        ignored: &mut IgnoredFields,
+    ) -> Result<Option<Box<AnswerOptions>>, ApiError> {
+        let ClientTools { tools, choice, parallel } = self.tools.check(ignored)?;
         let options = AnswerOptions {
             temperature: in_range("temperature", self.temperature, 0.0, 2.0)?,
             top_p: in_range("top_p", self.top_p, 0.0, 1.0)?,
@@ -93,7 +99,7 @@ impl GivenOptions {
             presence_penalty: in_range("presence_penalty", self.presence_penalty, -2.0, 2.0)?,
             effort: effort(self.effort)?,
             format: match self.format {
-                Some((param, Some(format))) => read_format(param, format)?,
+                Some((param, Some(format))) => read_format(param, format, ignored)?,
                 Some((_, None)) | None => None,
             },
             cache_key: self.cache.check()?,
@@ -107,37 +113,6 @@ impl GivenOptions {
         }
         Ok(Some(options).filter(|options| *options != AnswerOptions::default()).map(Box::new))
     }
-}
-
-/// Fields of a request that are not known. Each is refused by its name, as OpenAI does: ignoring it
-/// would give another result than the client expects.
-pub type OtherFields = Map<String, Value>;
-
-/// Maximum length of a field's name in an error.
-const MAX_SHOWN_NAME_CHARS: usize = 64;
-
-/// Refuses fields that are not known, unless their value asks for nothing. `within` is the path of
-/// the object that has them, with a dot at its end, or empty.
-pub fn refuse_others(within: &str, fields: &OtherFields) -> Result<(), ApiError> {
-    let is_given = |value: &Value| match value {
-        Value::Null | Value::Bool(false) => false,
-        Value::Number(number) => number.as_f64() != Some(0.0),
-        Value::Object(fields) => !fields.is_empty(),
-        Value::Array(items) => !items.is_empty(),
-        Value::Bool(true) | Value::String(_) => true,
-    };
-    let Some((name, _)) = fields.iter().find(|(_, value)| is_given(value)) else { return Ok(()) };
-    let name: String = within.chars().chain(name.chars()).take(MAX_SHOWN_NAME_CHARS).collect();
-    let message = format!("`{name}` is not supported: leave it out");
-    Err(ApiError::unsupported(name, message))
-}
-
-/// Refuses keys of an object that are not known, as [`refuse_others`].
-pub fn refuse_other_keys(within: &str, object: &Value, known: &[&str]) -> Result<(), ApiError> {
-    let fields = object.as_object().into_iter().flatten();
-    let others = fields.filter(|(name, _)| !known.contains(&name.as_str()));
-    let others = others.map(|(name, value)| (name.clone(), value.clone())).collect();
-    refuse_others(&format!("{within}."), &others)
 }
 
 fn in_range(
@@ -200,7 +175,11 @@ fn effort(given: Option<(&'static str, Option<String>)>) -> Result<Option<Effort
     Ok(Some(effort))
 }
 
-fn read_format(param: &'static str, mut format: Value) -> Result<Option<AnswerFormat>, ApiError> {
+fn read_format(
+    param: &'static str,
+    mut format: Value,
+    ignored: &mut IgnoredFields,
+) -> Result<Option<AnswerFormat>, ApiError> {
     let invalid = |message: String| Err(ApiError::invalid_field(param, message));
     let kind = format["type"].as_str().unwrap_or_default().to_owned();
     let mut named = match kind.as_str() {
@@ -214,7 +193,7 @@ fn read_format(param: &'static str, mut format: Value) -> Result<Option<AnswerFo
             ));
         }
     };
-    refuse_other_keys(param, &named, &["type", "name", "description", "schema", "strict"])?;
+    ignored.add_keys(param, &named, &["type", "name", "description", "schema", "strict"]);
     let name = named["name"].as_str().unwrap_or_default().to_owned();
     let is_right = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if name.is_empty() || name.len() > MAX_NAME_LENGTH || !name.chars().all(is_right) {
@@ -274,12 +253,15 @@ mod tests {
             ),
             (format(json!({"type": "xml"})), "json_schema"),
             (format(json!({"type": "json_schema", "json_schema": {"schema": {}}})), "`name`"),
-            (format(json!({"type": "json_schema", "name": "n", "schema": {"not": {}}})), "`not`"),
+            (
+                format(json!({"type": "json_schema", "name": "n", "schema": {"type": "what"}})),
+                "`type`",
+            ),
         ] {
-            let refusal = options.check().unwrap_err();
+            let refusal = options.check(&mut IgnoredFields::default()).unwrap_err();
             assert!(refusal.message().contains(told), "{told}: {}", refusal.message());
         }
-        assert_eq!(format(json!({"type": "text"})).check(), Ok(None));
+        assert_eq!(format(json!({"type": "text"})).check(&mut IgnoredFields::default()), Ok(None));
     }
 
     #[test]
@@ -290,8 +272,8 @@ mod tests {
         let responses =
             format(json!({"type": "json_schema", "name": "n", "schema": schema, "strict": true}));
 
-        let chat = chat.check().unwrap().unwrap();
-        assert_eq!(chat, responses.check().unwrap().unwrap());
+        let chat = chat.check(&mut IgnoredFields::default()).unwrap().unwrap();
+        assert_eq!(chat, responses.check(&mut IgnoredFields::default()).unwrap().unwrap());
         assert!(matches!(chat.format, Some(AnswerFormat::JsonSchema(named)) if named.strict));
     }
 }

@@ -15,7 +15,7 @@ mod stored_response;
 use axum::{
     Extension, Json,
     extract::{Request, State},
-    response::{IntoResponse as _, Response},
+    response::{AppendHeaders, IntoResponse as _, Response},
 };
 use holdfast_grpc::Caller;
 
@@ -44,11 +44,12 @@ pub async fn respond(
     let wanted: ResponsesRequest = read_json(&api, request).await?;
     let stream = wanted.streams();
     let (ask, fields) = wanted.check()?;
+    let ignored = ask.ignored.header();
     let (options, is_final_only) = (ask.options.clone().unwrap_or_default(), ask.has_format());
 
     let follow = api.accept_and_follow(&caller, key, ask).await?;
 
-    let tags = id_headers(&follow);
+    let tags = (id_headers(&follow), ignored.map(AppendHeaders));
     let frame = ResponseHead { message: follow.message(), options, fields };
     if stream {
         let options = StreamOptions {

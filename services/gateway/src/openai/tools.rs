@@ -3,7 +3,7 @@
 use holdfast_types::{AnswerSchema, ClientTool, ToolChoice};
 use serde_json::{Value, json};
 
-use super::options::refuse_other_keys;
+use super::ignored::IgnoredFields;
 use crate::api_error::ApiError;
 
 /// Maximum number of tools, as at OpenAI.
@@ -31,7 +31,8 @@ pub struct ClientTools {
 }
 
 impl GivenTools {
-    pub fn check(self) -> Result<ClientTools, ApiError> {
+    /// Checks the tools. Those of other types than functions are left out: the agent has tools of its own.
+    pub fn check(self, ignored: &mut IgnoredFields) -> Result<ClientTools, ApiError> {
         let given = match self.tools {
             None | Some(Value::Null) => Vec::new(),
             Some(Value::Array(tools)) => tools,
@@ -40,7 +41,9 @@ impl GivenTools {
         if given.len() > MAX_TOOLS {
             return Err(invalid(format!("there are more than {MAX_TOOLS} tools: send fewer")));
         }
-        let mut tools = given.into_iter().map(read_tool).collect::<Result<Vec<_>, _>>()?;
+        let tools = given.into_iter().map(|tool| read_tool(tool, ignored));
+        let mut tools: Vec<ClientTool> =
+            tools.filter_map(Result::transpose).collect::<Result<_, _>>()?;
         let size = serde_json::to_string(&tools).map_or(usize::MAX, |text| text.len());
         if size > MAX_DEFINITIONS_BYTES {
             let message = format!(
@@ -65,28 +68,24 @@ fn invalid(message: impl Into<String>) -> ApiError {
     ApiError::invalid_field("tools", message)
 }
 
-fn read_tool(mut tool: Value) -> Result<ClientTool, ApiError> {
-    let kind = tool["type"].as_str().unwrap_or_default();
-    if kind != "function" {
-        let kind: String = kind.chars().take(40).collect();
-        let message = format!(
-            "a tool of type `{kind}` is not supported: send functions; the agent has tools of its \
-             own for the rest"
-        );
-        return Err(ApiError::unsupported("tools", message));
+/// Reads a function; `None` for a tool of another type.
+fn read_tool(mut tool: Value, ignored: &mut IgnoredFields) -> Result<Option<ClientTool>, ApiError> {
+    match tool["type"].as_str() {
+        Some("function") => {}
+        Some(kind) => {
+            ignored.note(format!("tools.{kind}"));
+            return Ok(None);
+        }
+        None => return Err(invalid("a tool has no `type`: write `function`")),
     }
     let mut function = match tool["function"].take() {
         Value::Null => tool,
         function => {
-            refuse_other_keys("tools", &tool, &["type", "function"])?;
+            ignored.add_keys("tools", &tool, &["type", "function"]);
             function
         }
     };
-    refuse_other_keys(
-        "tools",
-        &function,
-        &["type", "name", "description", "parameters", "strict"],
-    )?;
+    ignored.add_keys("tools", &function, &["type", "name", "description", "parameters", "strict"]);
     let name = function["name"].as_str().unwrap_or_default().to_owned();
     let is_right = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if name.is_empty() || name.len() > MAX_NAME_LENGTH || !name.chars().all(is_right) {
@@ -104,7 +103,7 @@ fn read_tool(mut tool: Value) -> Result<ClientTool, ApiError> {
         return Err(invalid(format!("the strict function `{name}`: {error}")));
     }
     let description = function["description"].as_str().unwrap_or_default().to_owned();
-    Ok(ClientTool { name, description, parameters, strict })
+    Ok(Some(ClientTool { name, description, parameters, strict }))
 }
 
 /// Reads the choice. One among some of the tools leaves only these.
@@ -189,7 +188,8 @@ mod tests {
     use super::*;
 
     fn check(tools: Value, choice: Value) -> Result<ClientTools, ApiError> {
-        GivenTools { tools: Some(tools), choice: Some(choice), parallel: None }.check()
+        let given = GivenTools { tools: Some(tools), choice: Some(choice), parallel: None };
+        given.check(&mut IgnoredFields::default())
     }
 
     #[test]
@@ -233,20 +233,14 @@ mod tests {
     #[test]
     fn what_cannot_be_offered_is_refused() {
         let function = |name: &str| json!({"type": "function", "name": name});
-        let strict =
-            json!({"type": "function", "name": "a", "strict": true, "parameters": {"not": {}}});
+        let strict = json!({"type": "function", "name": "a", "strict": true, "parameters": {"type": "what"}});
         for (tools, choice, told) in [
-            (json!([{"type": "web_search"}]), Value::Null, "`web_search`"),
-            (json!([{"type": "custom", "name": "a"}]), Value::Null, "`custom`"),
+            (json!([{"name": "a"}]), Value::Null, "`type`"),
+            (json!([{"type": "web_search"}]), json!("required"), "`tools`"),
             (json!([{"type": "function"}]), Value::Null, "`name`"),
             (json!([function("a b")]), Value::Null, "`name`"),
             (json!([function("a"), function("a")]), Value::Null, "`a`"),
-            (json!([strict]), Value::Null, "`not`"),
-            (
-                json!([{"type": "function", "name": "a", "defer_loading": true}]),
-                Value::Null,
-                "`tools.defer_loading`",
-            ),
+            (json!([strict]), Value::Null, "`type`"),
             (json!({}), Value::Null, "list"),
             (json!([function("a")]), json!("sometimes"), "`tool_choice`"),
             (json!([function("a")]), json!({"type": "function", "name": "b"}), "`b`"),
@@ -257,5 +251,22 @@ mod tests {
             assert!(refusal.message().contains(told), "{tools}: {}", refusal.message());
         }
         assert_eq!(check(json!([]), json!("auto")), Ok(ClientTools::default()));
+    }
+
+    #[test]
+    fn tools_of_other_types_and_keys_beside_a_function_are_left_out() {
+        let tools = json!([
+            {"type": "web_search"},
+            {"type": "custom", "name": "apply_patch"},
+            {"type": "function", "function": {"name": "a"}, "cache_control": {"type": "x"}},
+        ]);
+        let mut ignored = IgnoredFields::default();
+
+        let given = GivenTools { tools: Some(tools), ..GivenTools::default() };
+        let found = given.check(&mut ignored).unwrap();
+
+        assert_eq!((found.tools.len(), found.tools[0].name.as_str()), (1, "a"));
+        let [(_, names)] = ignored.header().unwrap();
+        assert_eq!(names, "tools.web_search, tools.custom, tools.cache_control");
     }
 }

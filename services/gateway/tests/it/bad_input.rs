@@ -188,6 +188,36 @@ async fn what_an_openai_client_cannot_have_is_refused_by_name() {
 }
 
 #[tokio::test]
+async fn what_is_not_followed_is_named_in_the_response() {
+    let world = World::start().await.unwrap();
+    let said = json!([{"role": "user", "content": "hi"}]);
+    for (path, body, expected) in [
+        (
+            "/v1/chat/completions",
+            json!({"messages": said, "store": true, "metadata": {"a": "b"}, "top_k": 4}),
+            Some("metadata, store, top_k"),
+        ),
+        (
+            "/v1/responses",
+            json!({"input": "hi", "tools": [{"type": "web_search"}], "text": {"verbosity": "low"}}),
+            Some("text.verbosity, tools.web_search"),
+        ),
+        ("/v1/chat/completions", json!({"messages": said, "temperature": 1}), None),
+    ] {
+        for stream in [false, true] {
+            let mut body = body.clone();
+            (body["model"], body["stream"]) = ("holdfast".into(), stream.into());
+
+            let response = world.post(&world.anna, path).json(&body).send().await.unwrap();
+
+            assert_eq!(response.status(), 200, "{body}");
+            let named = response.headers().get("x-holdfast-ignored");
+            assert_eq!(named.map(|names| names.to_str().unwrap()), expected, "{body}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_picture_may_be_as_large_as_over_grpc() {
     let world = World::start().await.unwrap();
     // A PNG with what a camera adds to it.

@@ -8,7 +8,8 @@ use super::{
     super::{
         content::{ConversationMessage, Message, Role, join_calls},
         conversation::AnswerRequest,
-        options::{CacheOptions, GivenOptions, OtherFields, refuse_others},
+        ignored::{IgnoredFields, OtherFields},
+        options::{CacheOptions, GivenOptions},
         tools::GivenTools,
     },
     object::ResponseFields,
@@ -87,12 +88,11 @@ impl ResponsesRequest {
         self.stream.unwrap_or_default()
     }
 
-    /// Refuses unsupported parameters; ignoring them would give another result than the client
-    /// expects.
+    /// Refuses parameters that would change the answer, and notes the others that are not followed.
     pub fn check(mut self) -> Result<(AnswerRequest, ResponseFields), ApiError> {
         let text = self.text.take().unwrap_or_default();
         let reasoning = self.reasoning.take().unwrap_or_default();
-        self.refuse_unsupported(&text, &reasoning)?;
+        let mut ignored = self.note_ignored(&text, &reasoning)?;
         let (fields, conversation) = self.response_fields()?;
         let told = self.instructions.filter(|text| !text.trim().is_empty());
         let told = told.map(|text| ConversationMessage::text_only(Role::System, text));
@@ -129,7 +129,8 @@ impl ResponsesRequest {
             user: fields.user.clone(),
             previous: fields.previous.clone(),
             turns,
-            options: options.check()?,
+            options: options.check(&mut ignored)?,
+            ignored,
             // Strings, numbers and maps can always be written as JSON.
             response_fields: serde_json::to_value(&fields).ok().map(Box::new),
             conversation,
@@ -137,29 +138,33 @@ impl ResponsesRequest {
         Ok((ask, fields))
     }
 
-    fn refuse_unsupported(
+    fn note_ignored(
         &self,
         text: &TextOptions,
         reasoning: &ReasoningOptions,
-    ) -> Result<(), ApiError> {
-        refuse_others("", &self.others)?;
-        refuse_others("text.", &text.others)?;
-        refuse_others("reasoning.", &reasoning.others)?;
+    ) -> Result<IgnoredFields, ApiError> {
+        let mut ignored = IgnoredFields::default();
+        ignored.add("", &self.others)?;
+        ignored.add("text.", &text.others)?;
+        ignored.add("reasoning.", &reasoning.others)?;
         if let Some(options) = &self.stream_options {
-            refuse_others("stream_options.", &options.others)?;
+            ignored.add("stream_options.", &options.others)?;
         }
-        // A response has no reasoning, so its encrypted form is never there.
+        // A response has no reasoning, so its encrypted form is never there; nor has it results of the
+        // provider's tools.
         let others = |name: &&String| name.as_str() != "reasoning.encrypted_content";
-        if let Some(other) = self.include.iter().flatten().find(others) {
-            let other: String = other.chars().take(60).collect();
-            let message = format!("`{other}` cannot be included: leave it out");
-            return Err(ApiError::unsupported("include", message));
+        for other in self.include.iter().flatten().filter(others) {
+            if other.ends_with(".logprobs") {
+                let message = "an agent's answer has no log probabilities";
+                return Err(ApiError::unsupported("include", message));
+            }
+            ignored.note(format!("include.{other}"));
         }
         if self.truncation.as_ref().is_some_and(|word| word != "auto" && word != "disabled") {
             let message = "`truncation` must be `auto` or `disabled`";
             return Err(ApiError::invalid_field("truncation", message));
         }
-        Ok(())
+        Ok(ignored)
     }
 
     /// What the response repeats, and the conversation that it continues.
@@ -273,21 +278,16 @@ mod tests {
     #[test]
     fn what_cannot_be_done_is_refused() {
         for extra in [
-            json!({"tools": [{"type": "web_search"}]}),
             json!({"conversation": "conv_1"}),
             json!({"conversation": "conv_0190f3c4d5e67890abcd1234567890ab", "user": "u"}),
             json!({"background": true, "store": false}),
             json!({"metadata": {"n": 1}}),
-            json!({"include": ["file_search_call.results"]}),
+            json!({"include": ["message.output_text.logprobs"]}),
+            json!({"prompt": {"id": "pmpt_1"}}),
             json!({"truncation": "sometimes"}),
             json!({"service_tier": "flex"}),
             json!({"text": {"format": {"type": "json_schema"}}}),
-            json!({"text": {"verbosity": "low"}}),
             json!({"reasoning": {"effort": "much"}}),
-            json!({"seed": 3}),
-            json!({"of_tomorrow": "x"}),
-            json!({"reasoning": {"summary": "auto"}}),
-            json!({"stream_options": {"include_obfuscation": true}}),
             json!({"input": null}),
             json!({"model": ""}),
         ] {
@@ -297,6 +297,31 @@ mod tests {
             }
             assert!(check(wanted).is_err(), "{extra}");
         }
+    }
+
+    #[test]
+    fn what_a_coding_agent_always_sends_is_taken() {
+        let asked = check(json!({
+            "model": "holdfast", "input": "hi", "store": false,
+            "tools": [
+                {"type": "web_search"},
+                {"type": "custom", "name": "apply_patch"},
+                {"type": "function", "name": "shell", "parameters": {"type": "object", "properties": {}}},
+            ],
+            "reasoning": {"effort": "low", "summary": "auto"},
+            "include": ["reasoning.encrypted_content", "file_search_call.results"],
+            "text": {"verbosity": "low"},
+            "client_metadata": {"a": "b"},
+        }))
+        .unwrap();
+
+        let [(_, names)] = asked.ignored.header().unwrap();
+        assert_eq!(
+            names,
+            "client_metadata, text.verbosity, reasoning.summary, \
+             include.file_search_call.results, tools.web_search, tools.custom"
+        );
+        assert_eq!(asked.options.unwrap().tools.len(), 1);
     }
 
     const BODIES: [&str; 3] = [
