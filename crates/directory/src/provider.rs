@@ -6,6 +6,7 @@ pub mod renewal;
 
 use std::{collections::BTreeMap, fmt};
 
+use holdfast_llm::{Catalogue, RetiredModel};
 use holdfast_types::{AccountId, ModelId};
 use secrecy::SecretString;
 
@@ -156,7 +157,14 @@ impl NewProvider {
             )));
         }
         self.default_model = match self.default_model {
-            Some(model) => Some(self::default_model(&self.name, &model)?.to_string()),
+            Some(model) => {
+                let model = self::default_model(&self.name, &model)?;
+                // Another address may have a model of that name still.
+                if self.base_url.is_empty() {
+                    check_not_retired(&model)?;
+                }
+                Some(model.to_string())
+            }
             None => None,
         };
         Ok(self)
@@ -171,6 +179,16 @@ fn default_model(provider: &str, model: &str) -> Result<ModelId, Error> {
     format!("{prefix}{id}")
         .parse()
         .map_err(|error: holdfast_types::InvalidModelId| Error::Invalid(error.to_string()))
+}
+
+/// Checks that the vendor has not switched the model off.
+fn check_not_retired(model: &ModelId) -> Result<(), Error> {
+    match Catalogue::built_in().retired(model) {
+        Some(RetiredModel { on, successor }) => Err(Error::Invalid(format!(
+            "`{model}` was switched off by its vendor ({on}): use `{successor}`"
+        ))),
+        None => Ok(()),
+    }
 }
 
 fn check_url(url: &str) -> Result<(), Error> {

@@ -143,8 +143,19 @@ pub struct Catalogue {
     unknown: ModelCard,
 }
 
+/// A model that its vendor has switched off.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RetiredModel {
+    /// Day, or year if the vendor names none.
+    pub on: String,
+    /// Its successor.
+    #[serde(rename = "use")]
+    pub successor: ModelId,
+}
+
 /// Format of `catalogue.json`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
     /// Date of the prices, as `2026-11-22`; a test reads it.
@@ -154,6 +165,12 @@ struct File {
     aliases: BTreeMap<String, ModelId>,
     /// Other names of providers.
     providers: BTreeMap<String, String>,
+    retired: BTreeMap<ModelId, RetiredModel>,
+}
+
+/// Reads the file. A test parses it; should it fail nevertheless, every model would be unknown.
+fn built_in_file() -> File {
+    serde_json::from_str(BUILT_IN).unwrap_or_default()
 }
 
 impl Catalogue {
@@ -161,11 +178,7 @@ impl Catalogue {
     #[must_use]
     pub fn built_in() -> &'static Self {
         static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(|| {
-            // A test parses the file; should it fail nevertheless, every model would be unknown.
-            let Ok(file) = serde_json::from_str::<File>(BUILT_IN) else {
-                return Catalogue::default();
-            };
-            let File { models, aliases, providers, .. } = file;
+            let File { models, aliases, providers, .. } = built_in_file();
             Catalogue { models, aliases, providers, unknown: ModelCard::default() }
         });
         &CATALOGUE
@@ -207,6 +220,15 @@ impl Catalogue {
             .or_else(|| exactly(usual, undated))
             .or_else(|| anywhere(model.id()))
             .or_else(|| anywhere(undated))
+    }
+
+    /// Returns what is known of a model that its vendor has switched off.
+    #[must_use]
+    pub fn retired(&self, model: &ModelId) -> Option<&'static RetiredModel> {
+        static RETIRED: LazyLock<BTreeMap<ModelId, RetiredModel>> =
+            LazyLock::new(|| built_in_file().retired);
+        let usual = format!("{}:{}", self.provider(model.provider()), model.id());
+        RETIRED.get(&usual.parse::<ModelId>().ok()?)
     }
 
     #[must_use]

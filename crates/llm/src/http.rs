@@ -31,6 +31,9 @@ const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
 /// reused.
 const STREAM_END_TIMEOUT: Duration = Duration::from_millis(20);
 
+/// How long to wait for the count of tokens, after the server has said why it stopped.
+const LAST_PIECE_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Protocol of a provider; does no I/O.
 pub(crate) trait Protocol: fmt::Debug + Send + Sync {
     type Decoder: Decode + Send;
@@ -64,6 +67,11 @@ pub(crate) trait Decode {
 
     /// Whether the server has ended the answer.
     fn is_done(&self) -> bool;
+
+    /// Whether the server has said why it stopped, and only the count of tokens may follow.
+    fn has_stopped(&self) -> bool {
+        false
+    }
 
     fn finish(self) -> Result<Reply, Error>;
 }
@@ -235,7 +243,16 @@ async fn stream<D: Decode>(
 ) -> Result<Reply, Error> {
     let mut chunks = response.bytes_stream();
     let mut broken = false;
-    while let Some(chunk) = chunks.next().await {
+    loop {
+        // A server that has said why it stopped may send its count of tokens, and then must end.
+        let next = match decoder.has_stopped() {
+            true => match tokio::time::timeout(LAST_PIECE_TIMEOUT, chunks.next()).await {
+                Ok(next) => next,
+                Err(_) => return decoder.finish(),
+            },
+            false => chunks.next().await,
+        };
+        let Some(chunk) = next else { break };
         let Ok(chunk) = chunk else {
             broken = true;
             break;

@@ -11,6 +11,7 @@
 //! | `ollama` | Ollama's own chat |
 //! | `http` | HTTP transport and its formats: server-sent events, JSON lines, dates |
 //! | `reply_builder`, `refusal`, `wire_text`, `carry` | code that the codecs share |
+//! | `plain_history` | conversations without what a provider may refuse |
 //! | `marks` | thinking that a model writes into its text |
 //! | `servers` | compatible servers by name |
 //! | `catalogue` | limits, prices and abilities of each model |
@@ -38,6 +39,7 @@ mod models;
 mod observe;
 mod ollama;
 mod openai;
+mod plain_history;
 mod refusal;
 mod reply_builder;
 mod responses;
@@ -50,7 +52,8 @@ mod wire_text;
 
 pub use anthropic::Anthropic;
 pub use catalogue::{
-    Catalogue, LongRequestPrices, ModelCard, Prices, Supplement, ThinkingControl, ThinkingForm,
+    Catalogue, LongRequestPrices, ModelCard, Prices, RetiredModel, Supplement, ThinkingControl,
+    ThinkingForm,
 };
 pub use demo::Demo;
 pub use error::{Error, FailedCandidate, Reason};

@@ -23,6 +23,9 @@ use crate::{
     servers::{self, ServerFeatures},
 };
 
+/// Name of this API in carried state.
+const API_NAME: &str = "chat_completions";
+
 pub(crate) const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
 
 /// Client of a server with Chat Completions.
@@ -76,11 +79,11 @@ impl Protocol for ChatCompletions {
     }
 
     fn encode(&self, request: &Request) -> Value {
-        encode(request, self.takes)
+        encode(request, self.takes.for_model(request.model.id()))
     }
 
     fn decoder(&self, request: &Request) -> Decoder {
-        Decoder::new(request)
+        Decoder::new(request, self.takes.for_model(request.model.id()).reasoning)
     }
 
     fn refusal(&self, status: u16, headers: &HeaderMap, body: &[u8], request: &Request) -> Error {
@@ -99,6 +102,10 @@ impl Decode for Decoder {
 
     fn is_done(&self) -> bool {
         self.is_done()
+    }
+
+    fn has_stopped(&self) -> bool {
+        self.has_stopped()
     }
 
     fn finish(self) -> Result<Reply, Error> {

@@ -173,6 +173,17 @@ impl ReplyBuilder {
         self.calls.get(at).is_some_and(|call| call.input.is_empty())
     }
 
+    /// Whether a call's input is whole: an object and nothing after it.
+    pub(crate) fn has_whole_input(&self, at: usize) -> bool {
+        let input = self.calls.get(at).map_or("", |call| call.input.as_str());
+        serde_json::from_str::<serde_json::Map<String, Value>>(input).is_ok()
+    }
+
+    /// The visible thinking so far.
+    pub(crate) fn thinking(&self) -> &str {
+        &self.thinking
+    }
+
     /// Sets the state to carry with the calls.
     pub(crate) fn carry(&mut self, carry: Option<Value>) {
         self.carry = carry;
@@ -254,7 +265,35 @@ impl Call {
 /// Parses a part of an answer.
 pub(crate) fn parse(data: &[u8]) -> Result<Value, Error> {
     // The parser's message would quote the model's text.
-    serde_json::from_slice(data).map_err(|_| Error::Malformed("a part of it is not json"))
+    serde_json::from_slice(data)
+        .or_else(|_| serde_json::from_slice(&without_lone_surrogates(data)))
+        .map_err(|_| Error::Malformed("a part of it is not json"))
+}
+
+/// Replaces halves of a surrogate pair that stand alone: servers that cut texts by UTF-16 units send
+/// them, and they are no characters.
+fn without_lone_surrogates(data: &[u8]) -> Vec<u8> {
+    let unit = |at: usize| -> Option<u16> {
+        let digits = data.get(at..at + 6)?.strip_prefix(b"\\u")?;
+        u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+    };
+    let (mut cleaned, mut at) = (Vec::with_capacity(data.len()), 0);
+    while at < data.len() {
+        let length = match (data[at], unit(at)) {
+            (b'\\', Some(0xd800..=0xdbff)) if matches!(unit(at + 6), Some(0xdc00..=0xdfff)) => 12,
+            (b'\\', Some(0xd800..=0xdfff)) => {
+                cleaned.extend_from_slice("\u{fffd}".as_bytes());
+                at += 6;
+                continue;
+            }
+            // Another escape, whose second character is not the beginning of one.
+            (b'\\', _) => 2,
+            _ => 1,
+        };
+        cleaned.extend_from_slice(&data[at..(at + length).min(data.len())]);
+        at += length;
+    }
+    cleaned
 }
 
 /// Returns the number at a path; 0 if there is none.
@@ -269,6 +308,17 @@ mod tests {
 
     fn gather() -> ReplyBuilder {
         ReplyBuilder::new(&request())
+    }
+
+    #[test]
+    fn half_a_surrogate_pair_costs_no_answer() {
+        let text = |data: &str| parse(data.as_bytes()).unwrap()["t"].as_str().unwrap().to_owned();
+
+        assert_eq!(text(r#"{"t":"a \ud83d"}"#), "a \u{fffd}");
+        assert_eq!(text(r#"{"t":"\ude00 b"}"#), "\u{fffd} b");
+        assert_eq!(text(r#"{"t":"\ud83d\ude00 \ud83d"}"#), "\u{1f600} \u{fffd}");
+        assert_eq!(text(r#"{"t":"\\ud83d \ude00"}"#), "\\ud83d \u{fffd}");
+        assert!(parse(br#"{"t":"\ud83d""#).is_err());
     }
 
     #[test]

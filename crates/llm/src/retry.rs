@@ -6,6 +6,10 @@
 //! | unavailable, interrupted, malformed, empty | after a backoff |
 //! | others | never: the request would fail again, or nobody waits for it |
 //!
+//! A request that the provider refuses for what it says (`bad_request`) is sent once more without pictures,
+//! calls and results, if it has any: an earlier message may be the reason, and would be sent again for
+//! ever ([`plain_history`](crate::plain_history)). The record of the reply says so.
+//!
 //! A request has at most three attempts. This is the only layer that repeats a model's request;
 //! after that the runner decides.
 
@@ -15,10 +19,13 @@ use holdfast_kit::Backoff;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Delta, Error, Model, OnDelta, ReplyFuture, Request};
+use crate::{Delta, Error, Model, OnDelta, ReplyFuture, Request, plain_history};
 
 /// Maximum number of attempts of one request.
 const MAX_ATTEMPTS: u32 = 3;
+
+/// Reason that the record of a reply names.
+const REPAIRED: &str = "bad_request; asked again without pictures, calls and results";
 
 #[derive(Debug, Clone)]
 pub struct RetryingModel<M> {
@@ -91,7 +98,9 @@ impl<M: Model> Model for RetryingModel<M> {
     ) -> ReplyFuture<'a> {
         Box::pin(async move {
             let mut tried = 0;
+            let mut plain: Option<Box<Request>> = None;
             loop {
+                let request = plain.as_deref().unwrap_or(request);
                 let mut said = false;
                 let mut note = |delta| {
                     said = true;
@@ -99,12 +108,32 @@ impl<M: Model> Model for RetryingModel<M> {
                 };
                 let error = match self.inner.reply(request, &mut note, cancelled).await {
                     Ok(mut reply) => {
-                        reply.record.get_or_insert_default().attempts += tried + 1;
+                        let record = reply.record.get_or_insert_default();
+                        record.attempts += tried + 1;
+                        if plain.is_some() {
+                            record.failed.push(format!("{}: {REPAIRED}", request.model));
+                        }
                         return Ok(reply);
                     }
                     Err(error) => error,
                 };
                 tried += 1;
+                if let Error::BadRequest { status, code } = &error
+                    && plain.is_none()
+                    && plain_history::has_details(request)
+                {
+                    metrics::counter!("holdfast_model_retries_total", "class" => error.class())
+                        .increment(1);
+                    tracing::warn!(
+                        model = %request.model, status, code,
+                        "the provider refused a request; asking once more without pictures and calls"
+                    );
+                    plain = Some(Box::new(plain_history::without_details(request)));
+                    if said {
+                        on_delta(Delta::Restarted);
+                    }
+                    continue;
+                }
                 let Some(wait) = self.retry_delay(&error, tried, request.deadline) else {
                     return Err(error);
                 };

@@ -11,6 +11,7 @@ use std::{
 use holdfast_types::{Image, ImageData, ToolCall};
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 /// OpenAI's maximum length of a function name.
 const MAX_TOOL_NAME_BYTES: usize = 64;
@@ -85,24 +86,35 @@ pub(crate) fn image_url(image: &Image) -> String {
 /// them.
 #[derive(Debug, Default)]
 pub(crate) struct UniqueCallIds {
+    form: CallIdForm,
     taken: BTreeSet<String>,
     /// Unique ids of the newest reply's calls, by their id in the journal.
     newest: BTreeMap<String, String>,
 }
 
+/// What ids of calls look like.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum CallIdForm {
+    /// Letters, digits, `_` and `-`.
+    #[default]
+    Word,
+    /// Nine letters or digits.
+    NineCharacters,
+}
+
 impl UniqueCallIds {
+    pub(crate) fn of_form(form: CallIdForm) -> Self {
+        Self { form, ..Self::default() }
+    }
+
     /// Assigns ids to the calls of the next reply.
     pub(crate) fn begin(&mut self, calls: &[ToolCall]) {
         self.newest.clear();
         for call in calls {
-            let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-            let base: String =
-                call.id.chars().take(48).map(|c| if fits(c) { c } else { '_' }).collect();
-            let base = if base.is_empty() { "call".to_owned() } else { base };
-            let mut id = base.clone();
+            let mut id = self.form.of(&call.id, 1);
             let mut n = 2;
             while !self.taken.insert(id.clone()) {
-                id = format!("{base}-{n}");
+                id = self.form.of(&call.id, n);
                 n += 1;
             }
             self.newest.insert(call.id.clone(), id);
@@ -115,9 +127,59 @@ impl UniqueCallIds {
     }
 }
 
+impl CallIdForm {
+    /// Returns the id in this form; the `n`th if it is used several times. The same input has the same
+    /// result in each request, which providers' caches need.
+    fn of(self, id: &str, n: usize) -> String {
+        match self {
+            Self::Word => {
+                let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+                let base: String =
+                    id.chars().take(48).map(|c| if fits(c) { c } else { '_' }).collect();
+                let base = if base.is_empty() { "call" } else { &base };
+                if n == 1 { base.to_owned() } else { format!("{base}-{n}") }
+            }
+            Self::NineCharacters => {
+                let fits = id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+                if fits && n == 1 {
+                    return id.to_owned();
+                }
+                let hash = Sha256::digest(format!("{n} {id}"));
+                let digit = |byte: &u8| {
+                    char::from(CALL_ID_DIGITS[usize::from(*byte) % CALL_ID_DIGITS.len()])
+                };
+                hash.iter().take(9).map(digit).collect()
+            }
+        }
+    }
+}
+
+/// Characters of ids that are made from a hash.
+const CALL_ID_DIGITS: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ids_of_nine_characters_are_kept_or_made_from_the_id() {
+        let mut ids = UniqueCallIds::of_form(CallIdForm::NineCharacters);
+
+        ids.begin(&[call("abcDEF123"), call("call_1"), call("toolu_01")]);
+        let first = ["abcDEF123", "call_1", "toolu_01"].map(|id| ids.of(id).to_owned());
+        ids.begin(&[call("abcDEF123"), call("call_1")]);
+        let second = ["abcDEF123", "call_1"].map(|id| ids.of(id).to_owned());
+
+        assert_eq!(first[0], "abcDEF123");
+        let all: BTreeSet<&String> = first.iter().chain(&second).collect();
+        assert_eq!(all.len(), 5, "{all:?}");
+        assert!(
+            all.iter().all(|id| id.len() == 9 && id.bytes().all(|b| b.is_ascii_alphanumeric()))
+        );
+        let mut again = UniqueCallIds::of_form(CallIdForm::NineCharacters);
+        again.begin(&[call("abcDEF123"), call("call_1"), call("toolu_01")]);
+        assert_eq!(again.of("call_1"), first[1]);
+    }
 
     fn call(id: &str) -> ToolCall {
         ToolCall { id: id.into(), tool: "t".into(), input: "{}".into() }

@@ -8,12 +8,15 @@
 //! one result, right after it, and a result has a call. What breaks that is in
 //! [`FakeModel::violations`]; a test should assert that it is empty.
 //!
+//! With [`FakeModel::strict`] it refuses what a vendor refuses (`model/strict.rs`).
+//!
 //! It is cheap on purpose, since the benchmark stands on it: after [`FakeModel::forget_requests`]
 //! nothing is kept, and only what is needed to answer is parsed.
 
 mod check;
 mod reply;
 mod script;
+mod strict;
 mod wire;
 
 use std::collections::VecDeque;
@@ -32,6 +35,7 @@ use axum::{Json, Router};
 use serde_json::Value;
 
 pub use reply::{Gate, Reply, ToolCall, Usage};
+pub use strict::{RULES, Vendor};
 
 use crate::http::{LOCALHOST, Server};
 use crate::scratch::lock;
@@ -101,6 +105,8 @@ struct Shared {
     pace: Mutex<Duration>,
     requests: Mutex<Vec<Arc<Request>>>,
     violations: Mutex<Vec<String>>,
+    refusals: Mutex<Vec<String>>,
+    vendor: Mutex<Option<Vendor>>,
     forgetful: AtomicBool,
     count: AtomicU64,
     /// Of the last request's body, in bytes.
@@ -159,6 +165,11 @@ impl FakeModel {
         *lock(&self.shared.answer) = Some(Arc::new(with));
     }
 
+    /// Refuses what this vendor refuses, from now on; `None` is a vendor without rules of its own.
+    pub fn strict(&self, vendor: Option<Vendor>) {
+        *lock(&self.shared.vendor) = vendor;
+    }
+
     /// Waits this long before the first byte of each answer.
     pub fn latency(&self, latency: Duration) {
         *lock(&self.shared.latency) = latency;
@@ -184,6 +195,12 @@ impl FakeModel {
     #[must_use]
     pub fn requests(&self) -> Vec<Arc<Request>> {
         lock(&self.shared.requests).clone()
+    }
+
+    /// Requests that a vendor's rules refused.
+    #[must_use]
+    pub fn refusals(&self) -> Vec<String> {
+        lock(&self.shared.refusals).clone()
     }
 
     /// What was wrong with the requests.
@@ -250,6 +267,13 @@ impl Shared {
                 lock(&self.violations).extend(found);
             }
             lock(&self.requests).push(Arc::clone(request));
+        }
+        let vendor = *lock(&self.vendor);
+        if let (Some(vendor), Some(request)) = (vendor, request.as_ref())
+            && let Some(refused) = strict::refusal(vendor, request.messages())
+        {
+            lock(&self.refusals).push(format!("request {number}: {vendor:?}"));
+            return refused;
         }
         if let Some(queued) = lock(&self.queue).pop_front() {
             return queued;

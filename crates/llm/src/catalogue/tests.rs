@@ -19,6 +19,10 @@ fn the_file_can_be_read_and_says_of_when_it_is() {
     for (alias, model) in &file.aliases {
         assert!(file.models.contains_key(model), "{alias} -> {model}");
     }
+    for (model, retired) in &file.retired {
+        assert!(file.models.contains_key(&retired.successor), "{model}");
+        assert!(!file.models.contains_key(model), "{model} is retired");
+    }
     for (model, card) in &file.models {
         assert!(u64::from(card.max_output) <= card.context, "{model}");
         if let Some(prices) = card.prices {
@@ -42,6 +46,17 @@ fn a_model_is_found_under_each_of_its_names() {
         assert_eq!(card(other), sonnet, "{other}");
     }
     assert_eq!(card("openai:gpt-5-2025-08-07"), card("openai:gpt-5"));
+}
+
+#[test]
+fn a_retired_model_is_known_under_each_name_of_its_provider() {
+    let retired = |name: &str| {
+        Catalogue::built_in().retired(&id(name)).map(|retired| retired.successor.to_string())
+    };
+
+    assert_eq!(retired("deepseek:deepseek-chat").as_deref(), Some("deepseek:deepseek-flash"));
+    assert_eq!(retired("kimi:kimi-k2-thinking").as_deref(), Some("moonshot:kimi-k3"));
+    assert_eq!(retired("deepseek:deepseek-flash"), None);
 }
 
 #[test]

@@ -20,6 +20,8 @@ pub(crate) struct Events {
     /// Whether the last byte was a `\r`, whose `\n` may follow in the next chunk.
     after_cr: bool,
     ready: VecDeque<Vec<u8>>,
+    /// Whether the first line was read.
+    has_begun: bool,
 }
 
 impl Events {
@@ -72,6 +74,11 @@ impl Events {
 
     fn end_line(&mut self) {
         let line = std::mem::take(&mut self.line);
+        let line = match std::mem::replace(&mut self.has_begun, true) {
+            true => line,
+            // The byte order mark is not part of the first line.
+            false => line.strip_prefix("\u{feff}".as_bytes()).map_or(line.clone(), <[u8]>::to_vec),
+        };
         if line.is_empty() {
             self.ready.extend(self.data.take());
             return;

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | a call without `index` | the call with this id, else the last one |
 //! | another id under a known index | another call |
+//! | no ids, and a name after a whole input | another call |
 //! | a call without an id, or with a duplicate or too long one | a new id is assigned |
 //! | input as an object | its text |
 //! | `content: null`, a list of parts | nothing; their texts |
@@ -16,10 +17,11 @@
 use holdfast_types::{ModelId, Reply, StopReason, Usage};
 use serde_json::Value;
 
-use super::refusal;
+use super::{API_NAME, refusal};
 use crate::{
-    Delta, Error, Request,
+    Delta, Error, Request, carry,
     reply_builder::{ReplyBuilder, count, parse},
+    servers::ReasoningBack,
 };
 
 #[derive(Debug)]
@@ -28,6 +30,10 @@ pub(super) struct Decoder {
     gather: ReplyBuilder,
     /// One entry for each call that was started, in order.
     calls: Vec<CallIdentity>,
+    /// What the server wants back of the reasoning.
+    reasoning: ReasoningBack,
+    /// Items of `reasoning_details`, in order.
+    details: Vec<Value>,
 }
 
 /// Identity of a call in the server's stream.
@@ -39,13 +45,17 @@ struct CallIdentity {
 }
 
 impl Decoder {
-    pub(super) fn new(request: &Request) -> Self {
+    pub(super) fn new(request: &Request, reasoning: ReasoningBack) -> Self {
         let (model, gather) = (request.model.clone(), ReplyBuilder::marked(request));
-        Self { model, gather, calls: Vec::new() }
+        Self { model, gather, calls: Vec::new(), reasoning, details: Vec::new() }
     }
 
     pub(super) const fn is_done(&self) -> bool {
         self.gather.done
+    }
+
+    pub(super) const fn has_stopped(&self) -> bool {
+        self.gather.stop.is_some()
     }
 
     /// Decodes the data of one event.
@@ -74,7 +84,13 @@ impl Decoder {
         Ok(deltas)
     }
 
-    pub(super) fn finish(self) -> Result<Reply, Error> {
+    pub(super) fn finish(mut self) -> Result<Reply, Error> {
+        let items = match self.reasoning {
+            ReasoningBack::No => Vec::new(),
+            ReasoningBack::Content => vec![self.gather.thinking().into()],
+            ReasoningBack::Details => self.details,
+        };
+        self.gather.carry(carry::pack(API_NAME, &self.model.to_string(), items));
         self.gather.finish()
     }
 
@@ -91,6 +107,9 @@ impl Decoder {
         let thought = [&said["reasoning_content"], &said["reasoning"]];
         let thought = thought.into_iter().filter_map(Value::as_str).find(|text| !text.is_empty());
         self.gather.thought(thought.unwrap_or_default(), deltas);
+        for piece in said["reasoning_details"].as_array().into_iter().flatten() {
+            add_detail(&mut self.details, piece);
+        }
         for text in [&said["content"], &said["refusal"]] {
             self.gather.text(&flat(text), deltas)?;
         }
@@ -122,9 +141,18 @@ impl Decoder {
             (None, "") => self.calls.len().checked_sub(1),
             (None, id) => self.calls.iter().rposition(|call| call.given == id),
         };
+        // A server without ids begins another call with a name, when the input of the last is whole.
+        let begins_another = |at: usize| {
+            given.is_empty()
+                && self.calls[at].given.is_empty()
+                && piece["function"]["name"].as_str().is_some_and(|name| !name.is_empty())
+                && !flat_input(&piece["function"]["arguments"]).is_empty()
+                && self.gather.has_whole_input(at)
+        };
         let is_same = |at: &usize| {
             let call = &self.calls[*at];
-            given.is_empty() || call.given.is_empty() || call.given == given
+            (given.is_empty() || call.given.is_empty() || call.given == given)
+                && !begins_another(*at)
         };
         if let Some(at) = known.filter(is_same) {
             return Ok(at);
@@ -135,12 +163,40 @@ impl Decoder {
     }
 }
 
+/// Adds a piece of `reasoning_details`: texts of pieces with the same type and index are joined.
+fn add_detail(details: &mut Vec<Value>, piece: &Value) {
+    let Some(fields) = piece.as_object() else { return };
+    let is_same = |one: &Value| one["type"] == piece["type"] && one["index"] == piece["index"];
+    let Some(known) = details.last_mut().filter(|last| is_same(last)) else {
+        details.push(piece.clone());
+        return;
+    };
+    for (name, value) in fields {
+        match (name.as_str(), value, &known[name]) {
+            ("text" | "summary" | "data", Value::String(more), Value::String(text)) => {
+                known[name] = format!("{text}{more}").into();
+            }
+            (_, Value::Null, _) => {}
+            (_, value, _) => known[name] = value.clone(),
+        }
+    }
+}
+
 fn stop(reason: &str) -> StopReason {
     match reason {
         "length" => StopReason::MaxTokens,
         "tool_calls" | "function_call" => StopReason::ToolUse,
         "content_filter" => StopReason::Filtered,
         _ => StopReason::End,
+    }
+}
+
+/// Returns a call's input as text.
+fn flat_input(input: &Value) -> String {
+    match input {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
     }
 }
 
@@ -178,7 +234,42 @@ mod tests {
     };
 
     fn decoder() -> Decoder {
-        Decoder::new(&Request { model: "openai:gpt-5".parse().unwrap(), ..request() })
+        decoder_of(ReasoningBack::No)
+    }
+
+    fn decoder_of(reasoning: ReasoningBack) -> Decoder {
+        let request = Request { model: "openai:gpt-5".parse().unwrap(), ..request() };
+        Decoder::new(&request, reasoning)
+    }
+
+    #[test]
+    fn reasoning_is_carried_as_the_server_wants_it_back() {
+        let carried = |reasoning, deltas: &[Value]| {
+            let mut decoder = decoder_of(reasoning);
+            for one in deltas {
+                decoder.push(delta(one).to_string().as_bytes()).unwrap();
+            }
+            let call = json!({ "tool_calls": [{ "id": "a", "function": { "name": "t" } }] });
+            decoder.push(delta(&call).to_string().as_bytes()).unwrap();
+            decoder.push(b"[DONE]").unwrap();
+            decoder.finish().unwrap().carry.map(|carry| carry["items"].clone())
+        };
+        let content = [json!({ "reasoning_content": "h" }), json!({ "reasoning_content": "m" })];
+        let detail = |text: &str, signature: Value| {
+            json!({ "reasoning_details": [
+                { "type": "reasoning.text", "index": 0, "text": text, "signature": signature },
+            ] })
+        };
+        let details = [detail("h", Value::Null), detail("m", json!("s"))];
+
+        assert_eq!(carried(ReasoningBack::No, &content), None);
+        assert_eq!(carried(ReasoningBack::Content, &content), Some(json!(["hm"])));
+        assert_eq!(
+            carried(ReasoningBack::Details, &details),
+            Some(json!([
+                { "type": "reasoning.text", "index": 0, "text": "hm", "signature": "s" },
+            ]))
+        );
     }
 
     /// Decodes a stream that comes in these chunks.
@@ -359,6 +450,10 @@ mod tests {
         let mut other = start(json!("b"), "t", "{}");
         (one["index"], other["index"]) = (json!(0), json!(0));
         assert_eq!(calls(&[one, other]), [call("a", "t", "{}"), call("b", "t", "{}")]);
+        // One index for all, and no ids.
+        let mut pieces = [start(json!(""), "t", "{}"), start(json!(""), "t", "{\"x\":1}")];
+        pieces.iter_mut().for_each(|piece| piece["index"] = json!(0));
+        assert_eq!(calls(&pieces), [call("call_1", "t", "{}"), call("call_2", "t", "{\"x\":1}")]);
         // No ids, empty ones, one twice, one too long.
         let long = "x".repeat(41);
         let given = [json!(null), json!(""), json!("call_1"), json!(long)];

@@ -9,12 +9,19 @@ use holdfast_types::{
 use serde_json::{Value, json};
 
 use crate::{
-    Request,
+    Request, carry,
     catalogue::{ModelCard, ThinkingForm},
     model::OptionNames,
-    servers::ServerFeatures,
-    wire_text::{arguments, image_placeholder, image_url, outcome, system_prompt, tool_name},
+    openai::API_NAME,
+    servers::{HistoryRules, ReasoningBack, ServerFeatures, ThinkingSwitch},
+    wire_text::{
+        CallIdForm, EMPTY_TEXT, UniqueCallIds, arguments, image_placeholder, image_url, outcome,
+        system_prompt, tool_name,
+    },
 };
+
+/// Message of the assistant between results and a message of the user, where a server wants one.
+const RESULTS_SEEN: &str = "(results received)";
 
 /// Names of what a client may ask for.
 pub(super) const OPTIONS: OptionNames = OptionNames {
@@ -34,7 +41,7 @@ pub(super) fn encode(request: &Request, takes: ServerFeatures) -> Value {
     if !told.is_empty() {
         messages.push(json!({ "role": "system", "content": told }));
     }
-    messages.extend(chat.messages.iter().map(|said| message(said, card)));
+    messages.extend(history(request, takes));
     let mut body = json!({
         "model": request.model.id(),
         "messages": messages,
@@ -67,6 +74,10 @@ pub(super) fn encode(request: &Request, takes: ServerFeatures) -> Value {
     let own = effort(request.thinking, card).filter(|_| takes.effort);
     if let Some(effort) = asked.map(Effort::as_str).or(own) {
         body["reasoning_effort"] = effort.into();
+    }
+    if card.thinking.by == ThinkingForm::Switch && takes.switch == ThinkingSwitch::Type {
+        let word = if request.thinking == Thinking::Off { "disabled" } else { "enabled" };
+        body["thinking"] = json!({ "type": word });
     }
     if let Some(format) = request.format() {
         body["response_format"] = match format {
@@ -101,7 +112,48 @@ pub(crate) fn effort(thinking: Thinking, card: &ModelCard) -> Option<&str> {
     }
 }
 
-fn message(message: &ChatMessage, card: &ModelCard) -> Value {
+/// The messages, as the server's rules want them.
+fn history(request: &Request, takes: ServerFeatures) -> Vec<Value> {
+    let is_mistral = takes.history == HistoryRules::Mistral;
+    let form = if is_mistral { CallIdForm::NineCharacters } else { CallIdForm::Word };
+    let mut ids = UniqueCallIds::of_form(form);
+    let mut messages: Vec<Value> = Vec::with_capacity(request.chat.messages.len());
+    let mut after_result = false;
+    for said in &request.chat.messages {
+        if let ChatMessage::Assistant { calls, .. } = said {
+            ids.begin(calls);
+        }
+        if is_mistral && after_result && matches!(said, ChatMessage::User { .. }) {
+            messages.push(json!({ "role": "assistant", "content": RESULTS_SEEN }));
+        }
+        after_result = matches!(said, ChatMessage::Tool { .. });
+        let mut encoded = message(said, request.card(), &ids);
+        if let ChatMessage::Assistant { calls, carry, .. } = said
+            && !calls.is_empty()
+        {
+            let carried = carry::unpack(carry.as_ref(), API_NAME, &request.model);
+            add_reasoning(&mut encoded, carried.unwrap_or_default(), takes.reasoning);
+        }
+        messages.push(encoded);
+    }
+    messages
+}
+
+/// Adds what a server wants back of the reasoning for a reply with calls.
+fn add_reasoning(reply: &mut Value, carried: &[Value], wanted: ReasoningBack) {
+    match wanted {
+        ReasoningBack::No => {}
+        ReasoningBack::Content => {
+            // Another model's reply, or one that was too long to keep, has none.
+            let text = carried.first().and_then(Value::as_str).unwrap_or_default();
+            reply["reasoning_content"] = text.into();
+        }
+        ReasoningBack::Details if carried.is_empty() => {}
+        ReasoningBack::Details => reply["reasoning_details"] = carried.into(),
+    }
+}
+
+fn message(message: &ChatMessage, card: &ModelCard, ids: &UniqueCallIds) -> Value {
     match message {
         ChatMessage::User { text, images } if images.is_empty() => {
             json!({ "role": "user", "content": text })
@@ -114,15 +166,17 @@ fn message(message: &ChatMessage, card: &ModelCard) -> Value {
             json!({ "role": "user", "content": format!("{text}\n{unseen}").trim_start() })
         }
         ChatMessage::Assistant { text, calls, .. } if calls.is_empty() => {
+            let text = if text.trim().is_empty() { EMPTY_TEXT } else { text };
             json!({ "role": "assistant", "content": text })
         }
         ChatMessage::Assistant { text, calls, .. } => json!({
             "role": "assistant",
             "content": (!text.is_empty()).then_some(text),
-            "tool_calls": calls.iter().map(call).collect::<Value>(),
+            "tool_calls": calls.iter().map(|one| call(one, ids)).collect::<Value>(),
         }),
         ChatMessage::Tool { call, output, failed } => {
-            json!({ "role": "tool", "tool_call_id": call, "content": outcome(output, *failed) })
+            let content = outcome(output, *failed);
+            json!({ "role": "tool", "tool_call_id": ids.of(call), "content": content })
         }
     }
 }
@@ -133,9 +187,9 @@ fn parts(text: &str, images: &[Image]) -> Value {
     text.into_iter().chain(images.iter().map(image)).collect()
 }
 
-fn call(call: &ToolCall) -> Value {
+fn call(call: &ToolCall, ids: &UniqueCallIds) -> Value {
     json!({
-        "id": call.id,
+        "id": ids.of(&call.id),
         "type": "function",
         "function": { "name": tool_name(&call.tool), "arguments": arguments(&call.input) },
     })
@@ -165,8 +219,14 @@ mod tests {
         scripted_model::{ScriptedModel, tests::request},
     };
 
-    const OPENAI: ServerFeatures =
-        ServerFeatures { completion_limit: true, effort: true, cache_key: true };
+    const OPENAI: ServerFeatures = ServerFeatures {
+        completion_limit: true,
+        effort: true,
+        cache_key: true,
+        reasoning: ReasoningBack::No,
+        history: HistoryRules::OpenAi,
+        switch: ThinkingSwitch::No,
+    };
 
     fn asked(messages: Vec<ChatMessage>) -> Request {
         let chat = Chat {
@@ -212,6 +272,78 @@ mod tests {
                 ],
             })
         );
+    }
+
+    /// Two turns with calls, of which the first had reasoning of this model.
+    fn with_calls(carried: &[Value]) -> Request {
+        let calls = ScriptedModel::calls(&[("call_1", "recall", "{}")]).calls;
+        let thought =
+            |carry| ChatMessage::Assistant { text: String::new(), calls: calls.clone(), carry };
+        let result =
+            || ChatMessage::Tool { call: "call_1".into(), output: "tea".into(), failed: false };
+        asked(vec![
+            ChatMessage::user("hi"),
+            thought(carry::pack(API_NAME, "openai:gpt-5", carried.to_vec())),
+            result(),
+            ChatMessage::user("and?"),
+            thought(carry::pack(API_NAME, "openai:other", vec![json!("not yours")])),
+            result(),
+        ])
+    }
+
+    #[test]
+    fn reasoning_goes_back_to_those_who_want_it_and_empty_where_it_was_lost() {
+        let request = with_calls(&[json!("hm")]);
+        let content = ServerFeatures { reasoning: ReasoningBack::Content, ..OPENAI };
+        let encoded = encode(&request, content);
+        assert_eq!(encoded["messages"][2]["reasoning_content"], "hm");
+        assert_eq!(encoded["messages"][5]["reasoning_content"], "");
+
+        let details = ServerFeatures { reasoning: ReasoningBack::Details, ..OPENAI };
+        let encoded = encode(&with_calls(&[json!({ "type": "reasoning.text" })]), details);
+        assert_eq!(encoded["messages"][2]["reasoning_details"][0]["type"], "reasoning.text");
+        assert_eq!(encoded["messages"][5].get("reasoning_details"), None);
+
+        let plain = encode(&request, OPENAI).to_string();
+        assert!(!plain.contains("reasoning_content") && !plain.contains("not yours"), "{plain}");
+    }
+
+    #[test]
+    fn mistral_gets_ids_of_nine_characters_and_an_answer_after_each_result() {
+        let rules = ServerFeatures { history: HistoryRules::Mistral, ..OPENAI };
+
+        let encoded = encode(&with_calls(&[]), rules);
+
+        let messages = encoded["messages"].as_array().unwrap();
+        let roles: Vec<&str> = messages.iter().filter_map(|one| one["role"].as_str()).collect();
+        assert_eq!(
+            roles,
+            ["system", "user", "assistant", "tool", "assistant", "user", "assistant", "tool"]
+        );
+        let call = messages[2]["tool_calls"][0]["id"].as_str().unwrap();
+        assert_eq!((call.len(), &messages[3]["tool_call_id"]), (9, &json!(call)));
+        let later = messages[6]["tool_calls"][0]["id"].as_str().unwrap();
+        assert!(call != later && messages[7]["tool_call_id"] == later, "{call} {later}");
+    }
+
+    #[test]
+    fn a_model_with_a_switch_thinks_when_it_should() {
+        let rules = ServerFeatures { switch: ThinkingSwitch::Type, ..OPENAI };
+        let thinks = |model: &str, thinking| {
+            let model = model.parse().unwrap();
+            encode(&Request { model, thinking, ..asked(vec![]) }, rules)["thinking"].clone()
+        };
+
+        assert_eq!(thinks("deepseek:deepseek-flash", Thinking::Off)["type"], "disabled");
+        assert_eq!(thinks("deepseek:deepseek-flash", Thinking::High)["type"], "enabled");
+        assert_eq!(thinks("deepseek:other", Thinking::High), Value::Null);
+    }
+
+    #[test]
+    fn an_assistant_never_says_nothing() {
+        let empty = asked(vec![ChatMessage::user("a"), ChatMessage::assistant(" ", vec![])]);
+
+        assert_eq!(encode(&empty, OPENAI)["messages"][2]["content"], EMPTY_TEXT);
     }
 
     #[test]

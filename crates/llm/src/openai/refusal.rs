@@ -1,4 +1,5 @@
-//! Meaning of a provider's errors, by status and code, never by the message.
+//! Meaning of a provider's errors, by status and code. Servers that have no code for a conversation that
+//! is too long are understood by the beginnings of their messages, of which nothing is repeated.
 
 use holdfast_types::ModelId;
 use reqwest::header::HeaderMap;
@@ -12,6 +13,20 @@ use crate::{
 /// Codes for a conversation that is too long.
 const OVERFLOW: [&str; 3] =
     ["context_length_exceeded", "exceed_context_size_error", "context_window_exceeded"];
+/// Words in the messages of servers that have no code for it: vLLM and DeepSeek, OpenRouter and Anthropic
+/// behind it, TGI, xAI, Moonshot, Qwen, GLM, LM Studio, Mistral.
+const OVERFLOW_WORDS: [&str; 10] = [
+    "maximum context length is",
+    "prompt is too long",
+    "`inputs` tokens + `max_new_tokens` must be",
+    "maximum prompt length is",
+    "exceeded model token limit",
+    "range of input length should be",
+    "prompt exceeds max length",
+    "when context overflows",
+    "too large for model with",
+    "exceeds the available context size",
+];
 /// Codes for an account that is out of credit.
 const QUOTA: [&str; 3] =
     ["insufficient_quota", "billing_hard_limit_reached", "insufficient_balance"];
@@ -26,6 +41,10 @@ const NO_MODEL: [&str; 2] = ["model_not_found", "model_not_found_error"];
 pub(crate) fn of_answer(status: u16, headers: &HeaderMap, body: &[u8], model: &ModelId) -> Error {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
     let error = body.get("error").unwrap_or(&body);
+    let is_refused = matches!(status, 400 | 413 | 422 | 500);
+    if is_refused && names_overflow(error) {
+        return Error::ContextOverflow;
+    }
     with_wait(classify(Some(status), &codes(error), model), retry_after(headers))
 }
 
@@ -34,6 +53,15 @@ pub(crate) fn mid_stream(error: &Value, model: &ModelId) -> Error {
     let status = error["code"].as_u64().or_else(|| error["status"].as_u64());
     let status = status.and_then(|code| u16::try_from(code).ok()).filter(|code| *code >= 400);
     classify(status, &codes(error), model)
+}
+
+/// Whether the message of an error, or one that a router repeats, is about the length.
+fn names_overflow(error: &Value) -> bool {
+    let texts = [error, &error["message"], &error["metadata"]["raw"]];
+    texts.into_iter().filter_map(Value::as_str).any(|text| {
+        let text = text.to_ascii_lowercase();
+        OVERFLOW_WORDS.iter().any(|words| text.contains(words))
+    })
 }
 
 fn classify(status: Option<u16>, codes: &[&str], model: &ModelId) -> Error {
@@ -109,6 +137,30 @@ mod tests {
         let body = json!({ "error": { "message": "context_length_exceeded", "code": "other" } });
 
         assert_eq!(class(400, &body), "bad_request");
+    }
+
+    #[test]
+    fn an_overflow_without_a_code_is_known_by_the_words_of_its_server() {
+        let long = "This model's maximum context length is 8192 tokens. However, you requested";
+        let raw = json!({ "raw": "{\"type\":\"error\",\"message\":\"prompt is too long: 9\"}" });
+        for (status, body) in [
+            (
+                400,
+                json!({ "object": "error", "message": long, "type": "BadRequestError", "code": 400 }),
+            ),
+            (
+                400,
+                json!({ "error": { "message": "Provider returned error", "code": 400, "metadata": raw } }),
+            ),
+            (
+                422,
+                json!({ "error": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096" }),
+            ),
+            (400, json!({ "error": { "message": "Range of input length should be [1, 98304]" } })),
+        ] {
+            assert_eq!(class(status, &body), "context_overflow", "{body}");
+        }
+        assert_eq!(class(401, &json!({ "message": long })), "auth");
     }
 
     #[test]

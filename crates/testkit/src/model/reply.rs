@@ -49,7 +49,7 @@ impl PartialEq for Gate {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum ReplyKind {
-    Message { text: String, calls: Vec<ToolCall> },
+    Message { text: String, calls: Vec<ToolCall>, reasoning: String },
     Status { code: u16, headers: Vec<(String, String)>, body: Option<String> },
     Hang(Duration),
     CutMidStream(String),
@@ -77,7 +77,8 @@ pub struct Usage {
 
 impl Reply {
     pub fn text(text: impl Into<String>) -> Self {
-        ReplyKind::Message { text: text.into(), calls: Vec::new() }.into()
+        let (text, calls, reasoning) = (text.into(), Vec::new(), String::new());
+        ReplyKind::Message { text, calls, reasoning }.into()
     }
 
     /// Says nothing and calls nothing, as models sometimes do.
@@ -106,7 +107,17 @@ impl Reply {
             name: name.into(),
             arguments: arguments.into(),
         });
-        ReplyKind::Message { text: String::new(), calls: calls.collect() }.into()
+        let (text, reasoning) = (String::new(), String::new());
+        ReplyKind::Message { text, calls: calls.collect(), reasoning }.into()
+    }
+
+    /// Thinks this first, and says it in `reasoning_content`.
+    #[must_use]
+    pub fn thinking(mut self, thoughts: impl Into<String>) -> Self {
+        if let ReplyKind::Message { reasoning, .. } = &mut self.what {
+            *reasoning = thoughts.into();
+        }
+        self
     }
 
     /// Says something before its calls.

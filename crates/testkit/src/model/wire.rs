@@ -94,7 +94,7 @@ pub(super) async fn respond(
     let usage = reply.usage;
     let (pieces, pace) = (reply.pieces, reply.pace.unwrap_or(pace));
     match reply.what {
-        ReplyKind::Message { text, calls } => {
+        ReplyKind::Message { text, calls, reasoning } => {
             let usage = usage.unwrap_or_else(|| guess(request_bytes, &text, &calls));
             let finish = reply.finish.as_deref().unwrap_or(match calls.len() {
                 0 => "stop",
@@ -104,6 +104,10 @@ pub(super) async fn respond(
                 return json_body(whole(number, &text, &calls, finish, usage));
             }
             let mut events = deltas(number, &text, &calls, pieces);
+            if !reasoning.is_empty() {
+                let thought = json!({ "reasoning_content": reasoning }).to_string();
+                events.insert(1, event(number, &thought, None));
+            }
             events.push(event(number, "{}", Some(finish)));
             if request.wants_usage() {
                 events.push(usage_event(number, usage));

@@ -80,6 +80,7 @@ mod tool_arguments;
 mod tools;
 mod tracing;
 mod turn_index;
+mod vendors;
 mod watching;
 mod workspaces;
 mod world;

@@ -30,7 +30,7 @@ export const VENDORS: Vendor[] = [
   vendor('openrouter', 'OpenRouter', 'openai', 'openai/gpt-5', 'https://openrouter.ai/settings/keys'),
   vendor('ollama', 'Ollama', 'ollama', 'qwen3', ''),
   vendor('groq', 'Groq', 'openai', '', 'https://console.groq.com/keys'),
-  vendor('deepseek', 'DeepSeek', 'openai', 'deepseek-chat', 'https://platform.deepseek.com'),
+  vendor('deepseek', 'DeepSeek', 'openai', 'deepseek-flash', 'https://platform.deepseek.com'),
   vendor('mistral', 'Mistral', 'openai', '', 'https://console.mistral.ai/api-keys'),
   vendor('xai', 'xAI', 'openai', '', 'https://console.x.ai'),
   vendor('together', 'Together AI', 'openai', '', 'https://api.together.ai/settings/api-keys'),

@@ -39,7 +39,7 @@ pub const VENDORS: [KnownVendor; 10] = [
     ),
     known("ollama", "Ollama, on a machine of your own", "ollama", "qwen3", ""),
     known("groq", "Groq", "openai", "", "https://console.groq.com/keys"),
-    known("deepseek", "DeepSeek", "openai", "deepseek-chat", "https://platform.deepseek.com"),
+    known("deepseek", "DeepSeek", "openai", "deepseek-flash", "https://platform.deepseek.com"),
     known("mistral", "Mistral", "openai", "", "https://console.mistral.ai/api-keys"),
     known("xai", "xAI", "openai", "", "https://console.x.ai"),
     known("together", "Together AI", "openai", "", "https://api.together.ai/settings/api-keys"),
