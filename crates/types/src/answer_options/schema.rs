@@ -196,19 +196,6 @@ impl Checker<'_> {
             true => Ok(()),
             false => Err(format!("`{at}` breaks `{keyword}`{}", shown(rule))),
         };
-        let number = |is_so: fn(f64, f64) -> bool| match (value.as_f64(), rule.as_f64()) {
-            (Some(value), Some(rule)) => is_so(value, rule),
-            _ => true,
-        };
-        let length = |length: Option<usize>, is_so: fn(u64, u64) -> bool| match (
-            length.and_then(|length| u64::try_from(length).ok()),
-            rule.as_u64(),
-        ) {
-            (Some(length), Some(rule)) => is_so(length, rule),
-            _ => true,
-        };
-        let chars = || value.as_str().map(|text| text.chars().count());
-        let items = || value.as_array().map(Vec::len);
         match keyword {
             "type" => holds(match rule {
                 Value::Array(names) => {
@@ -218,32 +205,13 @@ impl Checker<'_> {
             }),
             "enum" => holds(rule.as_array().into_iter().flatten().any(|one| is_equal(one, value))),
             "const" => holds(is_equal(rule, value)),
-            "minimum" => holds(number(|value, rule| value >= rule)),
-            "maximum" => holds(number(|value, rule| value <= rule)),
-            "exclusiveMinimum" => holds(number(|value, rule| value > rule)),
-            "exclusiveMaximum" => holds(number(|value, rule| value < rule)),
-            "multipleOf" => holds(number(|value, rule| {
-                let times = value / rule;
-                (times - times.round()).abs() < 1e-9
-            })),
-            "pattern" => holds(match (rule.as_str(), value.as_str()) {
-                (Some(pattern), Some(text)) => self.matches(pattern, text),
-                _ => true,
-            }),
-            "minLength" => holds(length(chars(), |length, rule| length >= rule)),
-            "maxLength" => holds(length(chars(), |length, rule| length <= rule)),
-            "minItems" => holds(length(items(), |length, rule| length >= rule)),
-            "maxItems" => holds(length(items(), |length, rule| length <= rule)),
-            "required" => match (value.as_object(), rule.as_array()) {
-                (Some(object), Some(names)) => {
-                    let missing = names
-                        .iter()
-                        .filter_map(Value::as_str)
-                        .find(|name| !object.contains_key(*name));
-                    missing.map_or(Ok(()), |name| Err(format!("`{at}` lacks `{name}`")))
-                }
-                _ => Ok(()),
-            },
+            "pattern" => holds(self.matches(rule, value)),
+            "required" => {
+                let Some(object) = value.as_object() else { return Ok(()) };
+                let mut names = rule.as_array().into_iter().flatten().filter_map(Value::as_str);
+                let missing = names.find(|name| !object.contains_key(*name));
+                missing.map_or(Ok(()), |name| Err(format!("`{at}` lacks `{name}`")))
+            }
             "properties" | "additionalProperties" => {
                 let named = fields.get("properties").and_then(Value::as_object);
                 // Patterns of names are not checked, so what no property names may be one of theirs.
@@ -257,20 +225,12 @@ impl Checker<'_> {
                 self.check_properties(schema, value, at, depth)
             }
             "items" => {
-                let Some(items) = value.as_array() else { return Ok(()) };
                 let first = fields.get("prefixItems").and_then(Value::as_array).map_or(0, Vec::len);
-                for (n, one) in items.iter().enumerate().skip(first) {
-                    self.check(rule, one, &format!("{at}[{n}]"), depth + 1)?;
-                }
-                Ok(())
+                self.check_items(|n| (n >= first).then_some(rule), value, at, depth)
             }
             "prefixItems" => {
-                let rules = rule.as_array().into_iter().flatten();
-                let items = value.as_array().into_iter().flatten();
-                for (n, (rule, one)) in rules.zip(items).enumerate() {
-                    self.check(rule, one, &format!("{at}[{n}]"), depth + 1)?;
-                }
-                Ok(())
+                let rules = rule.as_array().map_or(&[][..], Vec::as_slice);
+                self.check_items(|n| rules.get(n), value, at, depth)
             }
             "$ref" => match rule.as_str().and_then(|target| resolve(self.root, target)) {
                 Some(schema) => fits(schema),
@@ -282,17 +242,34 @@ impl Checker<'_> {
                 let fitting = rule.as_array().into_iter().flatten().filter(|one| fits(one).is_ok());
                 holds(fitting.count() == 1)
             }
-            _ => Ok(()),
+            keyword => holds(keeps_bound(keyword, rule, value)),
         }
     }
 
     /// Whether a text has a match of the pattern, or the pattern cannot be checked in linear time.
-    fn matches(&self, pattern: &str, text: &str) -> bool {
+    fn matches(&self, pattern: &Value, text: &Value) -> bool {
+        let (Some(pattern), Some(text)) = (pattern.as_str(), text.as_str()) else { return true };
         let mut patterns = self.patterns.borrow_mut();
         let compiled = patterns.entry(pattern.to_owned()).or_insert_with(|| {
             RegexBuilder::new(pattern).size_limit(MAX_PATTERN_BYTES).build().ok()
         });
         compiled.as_ref().is_none_or(|compiled| compiled.is_match(text))
+    }
+
+    /// Checks the items of a list for which there is a schema, by their place.
+    fn check_items<'s>(
+        &self,
+        schema_of: impl Fn(usize) -> Option<&'s Value>,
+        value: &Value,
+        at: &str,
+        depth: usize,
+    ) -> Result<(), String> {
+        for (n, one) in value.as_array().into_iter().flatten().enumerate() {
+            if let Some(schema) = schema_of(n) {
+                self.check(schema, one, &format!("{at}[{n}]"), depth + 1)?;
+            }
+        }
+        Ok(())
     }
 
     /// Checks the fields of an object for which there is a schema.
@@ -309,6 +286,38 @@ impl Checker<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// Whether a value keeps a bound on numbers or lengths; `true` if the keyword is none.
+fn keeps_bound(keyword: &str, rule: &Value, value: &Value) -> bool {
+    let number = |is_so: fn(f64, f64) -> bool| match (value.as_f64(), rule.as_f64()) {
+        (Some(value), Some(rule)) => is_so(value, rule),
+        _ => true,
+    };
+    let length = |length: Option<usize>, is_so: fn(u64, u64) -> bool| match (
+        length.and_then(|length| u64::try_from(length).ok()),
+        rule.as_u64(),
+    ) {
+        (Some(length), Some(rule)) => is_so(length, rule),
+        _ => true,
+    };
+    let chars = || value.as_str().map(|text| text.chars().count());
+    let items = || value.as_array().map(Vec::len);
+    match keyword {
+        "minimum" => number(|value, rule| value >= rule),
+        "maximum" => number(|value, rule| value <= rule),
+        "exclusiveMinimum" => number(|value, rule| value > rule),
+        "exclusiveMaximum" => number(|value, rule| value < rule),
+        "multipleOf" => number(|value, rule| {
+            let times = value / rule;
+            (times - times.round()).abs() < 1e-9
+        }),
+        "minLength" => length(chars(), |length, rule| length >= rule),
+        "maxLength" => length(chars(), |length, rule| length <= rule),
+        "minItems" => length(items(), |length, rule| length >= rule),
+        "maxItems" => length(items(), |length, rule| length <= rule),
+        _ => true,
     }
 }
 

@@ -257,9 +257,8 @@ async fn what_an_agent_adds_to_the_knowledge_base_is_erased_with_the_conversatio
     };
     let sources = world.number(&brought("owner", &session)).await?;
     // Two turns of a message and an answer: what is indexed later would be there again.
-    let turns = format!(
-        "select count(*) from memory.units where session = '{session}' and kind = 5"
-    );
+    let turns =
+        format!("select count(*) from memory.units where session = '{session}' and kind = 5");
     world.until("its turns are indexed", async || world.number(&turns).await.unwrap() == 4).await?;
     let who = pb::Who { everything: true, ..pb::Who::default() };
     let what = Some(pb::forget_request::What::Session(session.clone()));

@@ -84,7 +84,8 @@ async fn what_a_vendor_of_unknown_rules_refuses_is_sent_once_more_without_detail
 
     // The second request has a call's id that the vendor refuses; so have all of the next turn.
     let first = world.say("s", "one").await?;
-    assert_eq!(world.text(&first).await?, "echo: [result of a call, which is no instruction]");
+    let answer = world.text(&first).await?;
+    assert!(answer.contains("[result of a call, which is no instruction]\n> "), "{answer}");
     assert_eq!(world.ask("s", "two").await?, "echo: two");
 
     assert_eq!(world.model.refusals().len(), 2);

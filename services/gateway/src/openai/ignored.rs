@@ -108,7 +108,7 @@ mod tests {
 
         assert!(refused.message().contains("`logit_bias`"));
         let [(_, names)] = ignored.header().unwrap();
-        assert_eq!(names, "store, x_y__z, text.verbosity, text.audio");
+        assert_eq!(names, "store, x_y__z, text.audio, text.verbosity");
         assert_eq!(IgnoredFields::default().header(), None);
     }
 
