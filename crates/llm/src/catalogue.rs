@@ -149,7 +149,7 @@ pub struct Catalogue {
 pub struct RetiredModel {
     /// Day, or year if the vendor names none.
     pub on: String,
-    /// Its successor.
+    /// Model that the vendor, or the same family, offers instead.
     #[serde(rename = "use")]
     pub successor: ModelId,
 }
@@ -225,10 +225,10 @@ impl Catalogue {
     /// Returns what is known of a model that its vendor has switched off.
     #[must_use]
     pub fn retired(&self, model: &ModelId) -> Option<&'static RetiredModel> {
-        static RETIRED: LazyLock<BTreeMap<ModelId, RetiredModel>> =
+        static RETIRED_MODELS: LazyLock<BTreeMap<ModelId, RetiredModel>> =
             LazyLock::new(|| built_in_file().retired);
         let usual = format!("{}:{}", self.provider(model.provider()), model.id());
-        RETIRED.get(&usual.parse::<ModelId>().ok()?)
+        RETIRED_MODELS.get(&usual.parse::<ModelId>().ok()?)
     }
 
     #[must_use]

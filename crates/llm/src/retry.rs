@@ -25,7 +25,7 @@ use crate::{Delta, Error, Model, OnDelta, ReplyFuture, Request, plain_history};
 const MAX_ATTEMPTS: u32 = 3;
 
 /// Reason that the record of a reply names.
-const REPAIRED: &str = "bad_request; asked again without pictures, calls and results";
+const REPAIR_REASON: &str = "bad_request; asked again without pictures, calls and results";
 
 #[derive(Debug, Clone)]
 pub struct RetryingModel<M> {
@@ -111,7 +111,7 @@ impl<M: Model> Model for RetryingModel<M> {
                         let record = reply.record.get_or_insert_default();
                         record.attempts += tried + 1;
                         if plain.is_some() {
-                            record.failed.push(format!("{}: {REPAIRED}", request.model));
+                            record.failed.push(format!("{}: {REPAIR_REASON}", request.model));
                         }
                         return Ok(reply);
                     }

@@ -55,7 +55,7 @@ pub enum ReasoningBack {
     Details,
 }
 
-/// What a server demands of the messages before the newest.
+/// Rules of a server about the messages before the newest.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum HistoryRules {
     #[default]

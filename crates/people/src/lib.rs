@@ -92,7 +92,7 @@ impl PersonMover<'_> {
                 .partition(|(key, _)| own == person || !key.contains(":dm:any:"));
             changes.keys = moved;
             self.rename(tenant, &changes, &[]).await?;
-            // It may have been held last with the account that is nobody's now.
+            // Such a conversation may have been held last with the account that is separated now.
             let stays: Vec<String> = stays.into_iter().map(|(key, _)| key).collect();
             self.sessions.settings().forget_places(tenant, &stays).await?;
         }

@@ -135,7 +135,8 @@ pub fn subject_hash(subject: &str) -> [u8; 32] {
 macro_rules! approval {
     ($which:literal) => {
         concat!(
-            "select approval_id, session_id, asked_in, agent_id, run_id, call, tool, subject, summary, pattern,
+            "select approval_id, session_id, asked_in, agent_id, run_id, call, tool, subject, summary,
+                    pattern,
                     case when state = 'pending' and expires_at <= clock_timestamp()
                          then 'expired' else state end as state,
                     decided_by, reason, asked_at, expires_at, decided_at
@@ -287,8 +288,8 @@ impl Approvals<'_> {
     }
 
     /// Returns the approvals that a person in this session can refer to, newest first: those of the
-    /// session and of its descendants, and those that were asked for in the session. With a name, the approvals of that name in any state;
-    /// without one, the pending ones.
+    /// session and of its descendants, and those that were asked for in the session. With a name, the
+    /// approvals of that name in any state; without one, the pending ones.
     pub async fn in_family(
         self,
         tenant: TenantId,

@@ -28,7 +28,7 @@ mod conversations;
 mod embeddings;
 mod handover;
 mod history;
-mod ignored;
+mod ignored_fields;
 mod items;
 mod models;
 mod options;
@@ -50,7 +50,7 @@ pub use conversations::{
     conversation, conversation_items, create_conversation, delete_conversation,
 };
 pub use embeddings::embeddings;
-pub use ignored::IgnoredFields;
+pub use ignored_fields::IgnoredFields;
 pub use models::{model, models};
 pub use options::GivenOptions;
 pub use responses::{cancel_response, delete_response, input_items, respond, response};

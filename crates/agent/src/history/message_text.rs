@@ -44,15 +44,18 @@ pub(crate) fn render_message(body: &Body, kind: SessionKind) -> String {
     for attachment in &body.attachments {
         let mut shown = line(&format!("{} {}", attachment.kind, attachment.name), 128);
         if let Some(file) = &attachment.file {
-            shown =
-                format!("{shown}, stored as `{}`{}", line(&file.path, 128), what_is_missing(file));
+            shown = format!(
+                "{shown}, stored as `{}`{}",
+                line(&file.path, 128),
+                missing_contents_note(file)
+            );
         }
         text.push_str(&format!("\n[attached: {shown}]"));
     }
     text
 }
-/// What a model must know of a file that it is not shown, so that it does not pretend to know it.
-fn what_is_missing(file: &StoredFile) -> &'static str {
+/// Note that the model does not have the contents of a file, so that it does not pretend to know them.
+fn missing_contents_note(file: &StoredFile) -> &'static str {
     match file.media_type.split_once('/') {
         Some(("audio", _)) => "; it is a recording that nobody here can hear: say so if it matters",
         Some(("image", _)) if !file.is_picture() => {

@@ -10,6 +10,9 @@ use crate::Error;
 /// Maximum size of an event, in bytes.
 const MAX_EVENT_BYTES: usize = 4 * 1024 * 1024;
 
+/// Mark at the beginning of a stream, which is not part of its first line.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
 /// Splits a stream of bytes into events.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
@@ -73,12 +76,11 @@ impl Events {
     }
 
     fn end_line(&mut self) {
-        let line = std::mem::take(&mut self.line);
-        let line = match std::mem::replace(&mut self.has_begun, true) {
-            true => line,
-            // The byte order mark is not part of the first line.
-            false => line.strip_prefix("\u{feff}".as_bytes()).map_or(line.clone(), <[u8]>::to_vec),
-        };
+        let mut line = std::mem::take(&mut self.line);
+        let is_first = !std::mem::replace(&mut self.has_begun, true);
+        if is_first && line.starts_with(BYTE_ORDER_MARK) {
+            line.drain(..BYTE_ORDER_MARK.len());
+        }
         if line.is_empty() {
             self.ready.extend(self.data.take());
             return;
@@ -121,6 +123,15 @@ mod tests {
     #[test]
     fn only_data_is_taken_whatever_ends_the_lines() {
         assert_eq!(read(&[STREAM.as_bytes()]), ["{\"a\":\"ä\"}", "two\nlines", "", "[DONE]"]);
+    }
+
+    #[test]
+    fn a_byte_order_mark_costs_no_event() {
+        let marked = format!("\u{feff}{STREAM}");
+        let first = "\u{feff}data: a\n\ndata: \u{feff}b\n\n";
+
+        assert_eq!(read(&[marked.as_bytes()]), read(&[STREAM.as_bytes()]));
+        assert_eq!(read(&[first.as_bytes()]), ["a", "\u{feff}b"]);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use serde_json::Value;
 use super::{API_NAME, refusal};
 use crate::{
     Delta, Error, Request, carry,
-    reply_builder::{ReplyBuilder, count, parse},
+    reply_builder::{MAX_CARRY_BYTES, ReplyBuilder, count, parse},
     servers::ReasoningBack,
 };
 
@@ -34,6 +34,8 @@ pub(super) struct Decoder {
     reasoning: ReasoningBack,
     /// Items of `reasoning_details`, in order.
     details: Vec<Value>,
+    /// Bytes of their pieces.
+    details_bytes: usize,
 }
 
 /// Identity of a call in the server's stream.
@@ -47,7 +49,7 @@ struct CallIdentity {
 impl Decoder {
     pub(super) fn new(request: &Request, reasoning: ReasoningBack) -> Self {
         let (model, gather) = (request.model.clone(), ReplyBuilder::marked(request));
-        Self { model, gather, calls: Vec::new(), reasoning, details: Vec::new() }
+        Self { model, gather, calls: Vec::new(), reasoning, details: Vec::new(), details_bytes: 0 }
     }
 
     pub(super) const fn is_done(&self) -> bool {
@@ -107,8 +109,10 @@ impl Decoder {
         let thought = [&said["reasoning_content"], &said["reasoning"]];
         let thought = thought.into_iter().filter_map(Value::as_str).find(|text| !text.is_empty());
         self.gather.thought(thought.unwrap_or_default(), deltas);
-        for piece in said["reasoning_details"].as_array().into_iter().flatten() {
-            add_detail(&mut self.details, piece);
+        if self.reasoning == ReasoningBack::Details {
+            said["reasoning_details"].as_array().into_iter().flatten().for_each(|piece| {
+                self.add_detail(piece);
+            });
         }
         for text in [&said["content"], &said["refusal"]] {
             self.gather.text(&flat(text), deltas)?;
@@ -120,6 +124,31 @@ impl Decoder {
             self.gather.stop = Some(stop(reason));
         }
         Ok(())
+    }
+
+    /// Adds a piece of `reasoning_details`: texts of pieces with the same type and index are joined. If
+    /// there is more than can be stored, nothing of it is kept.
+    fn add_detail(&mut self, piece: &Value) {
+        let Some(fields) = piece.as_object() else { return };
+        self.details_bytes = self.details_bytes.saturating_add(piece.to_string().len());
+        if self.details_bytes > MAX_CARRY_BYTES {
+            self.details.clear();
+            return;
+        }
+        let is_same = |one: &Value| one["type"] == piece["type"] && one["index"] == piece["index"];
+        let Some(known) = self.details.last_mut().filter(|last| is_same(last)) else {
+            self.details.push(piece.clone());
+            return;
+        };
+        for (name, value) in fields {
+            match (name.as_str(), value, &mut known[name]) {
+                ("text" | "summary" | "data", Value::String(more), Value::String(text)) => {
+                    text.push_str(more);
+                }
+                (_, Value::Null, _) => {}
+                (_, value, known) => *known = value.clone(),
+            }
+        }
     }
 
     fn take_call(&mut self, piece: &Value, deltas: &mut Vec<Delta>) -> Result<(), Error> {
@@ -146,7 +175,8 @@ impl Decoder {
             given.is_empty()
                 && self.calls[at].given.is_empty()
                 && piece["function"]["name"].as_str().is_some_and(|name| !name.is_empty())
-                && !flat_input(&piece["function"]["arguments"]).is_empty()
+                && !matches!(&piece["function"]["arguments"], Value::Null)
+                && piece["function"]["arguments"] != ""
                 && self.gather.has_whole_input(at)
         };
         let is_same = |at: &usize| {
@@ -163,40 +193,12 @@ impl Decoder {
     }
 }
 
-/// Adds a piece of `reasoning_details`: texts of pieces with the same type and index are joined.
-fn add_detail(details: &mut Vec<Value>, piece: &Value) {
-    let Some(fields) = piece.as_object() else { return };
-    let is_same = |one: &Value| one["type"] == piece["type"] && one["index"] == piece["index"];
-    let Some(known) = details.last_mut().filter(|last| is_same(last)) else {
-        details.push(piece.clone());
-        return;
-    };
-    for (name, value) in fields {
-        match (name.as_str(), value, &known[name]) {
-            ("text" | "summary" | "data", Value::String(more), Value::String(text)) => {
-                known[name] = format!("{text}{more}").into();
-            }
-            (_, Value::Null, _) => {}
-            (_, value, _) => known[name] = value.clone(),
-        }
-    }
-}
-
 fn stop(reason: &str) -> StopReason {
     match reason {
         "length" => StopReason::MaxTokens,
         "tool_calls" | "function_call" => StopReason::ToolUse,
         "content_filter" => StopReason::Filtered,
         _ => StopReason::End,
-    }
-}
-
-/// Returns a call's input as text.
-fn flat_input(input: &Value) -> String {
-    match input {
-        Value::Null => String::new(),
-        Value::String(text) => text.clone(),
-        value => value.to_string(),
     }
 }
 
@@ -270,6 +272,10 @@ mod tests {
                 { "type": "reasoning.text", "index": 0, "text": "hm", "signature": "s" },
             ]))
         );
+        let long = "x".repeat(MAX_CARRY_BYTES / 2);
+        let too_much =
+            [detail(&long, Value::Null), detail(&long, Value::Null), detail("m", Value::Null)];
+        assert_eq!(carried(ReasoningBack::Details, &too_much), None);
     }
 
     /// Decodes a stream that comes in these chunks.

@@ -115,12 +115,12 @@ pub(crate) fn effort(thinking: Thinking, card: &ModelCard) -> Option<&str> {
 /// The messages, as the server's rules want them.
 fn history(request: &Request, takes: ServerFeatures) -> Vec<Value> {
     let is_mistral = takes.history == HistoryRules::Mistral;
-    let form = if is_mistral { CallIdForm::NineCharacters } else { CallIdForm::Word };
-    let mut ids = UniqueCallIds::of_form(form);
+    let mut ids = UniqueCallIds::of_form(CallIdForm::NineCharacters);
     let mut messages: Vec<Value> = Vec::with_capacity(request.chat.messages.len());
     let mut after_result = false;
     for said in &request.chat.messages {
-        if let ChatMessage::Assistant { calls, .. } = said {
+        // Other servers get the ids as they are: Kimi's models read theirs.
+        if let (true, ChatMessage::Assistant { calls, .. }) = (is_mistral, said) {
             ids.begin(calls);
         }
         if is_mistral && after_result && matches!(said, ChatMessage::User { .. }) {
@@ -304,7 +304,10 @@ mod tests {
         assert_eq!(encoded["messages"][2]["reasoning_details"][0]["type"], "reasoning.text");
         assert_eq!(encoded["messages"][5].get("reasoning_details"), None);
 
-        let plain = encode(&request, OPENAI).to_string();
+        let encoded = encode(&request, OPENAI);
+        assert_eq!(encoded["messages"][2]["tool_calls"][0]["id"], "call_1");
+        assert_eq!(encoded["messages"][5]["tool_calls"][0]["id"], "call_1");
+        let plain = encoded.to_string();
         assert!(!plain.contains("reasoning_content") && !plain.contains("not yours"), "{plain}");
     }
 

@@ -1,5 +1,5 @@
 //! Meaning of a provider's errors, by status and code. Servers that have no code for a conversation that
-//! is too long are understood by the beginnings of their messages, of which nothing is repeated.
+//! is too long are understood by words in their messages, of which nothing is repeated.
 
 use holdfast_types::ModelId;
 use reqwest::header::HeaderMap;

@@ -1,15 +1,15 @@
-//! Time zones of people, as they stated them in conversations.
+//! Time zones of people, as they stated them in conversations, and the preferences of their records.
 
 use holdfast_types::{AgentId, SessionKey, SessionSettings, TenantId};
 
 use crate::{Claim, Error, Settings, sessions::lock_claimed, settings::store};
 
-/// What a person chose for their conversations.
+/// Preferences of a person for their conversations.
 #[derive(Debug, Clone, Default, PartialEq, Eq, sqlx::FromRow)]
 pub struct Preferences {
     /// Name of a time zone.
     pub zone: Option<String>,
-    /// A language tag.
+    /// Language tag (BCP 47) of their record.
     pub language: Option<String>,
 }
 
@@ -42,7 +42,7 @@ impl Settings<'_> {
         Ok(found)
     }
 
-    /// Returns what a person chose: their time zone with an agent, else that of their record, and their
+    /// Returns the preferences of a person: their time zone with an agent, else that of their record, and their
     /// language.
     pub async fn preferences(
         self,

@@ -1,4 +1,4 @@
-//! Cache of what users chose for their conversations: their time zone and their language.
+//! Cache of users' preferences for their conversations: time zone and language.
 
 use std::{
     collections::HashMap,
@@ -18,10 +18,10 @@ const PREFERENCES_TTL: Duration = Duration::from_secs(20);
 /// Users whose preferences are cached. When full, all are cleared.
 const MAX_CACHED_USERS: usize = 20_000;
 
-/// Tenant, agent and user.
+/// Key of the cache: tenant, agent and user.
 pub(crate) type UserKey = (TenantId, AgentId, String);
 
-/// What a user chose.
+/// Preferences of a user for their conversations.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct UserPreferences {
     pub(crate) zone: Option<Zone>,
@@ -29,7 +29,7 @@ pub(crate) struct UserPreferences {
     pub(crate) language: Option<String>,
 }
 
-/// Cache of what users chose.
+/// Cache of preferences, by user.
 #[derive(Debug, Default)]
 pub(crate) struct PreferenceCache {
     cache: Mutex<HashMap<UserKey, (Instant, UserPreferences)>>,

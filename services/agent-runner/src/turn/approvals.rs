@@ -160,7 +160,7 @@ fn new_approval(
     }
 }
 
-/// Where a person is asked.
+/// Place where a request is sent to a person.
 #[derive(Debug)]
 struct RequestPlace {
     target: Target,

@@ -52,7 +52,8 @@ pub(crate) async fn load_preferences(
     Ok(())
 }
 
-/// What the user chose. What owners tell an agent is kept under one name, and each has a record.
+/// Preferences of the user. Those that owners tell an agent are kept under one name, and each owner has a
+/// record.
 async fn preferences_of(turn: &TurnState<'_>, whose: UserKey) -> Result<UserPreferences, Error> {
     let (tenant, agent, _) = whose;
     let is_owner = whose.2 == person::OWNER;

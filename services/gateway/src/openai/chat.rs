@@ -15,7 +15,7 @@ use super::{
     body::read_json,
     content::{Message, is_given, join_calls},
     conversation::{AnswerRequest, cancels_on_abort, idempotency_key_of},
-    ignored::{IgnoredFields, OtherFields},
+    ignored_fields::{IgnoredFields, OtherFields},
     options::{CacheOptions, GivenOptions, Stop},
     sse::{self, EventBuffer, StreamFormat, created_at, id_headers, stream_response},
     tools::GivenTools,

@@ -17,7 +17,7 @@ use super::{
     content::{ConversationMessage, Role},
     handover::check_results,
     history::{self, JOINED_PREFIX},
-    ignored::IgnoredFields,
+    ignored_fields::IgnoredFields,
 };
 use crate::{
     Error,

@@ -15,7 +15,7 @@ use super::{
     OpenAi,
     body::read_json,
     conversation::{MODEL_PREFIX, conversation_name},
-    ignored::{OtherFields, refuse_others},
+    ignored_fields::{OtherFields, refuse_others},
     items,
     responses::conversation_id,
     sse::created_at,

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::{
     OpenAi,
     body::read_json,
-    ignored::{OtherFields, refuse_others},
+    ignored_fields::{OtherFields, refuse_others},
 };
 use crate::{Error, api_error::ApiError};
 

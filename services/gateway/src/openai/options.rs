@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Number, Value};
 
 use super::{
-    ignored::IgnoredFields,
+    ignored_fields::IgnoredFields,
     tools::{ClientTools, GivenTools},
 };
 use crate::api_error::ApiError;

@@ -3,7 +3,7 @@
 use holdfast_types::{AnswerSchema, ClientTool, ToolChoice};
 use serde_json::{Value, json};
 
-use super::ignored::IgnoredFields;
+use super::ignored_fields::IgnoredFields;
 use crate::api_error::ApiError;
 
 /// Maximum number of tools, as at OpenAI.

@@ -57,7 +57,7 @@ export const t = texts({
     answerLanguage: 'Language of answers',
     answerLanguageHint: 'Assistants answer in it, unless they are written to in another.',
     languageOfMessages: 'that of the messages',
-    ofProvider: 'Your identity provider says it.',
+    ofProvider: 'The identity provider says it.',
     provider: 'Signs in at',
     seen: 'Last seen',
     disable: 'Refuse',

@@ -8,7 +8,7 @@ use super::{
     super::{
         content::{ConversationMessage, Message, Role, join_calls},
         conversation::AnswerRequest,
-        ignored::{IgnoredFields, OtherFields},
+        ignored_fields::{IgnoredFields, OtherFields},
         options::{CacheOptions, GivenOptions},
         tools::GivenTools,
     },
