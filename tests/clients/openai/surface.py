@@ -45,7 +45,7 @@ def post(path, body):
         response = urllib.request.urlopen(request, timeout=60)
         answer = response.read()
         names = response.headers.get("x-holdfast-ignored", "")
-        return 200, ({} if body.get("stream") else json.loads(answer)) | {"ignored": [name.split(".")[-1] for name in names.split(", ")]}
+        return 200, ({} if body.get("stream") else json.loads(answer)) | {"ignored": names.replace(", ", ".").split(".")}
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)
 
