@@ -16,7 +16,7 @@ HOLDFAST = $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/holdfast
 BACKENDS = $(PYTHON) deploy/dev/backends.py
 
 .DEFAULT_GOAL := help
-.PHONY: help up down build console web-dev embedder test test-clients test-web test-down chaos soak fuzz bench bench-memory lint deny helm-check helm-run helm-upgrade proto-check images sbom fmt fmt-check doc docs
+.PHONY: help up down build console web-dev embedder test test-clients test-web test-down chaos soak fuzz bench bench-memory lint deny models helm-check helm-run helm-upgrade proto-check images sbom fmt fmt-check doc docs
 
 help: ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1#/p' $(MAKEFILE_LIST) | column -t -s '#'
@@ -47,6 +47,9 @@ web-dev: ## serve the web console from its sources, for the gateway that runs: G
 embedder: ## fetch the local embedding model, once
 	@$(PYTHON) deploy/dev/embedder.py --dir .holdfast
 
+test-packages: ## install the public packages that tests run, once
+	@$(PYTHON) tests/packages.py --dir .holdfast/test-packages
+
 # Backends of your own are used where all four variables name them; see docs/configuration.md.
 OWN = $(and $(HOLDFAST_DATABASE__URL),$(HOLDFAST_DATABASE__ADMIN_URL),$(HOLDFAST_NATS__URL),$(HOLDFAST_REDIS__URL))
 
@@ -58,6 +61,7 @@ TEST_DOWN = if [ -d .holdfast/test ]; then $(BACKENDS) down --dir .holdfast/test
 test: ## run every test, on real backends
 	$(if $(OWN),,@$(BACKENDS) up --fast --dir .holdfast/test)
 	@$(MAKE) --no-print-directory embedder || echo "make: the local embedding model is not tested"
+	@$(MAKE) --no-print-directory test-packages || echo "make: packages of others are not tested"
 	$(CARGO) build $(FLAGS) --workspace --bins
 	@if [ -d .holdfast/embedder ]; then export HOLDFAST_TEST_EMBEDDER="$$PWD/.holdfast/embedder"; fi; \
 	status=0; \
@@ -123,6 +127,9 @@ lint: ## clippy, warnings are errors
 
 deny: ## licences, sources and known vulnerabilities of packages of others
 	@$(PYTHON) deploy/dev/deny.py --dir .holdfast
+
+models: ## the catalogue of models; ARGS=write makes it anew, ARGS='extract FILE --version V' reads a newer public list
+	@$(PYTHON) deploy/dev/models.py $(or $(ARGS),check)
 
 helm-check: ## check the Helm chart; ARGS=--write writes its generated files anew
 	@$(PYTHON) tests/helm/check.py --dir .holdfast $(ARGS)

@@ -12,7 +12,10 @@ import shutil
 import subprocess
 import sys
 
+import packages
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+PACKAGES = ROOT / ".holdfast" / "test-packages"
 
 
 def has_chromium():
@@ -28,7 +31,7 @@ def has_faketime():
 
 
 def has_packages():
-    return all(shutil.which(tool) for tool in ("npm", "node", "bash")) and os.path.exists("/usr/bin/python3")
+    return shutil.which("node") and os.path.exists("/usr/bin/python3") and not packages.missing(PACKAGES)
 
 
 def has_cgroups():
@@ -76,7 +79,7 @@ GROUPS = {
     "needs_chromium": (has_chromium, "install Chromium (Debian: `apt-get install chromium`)"),
     "needs_faketime": (has_faketime, "install faketime (Debian: `apt-get install faketime`)"),
     "needs_ngircd": (lambda: shutil.which("ngircd", path="/usr/sbin"), "install ngircd (Debian: `apt-get install ngircd`)"),
-    "needs_packages": (has_packages, "install Node.js with npm, and /usr/bin/python3 (Debian: `apt-get install npm`)"),
+    "needs_packages": (has_packages, "install Node.js with npm, and /usr/bin/python3 (Debian: `apt-get install npm`), then `make test-packages`"),
     "needs_pgbouncer": (lambda: shutil.which("pgbouncer", path=os.environ.get("PATH", "") + ":/usr/sbin"), "install PgBouncer (Debian: `apt-get install pgbouncer`)"),
     "needs_mounts": (has_mounts, "run the tests as root, where file systems can be mounted"),
     "needs_io_limits": (has_io_limits, "run the tests as root with control groups that limit block devices"),
