@@ -33,6 +33,9 @@ pub struct Backends {
     pub service_urls: BTreeMap<String, String>,
     pub nats_url: String,
     pub redis_url: String,
+    /// NATS and Redis as a service logs in that connects to them; empty for given backends.
+    pub nats_service_urls: BTreeMap<String, String>,
+    pub redis_service_urls: BTreeMap<String, String>,
 }
 
 impl Backends {
@@ -88,16 +91,17 @@ impl GivenUrls {
             redis_url: Some(redis_url),
         } = self
         {
-            let service_urls = BTreeMap::new();
-            return Ok(Backends { admin_url, app_url, service_urls, nats_url, redis_url });
+            return Ok(Backends { admin_url, app_url, nats_url, redis_url, ..Backends::nowhere() });
         }
         let started = start().await?;
-        let service_urls = match self.app_url {
+        let unless_given = |given: &Option<String>, urls| match given {
             Some(_) => BTreeMap::new(),
-            None => started.service_urls,
+            None => urls,
         };
         Ok(Backends {
-            service_urls,
+            service_urls: unless_given(&self.app_url, started.service_urls),
+            nats_service_urls: unless_given(&self.nats_url, started.nats_service_urls),
+            redis_service_urls: unless_given(&self.redis_url, started.redis_service_urls),
             admin_url: self.admin_url.unwrap_or(started.admin_url),
             app_url: self.app_url.unwrap_or(started.app_url),
             nats_url: self.nats_url.unwrap_or(started.nats_url),
@@ -238,6 +242,8 @@ impl Backends {
             service_urls: BTreeMap::new(),
             nats_url: String::new(),
             redis_url: String::new(),
+            nats_service_urls: BTreeMap::new(),
+            redis_service_urls: BTreeMap::new(),
         }
     }
 }
@@ -339,6 +345,7 @@ fn parse(json: &str) -> anyhow::Result<Backends> {
     #[derive(Deserialize)]
     struct At {
         url: String,
+        service_urls: BTreeMap<String, String>,
     }
 
     let state: State = serde_json::from_str(json)
@@ -349,6 +356,8 @@ fn parse(json: &str) -> anyhow::Result<Backends> {
         service_urls: state.postgres.service_urls,
         nats_url: state.nats.url,
         redis_url: state.redis.url,
+        nats_service_urls: state.nats.service_urls,
+        redis_service_urls: state.redis.service_urls,
     })
 }
 
@@ -362,9 +371,9 @@ mod tests {
         Backends {
             admin_url: format!("postgres://admin@{host}"),
             app_url: format!("postgres://app@{host}"),
-            service_urls: BTreeMap::new(),
             nats_url: format!("nats://{host}"),
             redis_url: format!("redis://{host}"),
+            ..Backends::nowhere()
         }
     }
 

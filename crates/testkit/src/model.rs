@@ -1,4 +1,5 @@
-//! A scripted model behind the Chat Completions API.
+//! A scripted model behind the Chat Completions API, and behind the APIs of other vendors
+//! (`model/dialect.rs`).
 //!
 //! What it answers, in this order of precedence: the next reply that was queued
 //! ([`FakeModel::queue`]), what another process said by `POST /script` (`model/script.rs`), what the
@@ -10,10 +11,15 @@
 //!
 //! With [`FakeModel::strict`] it refuses what a vendor refuses (`model/strict.rs`).
 //!
+//! [`audio`] has servers of sound.
+//!
 //! It is cheap on purpose, since the benchmark stands on it: after [`FakeModel::forget_requests`]
 //! nothing is kept, and only what is needed to answer is parsed.
 
+pub mod audio;
 mod check;
+mod dialect;
+mod google;
 mod reply;
 mod script;
 mod strict;
@@ -28,14 +34,15 @@ use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
-use serde_json::Value;
+use serde_json::{Value, json};
 
+pub use dialect::Dialect;
 pub use reply::{Gate, Reply, ToolCall, Usage};
-pub use strict::{RULES, Vendor};
+pub use strict::{AWS_KEYS, KEY, RULES, Vendor};
 
 use crate::http::{LOCALHOST, Server};
 use crate::scratch::lock;
@@ -54,6 +61,10 @@ pub struct FakeModel {
 pub struct Request {
     /// The JSON body.
     pub body: Value,
+    /// The same in the form of Chat Completions, if it is of another API.
+    form: Option<Value>,
+    /// Name of the model, from the body or the path.
+    pub model: String,
     /// What was sent as bearer token.
     pub key: Option<String>,
     pub at: Instant,
@@ -62,7 +73,12 @@ pub struct Request {
 impl Request {
     #[must_use]
     pub fn messages(&self) -> &[Value] {
-        self.body["messages"].as_array().map_or(&[], Vec::as_slice)
+        self.form()["messages"].as_array().map_or(&[], Vec::as_slice)
+    }
+
+    /// The request in the form of Chat Completions.
+    fn form(&self) -> &Value {
+        self.form.as_ref().unwrap_or(&self.body)
     }
 
     /// What the user said last, parts of text joined.
@@ -89,7 +105,7 @@ impl Request {
     /// The names of the tools on offer.
     #[must_use]
     pub fn tool_names(&self) -> Vec<&str> {
-        let tools = self.body["tools"].as_array().map_or(&[][..], Vec::as_slice);
+        let tools = self.form()["tools"].as_array().map_or(&[][..], Vec::as_slice);
         tools.iter().filter_map(|tool| tool["function"]["name"].as_str()).collect()
     }
 }
@@ -107,6 +123,7 @@ struct Shared {
     violations: Mutex<Vec<String>>,
     refusals: Mutex<Vec<String>>,
     vendor: Mutex<Option<Vendor>>,
+    listed: Mutex<Option<Vec<Value>>>,
     forgetful: AtomicBool,
     count: AtomicU64,
     /// Of the last request's body, in bytes.
@@ -127,9 +144,26 @@ impl FakeModel {
     /// Listens on a free port of this address.
     pub async fn start_on(ip: IpAddr) -> anyhow::Result<Self> {
         let shared = Arc::new(Shared::default());
+        let vertex = |publisher: &str| {
+            format!(
+                "/v1/projects/{{project}}/locations/{{location}}/publishers/{publisher}/models/{{verb}}"
+            )
+        };
         let router = Router::new()
-            .route("/v1/chat/completions", post(complete))
-            .route("/v1/models", get(async || wire::models()))
+            .route("/v1/chat/completions", speaks(Dialect::ChatCompletions))
+            .route("/v1/responses", speaks(Dialect::Responses))
+            .route("/v1/messages", speaks(Dialect::Anthropic))
+            .route("/v1beta/models/{verb}", speaks(Dialect::Gemini))
+            .route("/api/chat", speaks(Dialect::Ollama))
+            .route("/openai/v1/chat/completions", speaks(Dialect::Azure))
+            .route("/openai/deployments/{name}/chat/completions", speaks(Dialect::Azure))
+            .route("/openai/v1/responses", speaks(Dialect::AzureResponses))
+            .route(&vertex("google"), speaks(Dialect::Vertex))
+            .route(&vertex("anthropic"), speaks(Dialect::VertexClaude))
+            .route("/model/{id}/converse-stream", speaks(Dialect::Converse))
+            .route("/token", post(google_token))
+            .route(google::METADATA_PATH, get(google_metadata))
+            .route("/v1/models", get(models))
             .route("/count", get(count))
             .route("/size", get(size))
             .route("/script", post(add_rule).delete(forget_rules))
@@ -141,6 +175,23 @@ impl FakeModel {
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}/v1", self.server.addr())
+    }
+
+    /// The base URL of another API, as one configures a provider of its kind. Vertex AI is in the project
+    /// `p`, in the location `global`.
+    #[must_use]
+    pub fn url_of(&self, dialect: Dialect) -> String {
+        let path = match dialect {
+            Dialect::ChatCompletions | Dialect::Responses => "/v1",
+            Dialect::Gemini => "/v1beta",
+            Dialect::Vertex | Dialect::VertexClaude => "/v1/projects/p/locations/global",
+            Dialect::Anthropic
+            | Dialect::Ollama
+            | Dialect::Azure
+            | Dialect::AzureResponses
+            | Dialect::Converse => "",
+        };
+        format!("http://{}{path}", self.server.addr())
     }
 
     /// The address, for a [`crate::Proxy`].
@@ -168,6 +219,11 @@ impl FakeModel {
     /// Refuses what this vendor refuses, from now on; `None` is a vendor without rules of its own.
     pub fn strict(&self, vendor: Option<Vendor>) {
         *lock(&self.shared.vendor) = vendor;
+    }
+
+    /// Lists these models from now on: objects with an `id`, and `pricing` as OpenRouter has it.
+    pub fn list(&self, models: impl IntoIterator<Item = Value>) {
+        *lock(&self.shared.listed) = Some(models.into_iter().collect());
     }
 
     /// Waits this long before the first byte of each answer.
@@ -210,27 +266,38 @@ impl FakeModel {
     }
 }
 
-async fn complete(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> Response {
-    let number = shared.count.fetch_add(1, Ordering::Relaxed) + 1;
-    shared.size.store(body.len(), Ordering::Relaxed);
-    let essentials: Essentials<'_> = match serde_json::from_slice(&body) {
-        Ok(essentials) => essentials,
-        Err(e) => {
-            lock(&shared.violations).push(format!("request {number} is not a completion: {e}"));
-            return (StatusCode::BAD_REQUEST, wire::error(400, "the body is not valid"))
-                .into_response();
+/// Answers requests of an API.
+fn speaks(dialect: Dialect) -> MethodRouter<Arc<Shared>> {
+    post(
+        move |State(shared): State<Arc<Shared>>, uri: Uri, headers: HeaderMap, body: Bytes| async move {
+            shared.answer_as(dialect, &Arrival { uri, headers, body }).await
+        },
+    )
+}
+
+/// A request for a token of a service account (RFC 7523).
+async fn google_token(
+    State(shared): State<Arc<Shared>>,
+    headers: HeaderMap,
+    body: String,
+) -> Response {
+    match google::check_grant(&headers, &body) {
+        Ok(()) => Json(google::token()).into_response(),
+        Err(what) => {
+            lock(&shared.refusals).push(format!("a request for a token: {what}"));
+            let body = json!({"error": "invalid_grant", "error_description": what});
+            (StatusCode::BAD_REQUEST, Json(body)).into_response()
         }
-    };
-    let reply = shared.reply(number, &essentials, &headers, &body);
-    let latency = *lock(&shared.latency) + reply.latency;
-    if !latency.is_zero() {
-        tokio::time::sleep(latency).await;
     }
-    if let Some(gate) = &reply.gate {
-        gate.pass().await;
+}
+
+/// The metadata server of a machine in Google's cloud.
+async fn google_metadata(headers: HeaderMap) -> Response {
+    let flavor = [("metadata-flavor", "Google")];
+    match headers.get("metadata-flavor").is_some_and(|flavor| flavor == "Google") {
+        true => (flavor, Json(google::token())).into_response(),
+        false => (StatusCode::FORBIDDEN, flavor).into_response(),
     }
-    let pace = *lock(&shared.pace);
-    wire::respond(reply, number, &essentials, body.len(), pace).await
 }
 
 async fn add_rule(State(shared): State<Arc<Shared>>, Json(rule): Json<Rule>) {
@@ -245,21 +312,51 @@ async fn size(State(shared): State<Arc<Shared>>) -> String {
     shared.size.load(Ordering::Relaxed).to_string()
 }
 
+async fn models(State(shared): State<Arc<Shared>>) -> axum::Json<Value> {
+    wire::models(lock(&shared.listed).clone())
+}
+
 async fn count(State(shared): State<Arc<Shared>>) -> String {
     shared.count.load(Ordering::Relaxed).to_string()
 }
 
 impl Shared {
-    fn reply(
-        &self,
-        number: u64,
-        essentials: &Essentials<'_>,
-        headers: &HeaderMap,
-        body: &Bytes,
-    ) -> Reply {
+    async fn answer_as(&self, dialect: Dialect, arrival: &Arrival) -> Response {
+        let body = &arrival.body;
+        let number = self.count.fetch_add(1, Ordering::Relaxed) + 1;
+        self.size.store(body.len(), Ordering::Relaxed);
+        // Another API's request is read in the form of Chat Completions.
+        let form = (!dialect.is_chat_completions())
+            .then(|| dialect.chat_form(&serde_json::from_slice(body).unwrap_or_default()));
+        let form_bytes = form.as_ref().map(|form| Bytes::from(form.to_string()));
+        let form_bytes = form_bytes.as_ref().unwrap_or(body);
+        let essentials: Essentials<'_> = match serde_json::from_slice(form_bytes) {
+            Ok(essentials) => essentials,
+            Err(e) => {
+                lock(&self.violations).push(format!("request {number} is not a completion: {e}"));
+                return (StatusCode::BAD_REQUEST, wire::error(400, "the body is not valid"))
+                    .into_response();
+            }
+        };
+        let asked = Asked { number, dialect, arrival, form };
+        let reply = self.reply(asked, &essentials);
+        let latency = *lock(&self.latency) + reply.latency;
+        if !latency.is_zero() {
+            tokio::time::sleep(latency).await;
+        }
+        if let Some(gate) = &reply.gate {
+            gate.pass().await;
+        }
+        let pace = *lock(&self.pace);
+        let asked = wire::Asked { number, dialect, request: &essentials, bytes: body.len() };
+        dialect.label(wire::respond(reply, &asked, pace).await)
+    }
+
+    fn reply(&self, asked: Asked<'_>, essentials: &Essentials<'_>) -> Reply {
+        let (number, dialect, arrival) = (asked.number, asked.dialect, asked.arrival);
         let answer = lock(&self.answer).clone();
         let keeps = !self.forgetful.load(Ordering::Relaxed);
-        let request = (keeps || answer.is_some()).then(|| Arc::new(whole(headers, body)));
+        let request = (keeps || answer.is_some()).then(|| Arc::new(whole(asked)));
         if let Some(request) = request.as_ref().filter(|_| keeps) {
             let found = check::violations(request.messages());
             if !found.is_empty() {
@@ -270,9 +367,9 @@ impl Shared {
         }
         let vendor = *lock(&self.vendor);
         if let (Some(vendor), Some(request)) = (vendor, request.as_ref())
-            && let Some(refused) = strict::refusal(vendor, request.messages())
+            && let Some((what, refused)) = strict::refusal(vendor, dialect, request, arrival)
         {
-            lock(&self.refusals).push(format!("request {number}: {vendor:?}"));
+            lock(&self.refusals).push(format!("request {number}: {vendor:?}: {what}"));
             return refused;
         }
         if let Some(queued) = lock(&self.queue).pop_front() {
@@ -297,11 +394,40 @@ impl Shared {
     }
 }
 
-fn whole(headers: &HeaderMap, body: &Bytes) -> Request {
-    let key = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+/// A request as it came over the wire.
+struct Arrival {
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+impl Arrival {
+    /// A header, if it is a text.
+    fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+}
+
+/// A request as it is read.
+struct Asked<'a> {
+    number: u64,
+    dialect: Dialect,
+    arrival: &'a Arrival,
+    form: Option<Value>,
+}
+
+fn whole(asked: Asked<'_>) -> Request {
+    let arrival = asked.arrival;
+    let keys = ["authorization", "x-api-key", "x-goog-api-key", "api-key"];
+    let key = keys.into_iter().find_map(|name| arrival.header(name));
+    // Parsed before, if only in part.
+    let body: Value = serde_json::from_slice(&arrival.body).unwrap_or_default();
+    let model = asked.dialect.model_in_path(arrival.uri.path());
+    let model = model.or_else(|| body["model"].as_str().map(str::to_owned));
     Request {
-        // Parsed before, if only in part.
-        body: serde_json::from_slice(body).unwrap_or_default(),
+        model: model.unwrap_or_default(),
+        body,
+        form: asked.form,
         key: key.map(|key| key.trim_start_matches("Bearer ").to_owned()),
         at: Instant::now(),
     }

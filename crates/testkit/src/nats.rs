@@ -1,5 +1,7 @@
 //! Isolated NATS namespace for each test.
 
+use std::collections::BTreeMap;
+
 use async_nats::jetstream;
 use futures::TryStreamExt as _;
 
@@ -14,6 +16,7 @@ const PREFIX: &str = "t_";
 #[derive(Debug)]
 pub struct Namespace {
     url: String,
+    service_urls: BTreeMap<String, String>,
     prefix: String,
 }
 
@@ -27,12 +30,20 @@ impl Namespace {
     #[must_use]
     pub fn create_on(backends: &Backends) -> Self {
         let prefix = format!("{PREFIX}{}", scratch::token());
-        Self { url: backends.nats_url.clone(), prefix }
+        let service_urls = backends.nats_service_urls.clone();
+        Self { url: backends.nats_url.clone(), service_urls, prefix }
     }
 
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// The same NATS as a service logs in, with the rights of that service and no others. Given
+    /// backends have one login for all, and a service that does not connect to NATS has none.
+    #[must_use]
+    pub fn service_url(&self, service: &str) -> &str {
+        self.service_urls.get(service).unwrap_or(&self.url)
     }
 
     /// What names of subjects and streams start with: letters, digits and `_` only.

@@ -1,5 +1,7 @@
 //! Isolated Redis key prefix for each test.
 
+use std::collections::BTreeMap;
+
 use redis::AsyncCommands as _;
 
 use crate::backends::Backends;
@@ -9,6 +11,7 @@ use crate::scratch;
 #[derive(Debug)]
 pub struct Namespace {
     url: String,
+    service_urls: BTreeMap<String, String>,
     prefix: String,
 }
 
@@ -21,12 +24,21 @@ impl Namespace {
     /// A corner of the Redis that `backends` names.
     #[must_use]
     pub fn create_on(backends: &Backends) -> Self {
-        Self { url: backends.redis_url.clone(), prefix: format!("t_{}", scratch::token()) }
+        let service_urls = backends.redis_service_urls.clone();
+        let prefix = format!("t_{}", scratch::token());
+        Self { url: backends.redis_url.clone(), service_urls, prefix }
     }
 
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// The same Redis as a service logs in, with the rights of that service and no others. Given
+    /// backends have one login for all, and a service that does not connect to Redis has none.
+    #[must_use]
+    pub fn service_url(&self, service: &str) -> &str {
+        self.service_urls.get(service).unwrap_or(&self.url)
     }
 
     /// What keys start with: letters, digits and `_` only.

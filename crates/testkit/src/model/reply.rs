@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::sync::Semaphore;
 
-use super::wire::MAX_TEXT_CHUNKS;
+use super::{Dialect, wire::MAX_TEXT_CHUNKS};
 
 /// One answer of the model. Made by the functions below.
 #[derive(Debug, Clone, PartialEq)]
@@ -140,6 +140,14 @@ impl Reply {
     pub fn rate_limited(retry_after: Duration) -> Self {
         let seconds = crate::faults::retry_seconds(retry_after);
         Self::status(429).header("retry-after", seconds.to_string())
+    }
+
+    /// Answers that a filter refuses the prompt, in the form of an API that has one.
+    #[must_use]
+    pub fn filtered_prompt(dialect: Dialect) -> Self {
+        let text = "The response was filtered due to the prompt triggering the content management \
+                    policy.";
+        Self::status(400).body(dialect.error(400, "content_filter", text))
     }
 
     /// Adds a header to an error.

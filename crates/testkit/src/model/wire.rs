@@ -10,6 +10,7 @@ use futures::StreamExt as _;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::dialect::{Dialect, Message as DialectMessage, signature};
 use super::reply::{Reply, ReplyKind, ToolCall, Usage};
 use crate::http::broken;
 
@@ -70,8 +71,10 @@ pub(super) fn text(content: &Value) -> String {
     }
 }
 
-pub(super) fn models() -> axum::Json<Value> {
-    axum::Json(json!({"object": "list", "data": [{"id": MODEL, "object": "model"}]}))
+/// A list of these models, or of the one that answers.
+pub(super) fn models(listed: Option<Vec<Value>>) -> axum::Json<Value> {
+    let data = listed.unwrap_or_else(|| vec![json!({"id": MODEL, "object": "model"})]);
+    axum::Json(json!({"object": "list", "data": data}))
 }
 
 pub(super) fn error(code: u16, message: &str) -> String {
@@ -84,18 +87,34 @@ pub(super) fn error(code: u16, message: &str) -> String {
     json!({"error": {"message": message, "type": kind, "code": kind, "param": null}}).to_string()
 }
 
-pub(super) async fn respond(
-    reply: Reply,
-    number: u64,
-    request: &Essentials<'_>,
-    request_bytes: usize,
-    pace: Duration,
-) -> Response {
+/// What an answer depends on besides the reply.
+pub(super) struct Asked<'a> {
+    pub(super) number: u64,
+    pub(super) dialect: Dialect,
+    pub(super) request: &'a Essentials<'a>,
+    /// Size of the request's body.
+    pub(super) bytes: usize,
+}
+
+pub(super) async fn respond(reply: Reply, asked: &Asked<'_>, pace: Duration) -> Response {
+    let &Asked { number, dialect, request, bytes: request_bytes } = asked;
     let usage = reply.usage;
     let (pieces, pace) = (reply.pieces, reply.pace.unwrap_or(pace));
     match reply.what {
         ReplyKind::Message { text, calls, reasoning } => {
             let usage = usage.unwrap_or_else(|| guess(request_bytes, &text, &calls));
+            let message = DialectMessage {
+                number,
+                text: &text,
+                calls: &calls,
+                reasoning: &reasoning,
+                finish: reply.finish.as_deref(),
+                usage,
+                pieces,
+            };
+            if let Some(events) = dialect.events(&message) {
+                return stream(events, pace);
+            }
             let finish = reply.finish.as_deref().unwrap_or(match calls.len() {
                 0 => "stop",
                 _ => "tool_calls",
@@ -104,9 +123,19 @@ pub(super) async fn respond(
                 return json_body(whole(number, &text, &calls, finish, usage));
             }
             let mut events = deltas(number, &text, &calls, pieces);
+            if dialect == Dialect::Azure {
+                events.insert(0, prompt_filter_event());
+            }
             if !reasoning.is_empty() {
-                let thought = json!({ "reasoning_content": reasoning }).to_string();
-                events.insert(1, event(number, &thought, None));
+                // Servers name it in one of these ways.
+                let signed = signature(&reasoning);
+                let detail = json!({
+                    "type": "reasoning.text", "index": 0, "text": reasoning, "signature": signed,
+                });
+                let thought =
+                    json!({ "reasoning_content": reasoning, "reasoning_details": [detail] });
+                let beginning = usize::from(dialect == Dialect::Azure) + 1;
+                events.insert(beginning, event(number, &thought.to_string(), None));
             }
             events.push(event(number, "{}", Some(finish)));
             if request.wants_usage() {
@@ -116,7 +145,14 @@ pub(super) async fn respond(
             stream(events, pace)
         }
         ReplyKind::CutMidStream(text) if request.stream => {
-            cut(deltas(number, &text, &[], pieces), pace)
+            let (calls, reasoning, finish) = (&[][..], "", None);
+            let usage = guess(request_bytes, &text, calls);
+            let text = text.as_str();
+            let message = DialectMessage { number, text, calls, reasoning, finish, usage, pieces };
+            let mut events =
+                dialect.events(&message).unwrap_or_else(|| deltas(number, text, &[], pieces));
+            events.truncate(events.len() - dialect.closing_events());
+            cut(events, pace)
         }
         ReplyKind::CutMidStream(text) => {
             let whole = whole(number, &text, &[], "stop", guess(request_bytes, &text, &[]));
@@ -124,10 +160,10 @@ pub(super) async fn respond(
         }
         ReplyKind::Malformed(raw) if request.stream => stream(vec![Bytes::from(raw)], pace),
         ReplyKind::Malformed(raw) => json_body(raw),
-        ReplyKind::Status { code, headers, body } => refusal(code, headers, body),
+        ReplyKind::Status { code, headers, body } => refusal(code, headers, body, dialect),
         ReplyKind::Hang(time) => {
             tokio::time::sleep(time).await;
-            refusal(504, Vec::new(), None)
+            refusal(504, Vec::new(), None, dialect)
         }
     }
 }
@@ -137,8 +173,19 @@ fn guess(request_bytes: usize, text: &str, calls: &[ToolCall]) -> Usage {
     Usage { prompt: request_bytes as u64 / 4, cached: 0, completion: written as u64 / 4 + 1 }
 }
 
-fn refusal(code: u16, headers: Vec<(String, String)>, body: Option<String>) -> Response {
-    let body = body.unwrap_or_else(|| error(code, "as the test wanted"));
+fn refusal(
+    code: u16,
+    headers: Vec<(String, String)>,
+    body: Option<String>,
+    dialect: Dialect,
+) -> Response {
+    let body = body.unwrap_or_else(|| match dialect {
+        Dialect::ChatCompletions
+        | Dialect::Responses
+        | Dialect::Azure
+        | Dialect::AzureResponses => error(code, "as the test wanted"),
+        dialect => dialect.error(code, "error", "as the test wanted"),
+    });
     let status = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = (status, [(header::CONTENT_TYPE, "application/json")], body).into_response();
     for (name, value) in headers {
@@ -231,6 +278,20 @@ fn event(number: u64, delta: &str, finish: Option<&str>) -> Bytes {
     ))
 }
 
+/// The first event of Azure's streams: what its filter says of the prompt, and no choice
+/// (<https://learn.microsoft.com/azure/ai-foundry/openai/concepts/content-streaming>).
+fn prompt_filter_event() -> Bytes {
+    let results = json!([{"prompt_index": 0, "content_filter_results": {
+        "hate": {"filtered": false, "severity": "safe"},
+        "jailbreak": {"filtered": false, "detected": false},
+    }}]);
+    let event = json!({
+        "id": "", "object": "", "created": 0, "model": "", "choices": [],
+        "prompt_filter_results": results,
+    });
+    Bytes::from(format!("data: {event}\n\n"))
+}
+
 fn usage_event(number: u64, usage: Usage) -> Bytes {
     let usage = usage_json(usage);
     Bytes::from(format!(
@@ -248,7 +309,7 @@ fn usage_json(usage: Usage) -> Value {
 }
 
 /// Cuts a text into a few pieces, never within a character.
-fn pieces(text: &str, most: usize) -> Vec<&str> {
+pub(super) fn pieces(text: &str, most: usize) -> Vec<&str> {
     let size = (text.len() / most.max(1)).max(8);
     let mut rest = text;
     let mut pieces = Vec::new();
