@@ -1,20 +1,29 @@
 //! Model catalogue: limits, prices and abilities of each model.
 //!
-//! The facts are data ([`catalogue.json`](../catalogue.json), with the date of their research); a
+//! The facts are data: [`catalogue.json`](../catalogue.json), which `deploy/dev/models.py` makes of a
+//! public list (`models/list.json`, with its source and date) and of what we add (`models/ours.json`). A
 //! tenant adds and overrides entries with a [`Supplement`]. Unknown models get [`Card::default`]:
 //! 32,768 tokens of context, 4,096 of output, tools, no images, no thinking levels, no price. A
 //! context that is assumed too small costs an early summary; one assumed too large, a refused
 //! request.
 //!
-//! Prices are in thousandths of a US dollar per million tokens, which is the same number as
-//! billionths of a dollar per token: 2500 is $2.50 per million.
+//! [`Prices`] says what each kind of token costs.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
-use holdfast_types::{ModelId, Usage};
+use holdfast_types::ModelId;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+mod prices;
+
+pub use prices::{LongRequestPrices, Prices};
 
 const BUILT_IN: &str = include_str!("../catalogue.json");
+
+static RETIRED_MODELS: LazyLock<BTreeMap<ModelId, RetiredModel>> =
+    LazyLock::new(|| built_in_file().retired);
+static SUGGESTED_MODELS: LazyLock<Vec<ModelId>> = LazyLock::new(|| built_in_file().suggested);
 
 /// Catalogue entry of a model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +43,9 @@ pub struct ModelCard {
     /// `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prices: Option<Prices>,
+    /// Fields that are added to the body of each request to the model.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub extra_body: Map<String, Value>,
 }
 
 impl Default for ModelCard {
@@ -46,6 +58,7 @@ impl Default for ModelCard {
             temperature: false,
             thinking: ThinkingControl::default(),
             prices: None,
+            extra_body: Map::new(),
         }
     }
 }
@@ -78,54 +91,6 @@ pub enum ThinkingForm {
     Marks,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Prices {
-    pub input: u64,
-    /// Input from the provider's cache; `None` is the price of input.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cached: Option<u64>,
-    pub output: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub long: Option<LongRequestPrices>,
-    /// A generated image of 1024 × 1024 pixels, in millionths of a US dollar, in addition to the
-    /// tokens; larger images count as several.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub picture: Option<u64>,
-}
-
-/// Prices that apply to all tokens of a long request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LongRequestPrices {
-    /// A request is long if it has more input tokens than this.
-    pub over: u64,
-    pub input: u64,
-    /// Input from the cache; `None` is the price of input.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cached: Option<u64>,
-    pub output: u64,
-}
-
-impl Prices {
-    /// Returns the cost of a request in billionths of a US dollar, without the provider's charge
-    /// for cache writes.
-    #[must_use]
-    pub const fn cost(&self, usage: &Usage) -> u64 {
-        let (input, cached, output) = match self.long {
-            Some(long) if usage.input > long.over => (long.input, long.cached, long.output),
-            Some(_) | None => (self.input, self.cached, self.output),
-        };
-        let cached = match cached {
-            Some(price) => price,
-            None => input,
-        };
-        let fresh = usage.input.saturating_sub(usage.cached).saturating_mul(input);
-        let known = usage.cached.saturating_mul(cached);
-        fresh.saturating_add(known).saturating_add(usage.output.saturating_mul(output))
-    }
-}
-
 /// Tenant's additions to the catalogue.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -143,7 +108,7 @@ pub struct Catalogue {
     unknown: ModelCard,
 }
 
-/// A model that its vendor has switched off.
+/// A model that its vendor has switched off, or has announced to.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RetiredModel {
@@ -152,6 +117,15 @@ pub struct RetiredModel {
     /// Model that the vendor, or the same family, offers instead.
     #[serde(rename = "use")]
     pub successor: ModelId,
+}
+
+impl RetiredModel {
+    /// Whether the model is switched off on a day, as `2026-11-29`.
+    #[must_use]
+    pub fn is_off(&self, today: &str) -> bool {
+        // A year is before all of its days.
+        self.on.as_str() <= today
+    }
 }
 
 /// Format of `catalogue.json`.
@@ -165,6 +139,8 @@ struct File {
     aliases: BTreeMap<String, ModelId>,
     /// Other names of providers.
     providers: BTreeMap<String, String>,
+    /// A good default model of each provider.
+    suggested: Vec<ModelId>,
     retired: BTreeMap<ModelId, RetiredModel>,
 }
 
@@ -220,15 +196,24 @@ impl Catalogue {
             .or_else(|| exactly(usual, undated))
             .or_else(|| anywhere(model.id()))
             .or_else(|| anywhere(undated))
+            .or_else(|| anywhere(anthropic_model_of_bedrock(model.id())?))
     }
 
-    /// Returns what is known of a model that its vendor has switched off.
+    /// Returns when a model's vendor switches it off, and what takes its place.
     #[must_use]
     pub fn retired(&self, model: &ModelId) -> Option<&'static RetiredModel> {
-        static RETIRED_MODELS: LazyLock<BTreeMap<ModelId, RetiredModel>> =
-            LazyLock::new(|| built_in_file().retired);
         let usual = format!("{}:{}", self.provider(model.provider()), model.id());
         RETIRED_MODELS.get(&usual.parse::<ModelId>().ok()?)
+    }
+
+    /// Returns all models that their vendors have switched off, or have announced to.
+    pub fn all_retired(&self) -> impl Iterator<Item = (&'static ModelId, &'static RetiredModel)> {
+        RETIRED_MODELS.iter()
+    }
+
+    /// Returns a good default model of each provider.
+    pub fn suggested(&self) -> impl Iterator<Item = &'static ModelId> {
+        SUGGESTED_MODELS.iter()
     }
 
     #[must_use]
@@ -250,9 +235,19 @@ impl Catalogue {
     }
 }
 
-/// Removes a date (`-20250514`, `-2025-08-07`) or a tag from the end of an id.
+/// Returns the name of Anthropic's model in an id of Bedrock, such as
+/// `us.anthropic.claude-sonnet-4-5-20250929-v1:0`.
+fn anthropic_model_of_bedrock(id: &str) -> Option<&str> {
+    let (_, name) = id.split_once("anthropic.")?;
+    let name = name.split_once(':').map_or(name, |(before, _)| before);
+    let is_version = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let unversioned = name.rsplit_once("-v").filter(|(_, version)| is_version(version));
+    Some(without_date_or_tag(unversioned.map_or(name, |(before, _)| before)))
+}
+
+/// Removes a date (`-20250514`, `-2025-08-07`, `@20250514`) or a tag from the end of an id.
 fn without_date_or_tag(id: &str) -> &str {
-    let id = id.split_once(':').map_or(id, |(before, _)| before);
+    let id = id.split_once([':', '@']).map_or(id, |(before, _)| before);
     let is_date = |text: &str| match text.as_bytes() {
         digits if digits.len() == 8 => digits.iter().all(u8::is_ascii_digit),
         [y @ .., b'-', m1, m2, b'-', d1, d2] if y.len() == 4 => {

@@ -195,8 +195,8 @@ fn usage(chat: &Chat, reply: &Reply) -> Usage {
     });
     Usage {
         input: tokens(&chat.stable) + tokens(&chat.dynamic) + read.sum::<u64>(),
-        cached: 0,
         output: tokens(&reply.text),
+        ..Usage::default()
     }
 }
 

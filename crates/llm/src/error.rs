@@ -1,7 +1,7 @@
 //! Errors of models, by who can fix them.
 //!
 //! The texts never contain a key, a prompt or a provider's message, except a code that is a single
-//! word.
+//! word. The provider's message is in the request's [`FailureLog`](crate::FailureLog).
 
 use std::time::Duration;
 

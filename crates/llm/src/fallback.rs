@@ -14,7 +14,7 @@
 use std::{fmt, sync::Arc};
 
 use futures::future::BoxFuture;
-use holdfast_types::{ChatMessage, ModelId};
+use holdfast_types::{ChatMessage, ModelId, ProviderFailure};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -73,6 +73,9 @@ impl<C: Cooldowns> Fallback<C> {
         for Candidate { id, model, card } in &self.candidates {
             if !shows_pictures && self.cooldowns.is_cooling(id).await {
                 let class = "cooling";
+                let (model, word) = (id.to_string(), class.to_owned());
+                let skipped = ProviderFailure { model, class: word, ..ProviderFailure::default() };
+                request.failures.push(skipped);
                 tried.push(FailedCandidate { model: id.clone(), class, reason: Reason::RateLimit });
                 continue;
             }

@@ -17,14 +17,16 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use self::decode::Decoder;
+#[cfg(test)]
+pub(crate) use self::decode::read_usage as usage_of;
 use crate::{
-    Error, Model, OnDelta, ReplyFuture, Request,
+    Error, Model, OnDelta, ReplyFuture, Request, RequestExtras,
     http::{self, Frames, Protocol, Server},
     model::OptionNames,
 };
 
 /// Base URL, including the API's version.
-const DEFAULT_BASE_URL: &str = "https://generativelanguage.googleapis.com/v1beta";
+pub(crate) const DEFAULT_BASE_URL: &str = "https://generativelanguage.googleapis.com/v1beta";
 
 /// Name of this API in carried state.
 const API_NAME: &str = "gemini";
@@ -57,6 +59,15 @@ impl Gemini {
     pub fn with_token(self, token: Option<&SecretString>) -> Result<Self, Error> {
         Ok(Self(self.0.with_token(token)?))
     }
+
+    /// Adds headers and fields to each request.
+    ///
+    /// # Errors
+    ///
+    /// If a header cannot be sent.
+    pub fn with_extras(self, extras: &RequestExtras) -> Result<Self, Error> {
+        Ok(Self(self.0.with_extras(extras)?))
+    }
 }
 
 impl Model for Gemini {
@@ -71,8 +82,9 @@ impl Model for Gemini {
 }
 
 #[derive(Debug, Clone)]
-struct GenerateContent {
-    base: Url,
+pub(crate) struct GenerateContent {
+    /// URL above `models`.
+    pub(crate) base: Url,
 }
 
 impl Protocol for GenerateContent {

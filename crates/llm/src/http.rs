@@ -5,7 +5,7 @@ pub(crate) mod date;
 mod lines;
 pub(crate) mod sse;
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use futures::StreamExt as _;
 use holdfast_egress::Guard;
@@ -15,14 +15,22 @@ use reqwest::{
     header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
 };
 use secrecy::{ExposeSecret as _, SecretString};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use self::{lines::Lines, sse::Events};
-use crate::{Delta, Error, Model, OnDelta, ReplyFuture, Request, model::OptionNames};
+#[cfg(feature = "bedrock")]
+use crate::bedrock::frames::EventStream;
+use crate::{
+    Delta, Error, Model, OnDelta, ReplyFuture, Request, RequestExtras,
+    authorize::{Authorize, UnsignedRequest},
+    extras::add_fields,
+    failure_log::FailedAttempt,
+    model::OptionNames,
+};
 
 /// Maximum size of a body that is not a stream, in bytes.
-const MAX_BODY_BYTES: usize = 8 * 1024 * 1024;
+pub(crate) const MAX_BODY_BYTES: usize = 8 * 1024 * 1024;
 
 /// Maximum size of an error's body, in bytes.
 const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
@@ -40,6 +48,11 @@ pub(crate) trait Protocol: fmt::Debug + Send + Sync {
 
     const FRAMES: Frames;
     const OPTIONS: OptionNames;
+
+    /// Returns the names of what the server takes of a request.
+    fn options(&self, _request: &Request) -> OptionNames {
+        Self::OPTIONS
+    }
 
     /// Returns the URL of a request, below the configured base URL.
     fn url(&self, request: &Request) -> Url;
@@ -80,6 +93,8 @@ pub(crate) trait Decode {
 pub(crate) enum Frames {
     Events,
     Lines,
+    #[cfg(feature = "bedrock")]
+    AwsEvents,
 }
 
 /// Splits a stream into frames.
@@ -87,6 +102,8 @@ pub(crate) enum Frames {
 pub(crate) enum FrameSplitter {
     Events(Events),
     Lines(Lines),
+    #[cfg(feature = "bedrock")]
+    AwsEvents(EventStream),
 }
 
 impl FrameSplitter {
@@ -94,6 +111,8 @@ impl FrameSplitter {
         match frames {
             Frames::Events => Self::Events(Events::default()),
             Frames::Lines => Self::Lines(Lines::default()),
+            #[cfg(feature = "bedrock")]
+            Frames::AwsEvents => Self::AwsEvents(EventStream::default()),
         }
     }
 
@@ -101,6 +120,8 @@ impl FrameSplitter {
         match self {
             Self::Events(events) => events.push(chunk),
             Self::Lines(lines) => lines.push(chunk),
+            #[cfg(feature = "bedrock")]
+            Self::AwsEvents(events) => events.push(chunk),
         }
     }
 
@@ -108,6 +129,8 @@ impl FrameSplitter {
         match self {
             Self::Events(events) => events.pop(),
             Self::Lines(lines) => lines.pop(),
+            #[cfg(feature = "bedrock")]
+            Self::AwsEvents(events) => events.pop(),
         }
     }
 
@@ -115,6 +138,9 @@ impl FrameSplitter {
         match self {
             Self::Events(events) => events.end(),
             Self::Lines(lines) => lines.end(),
+            // A truncated frame is ignored.
+            #[cfg(feature = "bedrock")]
+            Self::AwsEvents(_) => {}
         }
     }
 }
@@ -124,16 +150,43 @@ impl FrameSplitter {
 pub(crate) struct Server<P> {
     guard: Guard,
     key: Option<(HeaderName, HeaderValue)>,
+    /// Maker of credentials that a key does not replace.
+    authorizer: Option<Arc<dyn Authorize>>,
+    /// Headers that the provider's settings add.
+    headers: HeaderMap,
+    /// Fields that the provider's settings add to the body.
+    fields: Map<String, Value>,
     protocol: P,
 }
 
 impl<P: Protocol> Server<P> {
-    pub(crate) const fn new(
-        guard: Guard,
-        key: Option<(HeaderName, HeaderValue)>,
-        protocol: P,
-    ) -> Self {
-        Self { guard, key, protocol }
+    pub(crate) fn new(guard: Guard, key: Option<(HeaderName, HeaderValue)>, protocol: P) -> Self {
+        let (headers, fields) = (HeaderMap::new(), Map::new());
+        Self { guard, key, authorizer: None, headers, fields, protocol }
+    }
+
+    /// Lets credentials be made for each request.
+    pub(crate) fn with_authorizer(self, authorizer: Arc<dyn Authorize>) -> Self {
+        Self { authorizer: Some(authorizer), ..self }
+    }
+
+    /// Adds headers and fields to each request.
+    pub(crate) fn with_extras(mut self, extras: &RequestExtras) -> Result<Self, Error> {
+        self.headers = extras.header_map()?;
+        self.fields = extras.body.clone();
+        Ok(self)
+    }
+
+    /// Body of a request: the codec's, with the fields of the model's card and of the provider.
+    fn body(&self, request: &Request) -> Value {
+        let mut body = self.protocol.encode(request);
+        add_fields(&mut body, &request.card().extra_body);
+        add_fields(&mut body, &self.fields);
+        body
+    }
+
+    pub(crate) const fn protocol(&self) -> &P {
+        &self.protocol
     }
 
     /// Uses an access token (RFC 6750) instead of the key, if there is one.
@@ -144,31 +197,75 @@ impl<P: Protocol> Server<P> {
         Ok(self)
     }
 
-    async fn answer(&self, request: &Request, on_delta: OnDelta<'_>) -> Result<Reply, Error> {
-        request.check_options(&P::OPTIONS)?;
+    /// Value of the key's header without its scheme.
+    fn secret(&self) -> Option<&str> {
+        let value = self.key.as_ref()?.1.to_str().ok()?;
+        Some(value.strip_prefix("Bearer ").unwrap_or(value))
+    }
+
+    async fn answer(
+        &self,
+        request: &Request,
+        on_delta: OnDelta<'_>,
+    ) -> Result<Reply, FailedRequest> {
+        request.check_options(&self.protocol.options(request))?;
         let url = self.protocol.url(request);
+        let body = self.body(request).to_string().into_bytes();
+        let authorization = match &self.authorizer {
+            Some(authorizer) => {
+                authorizer.headers(UnsignedRequest { url: &url, body: &body }).await?
+            }
+            None => HeaderMap::new(),
+        };
         let mut sent = self
             .guard
-            .client_for_secret(&url)?
+            .client_for_secret(&url)
+            .map_err(Error::from)?
             .post(url)
+            .headers(self.headers.clone())
             .headers(self.protocol.headers(request))
-            .json(&self.protocol.encode(request));
+            .header(CONTENT_TYPE, "application/json")
+            .headers(authorization);
         if let Some((name, key)) = &self.key {
             sent = sent.header(name, key.clone());
         }
-        let response = sent.send().await.map_err(unreachable)?;
+        let response = sent.body(body).send().await.map_err(unreachable)?;
         let status = response.status().as_u16();
         if !response.status().is_success() {
             let headers = response.headers().clone();
             let body = read(response, MAX_ERROR_BODY_BYTES).await.unwrap_or_default();
-            return Err(self.protocol.refusal(status, &headers, &body, request));
+            let error = self.protocol.refusal(status, &headers, &body, request);
+            if let (Error::Auth, Some(authorizer)) = (&error, &self.authorizer) {
+                authorizer.refused().await;
+            }
+            return Err(FailedRequest {
+                error,
+                attempt: FailedAttempt::of_response(status, &body),
+            });
+        }
+        if has_type(response.headers(), "text/html") {
+            let error = Error::Setup("the base url leads to a web page, not to an api: correct it");
+            let attempt = FailedAttempt { status: Some(status), ..FailedAttempt::default() };
+            return Err(FailedRequest { error, attempt });
         }
         let decoder = self.protocol.decoder(request);
-        if is_json(response.headers()) {
+        if has_type(response.headers(), "application/json") {
             whole(response, decoder, on_delta).await
         } else {
             stream(response, FrameSplitter::new(P::FRAMES), decoder, on_delta).await
         }
+    }
+}
+
+/// A failed attempt.
+struct FailedRequest {
+    error: Error,
+    attempt: FailedAttempt,
+}
+
+impl From<Error> for FailedRequest {
+    fn from(error: Error) -> Self {
+        Self { error, attempt: FailedAttempt::default() }
     }
 }
 
@@ -180,12 +277,18 @@ impl<P: Protocol> Model for Server<P> {
         cancelled: &'a CancellationToken,
     ) -> ReplyFuture<'a> {
         Box::pin(async move {
-            tokio::select! {
+            let answer = tokio::select! {
                 biased;
-                () = cancelled.cancelled() => Err(Error::Cancelled),
+                () = cancelled.cancelled() => return Err(Error::Cancelled),
                 answer = self.answer(request, on_delta) => answer,
-                () = tokio::time::sleep_until(request.deadline) => Err(Error::Timeout),
-            }
+                () = tokio::time::sleep_until(request.deadline) => Err(Error::Timeout.into()),
+            };
+            let FailedRequest { error, attempt } = match answer {
+                Ok(reply) => return Ok(reply),
+                Err(failed) => failed,
+            };
+            attempt.record(request, self.secret(), &error);
+            Err(error)
         })
     }
 }
@@ -240,7 +343,7 @@ async fn stream<D: Decode>(
     mut cutter: FrameSplitter,
     mut decoder: D,
     on_delta: OnDelta<'_>,
-) -> Result<Reply, Error> {
+) -> Result<Reply, FailedRequest> {
     let mut chunks = response.bytes_stream();
     let mut broken = false;
     loop {
@@ -248,7 +351,7 @@ async fn stream<D: Decode>(
         let next = match decoder.has_stopped() {
             true => match tokio::time::timeout(LAST_PIECE_TIMEOUT, chunks.next()).await {
                 Ok(next) => next,
-                Err(_) => return decoder.finish(),
+                Err(_) => return Ok(decoder.finish()?),
             },
             false => chunks.next().await,
         };
@@ -259,11 +362,12 @@ async fn stream<D: Decode>(
         };
         cutter.push(&chunk)?;
         while let Some(data) = cutter.pop() {
-            decoder.push(&data)?.into_iter().for_each(&mut *on_delta);
+            let deltas = decoder.push(&data).map_err(|error| failed_part(error, &data))?;
+            deltas.into_iter().for_each(&mut *on_delta);
         }
         if decoder.is_done() {
             let _ = tokio::time::timeout(STREAM_END_TIMEOUT, chunks.next()).await;
-            return decoder.finish();
+            return Ok(decoder.finish()?);
         }
     }
     if !broken {
@@ -273,7 +377,13 @@ async fn stream<D: Decode>(
             deltas.into_iter().for_each(&mut *on_delta);
         }
     }
-    decoder.finish()
+    Ok(decoder.finish()?)
+}
+
+/// Failure by a part of an answer, which may say why.
+fn failed_part(error: Error, part: &[u8]) -> FailedRequest {
+    let attempt = FailedAttempt::of_part(&error, part);
+    FailedRequest { error, attempt }
 }
 
 /// Reads a complete body from a server that did not stream.
@@ -281,13 +391,15 @@ async fn whole<D: Decode>(
     response: Response,
     mut decoder: D,
     on_delta: OnDelta<'_>,
-) -> Result<Reply, Error> {
+) -> Result<Reply, FailedRequest> {
     let body = read(response, MAX_BODY_BYTES).await?;
-    decoder.whole(&body)?.into_iter().for_each(on_delta);
-    decoder.finish()
+    let deltas = decoder.whole(&body).map_err(|error| failed_part(error, &body))?;
+    deltas.into_iter().for_each(on_delta);
+    Ok(decoder.finish()?)
 }
 
-async fn read(response: Response, most: usize) -> Result<Vec<u8>, Error> {
+/// Reads a body of this size at most.
+pub(crate) async fn read(response: Response, most: usize) -> Result<Vec<u8>, Error> {
     let mut body = Vec::new();
     let mut chunks = response.bytes_stream();
     while let Some(chunk) = chunks.next().await {
@@ -299,13 +411,13 @@ async fn read(response: Response, most: usize) -> Result<Vec<u8>, Error> {
     Ok(body)
 }
 
-fn is_json(headers: &HeaderMap) -> bool {
+fn has_type(headers: &HeaderMap, media_type: &str) -> bool {
     let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    kind.is_some_and(|kind| kind.trim().to_ascii_lowercase().starts_with("application/json"))
+    kind.is_some_and(|kind| kind.trim().to_ascii_lowercase().starts_with(media_type))
 }
 
 /// Converts the failure of a request without a response.
-fn unreachable(error: reqwest::Error) -> Error {
+pub(crate) fn unreachable(error: reqwest::Error) -> Error {
     if error.is_builder() {
         return Error::Setup("the request cannot be built from them");
     }

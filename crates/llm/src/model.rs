@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Catalogue, Error, ModelCard, ThinkingForm};
+use crate::{Catalogue, Error, FailureLog, ModelCard, ThinkingForm};
 
 /// Language model. The runner keeps many, so the trait is made for `dyn`.
 pub trait Model: fmt::Debug + Send + Sync {
@@ -55,12 +55,14 @@ pub struct Request {
     pub card: Option<Arc<ModelCard>>,
     /// Time at which the answer is no longer wanted, retries included.
     pub deadline: Instant,
+    /// Each failed attempt is added here. Clones of the request have the same log.
+    pub failures: FailureLog,
 }
 
 impl Request {
     /// Creates a request with the defaults.
     #[must_use]
-    pub const fn new(model: ModelId, chat: Chat, deadline: Instant) -> Self {
+    pub fn new(model: ModelId, chat: Chat, deadline: Instant) -> Self {
         Self {
             model,
             chat,
@@ -72,6 +74,7 @@ impl Request {
             cache_key: None,
             card: None,
             deadline,
+            failures: FailureLog::default(),
         }
     }
 
@@ -79,7 +82,9 @@ impl Request {
     pub(crate) fn accepted_temperature(&self) -> Option<f64> {
         let asked =
             self.options.as_ref().and_then(|options| options.temperature.as_ref()?.as_f64());
-        let own = self.temperature.filter(|_| self.card().temperature);
+        // Some models refuse both: a client's `top_p` comes before our own temperature.
+        let has_top_p = self.options.as_ref().is_some_and(|options| options.top_p.is_some());
+        let own = self.temperature.filter(|_| self.card().temperature && !has_top_p);
         asked.or_else(|| own.filter(|_| self.thinking == Thinking::Off))
     }
 

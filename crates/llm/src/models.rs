@@ -6,10 +6,14 @@ use holdfast_egress::Guard;
 use holdfast_types::ModelId;
 use secrecy::SecretString;
 use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
 
+#[cfg(feature = "bedrock")]
+use crate::bedrock::{Bedrock, BedrockCredentials};
 use crate::{
-    Alternatives, Anthropic, Demo, Error, Gemini, Model, Ollama, OpenAi, Responses, RetryingModel,
-    observe::InstrumentedModel, servers,
+    Alternatives, Anthropic, Azure, Demo, Error, Gemini, Model, Ollama, OnDelta, OpenAi,
+    ReplyFuture, Request, RequestExtras, Responses, RetryingModel, Vertex, WorkloadIdentity,
+    observe::InstrumentedModel, servers, vertex::VertexCredentials,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -22,6 +26,9 @@ pub enum ProviderKind {
     Anthropic,
     Gemini,
     Ollama,
+    Azure,
+    Vertex,
+    Bedrock,
     Demo,
 }
 
@@ -38,6 +45,49 @@ pub struct Provider {
     /// Whether `api_key` is an OAuth access token (RFC 6750).
     #[serde(default)]
     pub is_oauth: bool,
+    /// Headers and fields of the body that are added to each request.
+    #[serde(default)]
+    pub extras: RequestExtras,
+    /// This installation's identity in the cloud, if the provider may use it instead of a key.
+    #[serde(skip)]
+    pub identity: Option<WorkloadIdentity>,
+}
+
+impl Provider {
+    /// Returns the identity that is used instead of a key.
+    fn identity(&self) -> Result<&WorkloadIdentity, Error> {
+        let identity = self.identity.as_ref().ok_or(Error::Setup(
+            "it has no key: set one, or have the operator allow this installation's identity in \
+             `runner.workload_identity.tenants`",
+        ))?;
+        // Some headers, such as one for another project's quota, say what the identity does.
+        match self.extras.headers.is_empty() {
+            true => Ok(identity),
+            false => Err(Error::Setup("a provider without a key has no headers of its own")),
+        }
+    }
+}
+
+/// OpenAI itself: newer models take no tools in Chat Completions (`servers.rs`).
+#[derive(Debug)]
+struct TwoApis {
+    chat: OpenAi,
+    responses: Responses,
+}
+
+impl Model for TwoApis {
+    fn reply<'a>(
+        &'a self,
+        request: &'a Request,
+        on_delta: OnDelta<'a>,
+        cancelled: &'a CancellationToken,
+    ) -> ReplyFuture<'a> {
+        let has_tools = !request.chat.tools.is_empty();
+        match has_tools && servers::needs_responses(request.model.id()) {
+            true => self.responses.reply(request, on_delta, cancelled),
+            false => self.chat.reply(request, on_delta, cancelled),
+        }
+    }
 }
 
 /// Models by id. `demo` always exists.
@@ -83,28 +133,64 @@ impl Models {
         let given = provider.base_url.as_deref().map(str::trim).filter(|url| !url.is_empty());
         let key = provider.api_key.as_ref();
         let token = key.filter(|_| provider.is_oauth);
+        let extras = &provider.extras;
         Ok(match provider.kind {
             ProviderKind::OpenAi => {
                 // Without the known base URL, the key of such a server would be sent to OpenAI.
                 let known = servers::by_name(name).map(|known| known.base_url);
-                let model = OpenAi::new(guard.clone(), given.or(known), key)?;
+                let base_url = given.or(known);
+                let chat = OpenAi::new(guard.clone(), name, base_url, key)?.with_extras(extras)?;
+                if !chat.has_responses() {
+                    return Ok(self.with(name, RetryingModel::new(chat).with_alternatives(among)));
+                }
+                let responses = Responses::new(guard.clone(), base_url, key)?;
+                let model = TwoApis { chat, responses: responses.with_extras(extras)? };
                 self.with(name, RetryingModel::new(model).with_alternatives(among))
             }
             ProviderKind::Responses => {
-                let model = Responses::new(guard.clone(), given, key)?;
+                let model = Responses::new(guard.clone(), given, key)?.with_extras(extras)?;
                 self.with(name, RetryingModel::new(model).with_alternatives(among))
             }
             ProviderKind::Anthropic => {
                 let model = Anthropic::new(guard.clone(), given, key)?.with_token(token)?;
+                let model = model.with_extras(extras)?;
                 self.with(name, RetryingModel::new(model).with_alternatives(among))
             }
             ProviderKind::Gemini => {
                 let model = Gemini::new(guard.clone(), given, key)?.with_token(token)?;
+                let model = model.with_extras(extras)?;
                 self.with(name, RetryingModel::new(model).with_alternatives(among))
             }
             ProviderKind::Ollama => {
-                let model = Ollama::new(guard.clone(), given, key)?;
+                let model = Ollama::new(guard.clone(), given, key)?.with_extras(extras)?;
                 self.with(name, RetryingModel::new(model).with_alternatives(among))
+            }
+            ProviderKind::Azure => {
+                let model = Azure::new(guard.clone(), given, key)?.with_token(token)?;
+                let model = model.with_extras(extras)?;
+                self.with(name, RetryingModel::new(model).with_alternatives(among))
+            }
+            ProviderKind::Vertex => {
+                let credentials = match (token, key) {
+                    (Some(token), _) => VertexCredentials::Token(token),
+                    (None, Some(key)) => VertexCredentials::ServiceAccount(key),
+                    (None, None) => VertexCredentials::Identity(provider.identity()?),
+                };
+                let model = Vertex::new(guard.clone(), given, credentials)?.with_extras(extras)?;
+                self.with(name, RetryingModel::new(model).with_alternatives(among))
+            }
+            #[cfg(feature = "bedrock")]
+            ProviderKind::Bedrock => {
+                let credentials = match key {
+                    Some(key) => BedrockCredentials::Key(key),
+                    None => BedrockCredentials::Identity(provider.identity()?),
+                };
+                let model = Bedrock::new(guard.clone(), given, credentials)?.with_extras(extras)?;
+                self.with(name, RetryingModel::new(model).with_alternatives(among))
+            }
+            #[cfg(not(feature = "bedrock"))]
+            ProviderKind::Bedrock => {
+                return Err(Error::Setup("this build was made without the feature `bedrock`"));
             }
             ProviderKind::Demo => self.with(name, Demo),
         })
@@ -160,6 +246,8 @@ mod tests {
             base_url: Some(base_url.into()),
             api_key: Some("sk-secret".into()),
             is_oauth: false,
+            extras: RequestExtras::default(),
+            identity: None,
         };
         Models::demo().with_provider("openai", &guard(), &provider)
     }

@@ -58,9 +58,13 @@ impl<M: Model> Model for InstrumentedModel<M> {
                     record.record("gen_ai.usage.output_tokens", reply.usage.output);
                     record.record("gen_ai.response.calls", reply.calls.len());
                     let usage = &reply.usage;
-                    for (kind, tokens) in
-                        [("input", usage.input), ("cached", usage.cached), ("output", usage.output)]
-                    {
+                    for (kind, tokens) in [
+                        ("input", usage.input),
+                        ("cached", usage.cached),
+                        ("written", usage.written.saturating_add(usage.written_long)),
+                        ("output", usage.output),
+                        ("reasoning", usage.reasoning),
+                    ] {
                         metrics::counter!(
                             "holdfast_model_tokens_total", "provider" => self.label, "kind" => kind
                         )

@@ -19,12 +19,12 @@ use tokio_util::sync::CancellationToken;
 
 use self::decode::Decoder;
 use crate::{
-    Error, Model, OnDelta, ReplyFuture, Request,
+    Error, Model, OnDelta, ReplyFuture, Request, RequestExtras,
     http::{self, Frames, Protocol, Server},
     model::OptionNames,
 };
 
-const DEFAULT_BASE_URL: &str = "http://127.0.0.1:11434";
+pub(crate) const DEFAULT_BASE_URL: &str = "http://127.0.0.1:11434";
 
 /// Name of this API in carried state.
 const API_NAME: &str = "ollama";
@@ -51,6 +51,15 @@ impl Ollama {
         };
         let key = http::key(AUTHORIZATION, "Bearer ", key)?;
         Ok(Self(Server::new(guard, key, Chat { url })))
+    }
+
+    /// Adds headers and fields to each request.
+    ///
+    /// # Errors
+    ///
+    /// If a header cannot be sent.
+    pub fn with_extras(self, extras: &RequestExtras) -> Result<Self, Error> {
+        Ok(Self(self.0.with_extras(extras)?))
     }
 }
 

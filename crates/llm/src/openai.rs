@@ -14,10 +14,13 @@ use secrecy::SecretString;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::decode::count_searches;
+#[cfg(test)]
+pub(crate) use self::decode::read_usage as usage_of;
 pub(crate) use self::encode::effort;
 use self::{decode::Decoder, encode::encode};
 use crate::{
-    Delta, Error, Model, OnDelta, ReplyFuture, Request,
+    Delta, Error, Model, OnDelta, ReplyFuture, Request, RequestExtras,
     http::{self, Decode, Frames, Protocol, Server},
     model::OptionNames,
     servers::{self, ServerFeatures},
@@ -33,21 +36,37 @@ pub(crate) const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
 pub struct OpenAi(Server<ChatCompletions>);
 
 impl OpenAi {
-    /// Creates a client. `None` is `https://api.openai.com/v1`.
+    /// Creates a client. The name of its provider tells the server's rules if the host does not; `None`
+    /// is `https://api.openai.com/v1`.
     ///
     /// # Errors
     ///
     /// If the base URL is invalid, or the key has characters that a header cannot have.
     pub fn new(
         guard: Guard,
+        provider: &str,
         base_url: Option<&str>,
         key: Option<&SecretString>,
     ) -> Result<Self, Error> {
         let base = http::base(base_url, DEFAULT_BASE_URL)?;
-        let takes = servers::features_at(&base);
+        let takes = servers::features_of(provider, &base);
         let url = http::below(&base, &["chat", "completions"]);
         let key = http::key(AUTHORIZATION, "Bearer ", key)?;
         Ok(Self(Server::new(guard, key, ChatCompletions { url, takes })))
+    }
+
+    /// Whether the server asks newer models by Responses, if they have tools.
+    pub(crate) const fn has_responses(&self) -> bool {
+        self.0.protocol().takes.responses
+    }
+
+    /// Adds headers and fields to each request.
+    ///
+    /// # Errors
+    ///
+    /// If a header cannot be sent.
+    pub fn with_extras(self, extras: &RequestExtras) -> Result<Self, Error> {
+        Ok(Self(self.0.with_extras(extras)?))
     }
 }
 
@@ -63,9 +82,15 @@ impl Model for OpenAi {
 }
 
 #[derive(Debug, Clone)]
-struct ChatCompletions {
+pub(crate) struct ChatCompletions {
     url: Url,
     takes: ServerFeatures,
+}
+
+impl ChatCompletions {
+    pub(crate) const fn at(url: Url, takes: ServerFeatures) -> Self {
+        Self { url, takes }
+    }
 }
 
 impl Protocol for ChatCompletions {
@@ -73,6 +98,10 @@ impl Protocol for ChatCompletions {
 
     const FRAMES: Frames = Frames::Events;
     const OPTIONS: OptionNames = encode::OPTIONS;
+
+    fn options(&self, _: &Request) -> OptionNames {
+        encode::options(self.takes)
+    }
 
     fn url(&self, _: &Request) -> Url {
         self.url.clone()

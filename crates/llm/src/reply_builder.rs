@@ -211,7 +211,7 @@ impl ReplyBuilder {
             return Err(match stop {
                 StopReason::Filtered | StopReason::Refusal => Error::Filtered,
                 // All output was thinking; a retry would end the same way.
-                StopReason::MaxTokens => {
+                StopReason::MaxTokens | StopReason::ContextWindow => {
                     let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
                     Error::TooLong { what: "thoughts and text, in tokens", limit }
                 }

@@ -18,8 +18,10 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use self::decode::Decoder;
+#[cfg(test)]
+pub(crate) use self::decode::read_usage as usage_of;
 use crate::{
-    Error, Model, OnDelta, ReplyFuture, Request,
+    Error, Model, OnDelta, ReplyFuture, Request, RequestExtras,
     http::{self, Frames, Protocol, Server},
     model::OptionNames,
     openai::{DEFAULT_BASE_URL, refusal},
@@ -45,7 +47,16 @@ impl Responses {
     ) -> Result<Self, Error> {
         let url = http::below(&http::base(base_url, DEFAULT_BASE_URL)?, &["responses"]);
         let key = http::key(AUTHORIZATION, "Bearer ", key)?;
-        Ok(Self(Server::new(guard, key, Wire { url })))
+        Ok(Self(Server::new(guard, key, Wire::at(url))))
+    }
+
+    /// Adds headers and fields to each request.
+    ///
+    /// # Errors
+    ///
+    /// If a header cannot be sent.
+    pub fn with_extras(self, extras: &RequestExtras) -> Result<Self, Error> {
+        Ok(Self(self.0.with_extras(extras)?))
     }
 }
 
@@ -61,8 +72,14 @@ impl Model for Responses {
 }
 
 #[derive(Debug, Clone)]
-struct Wire {
+pub(crate) struct Wire {
     url: Url,
+}
+
+impl Wire {
+    pub(crate) const fn at(url: Url) -> Self {
+        Self { url }
+    }
 }
 
 impl Protocol for Wire {

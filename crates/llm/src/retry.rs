@@ -27,6 +27,9 @@ const MAX_ATTEMPTS: u32 = 3;
 /// Reason that the record of a reply names.
 const REPAIR_REASON: &str = "bad_request; asked again without pictures, calls and results";
 
+/// Repair that the failure's record names.
+const REPAIR: &str = "sent again without pictures, calls and results";
+
 #[derive(Debug, Clone)]
 pub struct RetryingModel<M> {
     inner: M,
@@ -128,6 +131,7 @@ impl<M: Model> Model for RetryingModel<M> {
                         model = %request.model, status, code,
                         "the provider refused a request; asking once more without pictures and calls"
                     );
+                    request.failures.set_repair(REPAIR);
                     plain = Some(Box::new(plain_history::without_details(request)));
                     if said {
                         on_delta(Delta::Restarted);

@@ -10,7 +10,7 @@ use std::{
 
 use holdfast_types::{Image, ImageData, ToolCall};
 use serde::de::IgnoredAny;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
 /// OpenAI's maximum length of a function name.
@@ -18,6 +18,20 @@ const MAX_TOOL_NAME_BYTES: usize = 64;
 
 /// Placeholder for an empty message, where a provider requires text.
 pub(crate) const EMPTY_TEXT: &str = "(no text)";
+
+/// Message of the assistant between results and a message of the user, where a provider requires one.
+pub(crate) const RESULTS_SEEN: &str = "(results received)";
+
+/// Returns the beginning of a tool's description, if the provider takes only so many characters.
+pub(crate) fn cut_description(description: &str, most: Option<usize>) -> Cow<'_, str> {
+    match most {
+        Some(most) if description.chars().count() > most => {
+            let beginning: String = description.chars().take(most.saturating_sub(1)).collect();
+            format!("{beginning}…").into()
+        }
+        Some(_) | None => description.into(),
+    }
+}
 
 /// Replaces characters of a tool name that providers refuse.
 pub(crate) fn tool_name(given: &str) -> Cow<'_, str> {
@@ -48,6 +62,92 @@ pub(crate) fn object(input: &str) -> Value {
 
 fn unreadable(input: &str) -> Value {
     json!({ "unreadable": input })
+}
+
+/// Words that unite schemas.
+const UNIONS: [&str; 3] = ["anyOf", "oneOf", "allOf"];
+
+/// Returns the schema of a tool's input in a form that all providers take: of an object, without unions at
+/// its top (<https://github.com/anthropics/claude-code/issues/5319>,
+/// <https://github.com/nspady/google-calendar-mcp/issues/39>), and with `items` in each array
+/// (<https://github.com/modelscope/ms-agent/pull/610>). The properties of united schemas become those of the
+/// object; only those that `allOf` demands stay demanded. The runner checks calls by the schema as it was.
+pub(crate) fn tool_schema(schema: &Value) -> Cow<'_, Value> {
+    let is_fit = schema["type"] == "object"
+        && ["not", "enum"].iter().chain(&UNIONS).all(|word| schema.get(*word).is_none())
+        && !lacks_items(schema);
+    if is_fit {
+        return Cow::Borrowed(schema);
+    }
+    let mut fields = schema.as_object().cloned().unwrap_or_default();
+    for word in UNIONS {
+        let united = fields.remove(word).unwrap_or_default();
+        for one in united.as_array().into_iter().flatten() {
+            unite(&mut fields, one, word == "allOf");
+        }
+    }
+    fields.remove("not");
+    fields.remove("enum");
+    fields.insert("type".to_owned(), "object".into());
+    fields.entry("properties").or_insert_with(|| json!({}));
+    let mut fit = Value::Object(fields);
+    add_items(&mut fit);
+    Cow::Owned(fit)
+}
+
+/// Adds the properties of one of several united schemas. The first description of a property stays.
+fn unite(fields: &mut Map<String, Value>, one: &Value, is_demanded: bool) {
+    let known = fields.entry("properties").or_insert_with(|| json!({}));
+    if let (Some(known), Some(more)) = (known.as_object_mut(), one["properties"].as_object()) {
+        for (name, schema) in more {
+            known.entry(name).or_insert_with(|| schema.clone());
+        }
+    }
+    if let (true, Some(more)) = (is_demanded, one["required"].as_array()) {
+        let known = fields.entry("required").or_insert_with(|| json!([]));
+        if let Some(known) = known.as_array_mut() {
+            known.extend(more.iter().cloned());
+        }
+    }
+}
+
+fn is_array_schema(schema: &Value) -> bool {
+    let kind = &schema["type"];
+    kind == "array" || kind.as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind == "array"))
+}
+
+/// Schemas that a schema consists of.
+fn parts(schema: &Value) -> impl Iterator<Item = &Value> {
+    let named =
+        ["properties", "$defs", "definitions"].into_iter().filter_map(|key| schema.get(key));
+    let named = named.filter_map(Value::as_object).flat_map(Map::values);
+    let listed = UNIONS.into_iter().filter_map(|key| schema.get(key)?.as_array()).flatten();
+    let single = ["items", "additionalProperties"].into_iter().filter_map(|key| schema.get(key));
+    named.chain(listed).chain(single)
+}
+
+fn lacks_items(schema: &Value) -> bool {
+    is_array_schema(schema) && schema.get("items").is_none() || parts(schema).any(lacks_items)
+}
+
+fn add_items(schema: &mut Value) {
+    let is_lacking = is_array_schema(schema) && schema.get("items").is_none();
+    let Some(fields) = schema.as_object_mut() else { return };
+    if is_lacking {
+        fields.insert("items".to_owned(), json!({}));
+    }
+    for (key, part) in fields {
+        match (key.as_str(), part) {
+            ("properties" | "$defs" | "definitions", Value::Object(named)) => {
+                named.values_mut().for_each(add_items);
+            }
+            ("anyOf" | "oneOf" | "allOf", Value::Array(listed)) => {
+                listed.iter_mut().for_each(add_items);
+            }
+            ("items" | "additionalProperties", single) => add_items(single),
+            _ => {}
+        }
+    }
 }
 
 /// Returns a tool's output, with the failure in the text, for providers without a field for it.
@@ -195,6 +295,34 @@ mod tests {
         assert_eq!(ids.of("call_1"), "call_1-2");
         ids.begin(&[call("call_1"), call("")]);
         assert_eq!((ids.of("call_1"), ids.of("")), ("call_1-3", "call"));
+    }
+
+    #[test]
+    fn a_schema_that_providers_refuse_becomes_one_of_an_object() {
+        let plain = json!({"type": "object", "properties": {"a": {"type": "array", "items": {}}}});
+        assert!(matches!(tool_schema(&plain), Cow::Borrowed(_)));
+
+        let union = json!({
+            "type": "object", "properties": {"a": {"type": "string"}},
+            "anyOf": [{"properties": {"b": {"type": "integer"}}, "required": ["b"]}],
+            "allOf": [{"properties": {"a": {"type": "null"}}, "required": ["a"]}],
+        });
+        let fit = json!({
+            "type": "object", "required": ["a"],
+            "properties": {"a": {"type": "string"}, "b": {"type": "integer"}},
+        });
+        assert_eq!(*tool_schema(&union), fit);
+        assert_eq!(*tool_schema(&json!(true)), json!({"type": "object", "properties": {}}));
+        let deep = json!({"type": "object", "properties": {
+            "a": {"anyOf": [{"type": ["array", "null"]}, {"items": {"type": "array"}}]},
+        }});
+        assert_eq!(
+            tool_schema(&deep)["properties"]["a"],
+            json!({"anyOf": [
+                {"type": ["array", "null"], "items": {}},
+                {"items": {"type": "array", "items": {}}},
+            ]})
+        );
     }
 
     #[test]

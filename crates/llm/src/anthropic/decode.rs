@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 
-use holdfast_types::{ModelId, Reply, StopReason};
+use holdfast_types::{ModelId, Reply, StopReason, Usage};
 use serde_json::{Value, json};
 
 use super::{API_NAME, refusal};
@@ -23,7 +23,7 @@ use crate::{
 };
 
 #[derive(Debug)]
-pub(super) struct Decoder {
+pub(crate) struct Decoder {
     model: ModelId,
     gather: ReplyBuilder,
     /// Open and complete blocks, by index.
@@ -75,21 +75,15 @@ impl Decoder {
 
     /// Later usage replaces earlier usage: the numbers are cumulative.
     fn usage(&mut self, usage: &Value) {
-        let read = ["/input_tokens", "/cache_creation_input_tokens", "/cache_read_input_tokens"];
-        if usage["input_tokens"].is_u64() {
-            self.gather.usage.input = read.iter().map(|path| count(usage, path)).sum();
-            self.gather.usage.cached = count(usage, "/cache_read_input_tokens");
-        }
-        if usage["output_tokens"].is_u64() {
-            self.gather.usage.output = count(usage, "/output_tokens");
-        }
+        update_usage(usage, &mut self.gather.usage);
     }
 
     fn stop(&mut self, delta: &Value) {
         let Some(reason) = delta["stop_reason"].as_str() else { return };
         self.is_overflow = reason == "model_context_window_exceeded";
         self.gather.stop = Some(match reason {
-            "max_tokens" | "model_context_window_exceeded" => StopReason::MaxTokens,
+            "max_tokens" => StopReason::MaxTokens,
+            "model_context_window_exceeded" => StopReason::ContextWindow,
             "tool_use" => StopReason::ToolUse,
             "refusal" => StopReason::Refusal,
             "pause_turn" => StopReason::PauseTurn,
@@ -178,6 +172,28 @@ impl Decoder {
             Block::Other => None,
         });
         carry::pack(API_NAME, &self.model.to_string(), items.collect())
+    }
+}
+
+/// Takes over the counts that this event has.
+pub(super) fn update_usage(reported: &Value, usage: &mut Usage) {
+    let read = ["/input_tokens", "/cache_creation_input_tokens", "/cache_read_input_tokens"];
+    if reported["input_tokens"].is_u64() {
+        usage.input = read.iter().map(|path| count(reported, path)).sum();
+        usage.cached = count(reported, "/cache_read_input_tokens");
+        // Old servers do not name the lifetime, which is then five minutes.
+        usage.written_long = count(reported, "/cache_creation/ephemeral_1h_input_tokens");
+        let written = count(reported, "/cache_creation_input_tokens");
+        usage.written = written.saturating_sub(usage.written_long);
+    }
+    if reported["server_tool_use"].is_object() {
+        usage.searches = count(reported, "/server_tool_use/web_search_requests");
+    }
+    if reported["output_tokens_details"].is_object() {
+        usage.reasoning = count(reported, "/output_tokens_details/thinking_tokens");
+    }
+    if reported["output_tokens"].is_u64() {
+        usage.output = count(reported, "/output_tokens");
     }
 }
 

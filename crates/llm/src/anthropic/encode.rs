@@ -13,10 +13,11 @@ use serde_json::{Value, json};
 
 use super::API_NAME;
 use crate::{
-    Request, carry,
+    Request,
+    carry::{self, ReplyPart, reply_parts},
     catalogue::{ModelCard, ThinkingForm},
     model::OptionNames,
-    wire_text::{EMPTY_TEXT, UniqueCallIds, image_placeholder, object, tool_name},
+    wire_text::{EMPTY_TEXT, UniqueCallIds, image_placeholder, object, tool_name, tool_schema},
 };
 
 /// Default output limit, in tokens; the API requires one.
@@ -63,7 +64,7 @@ pub(super) fn encode(request: &Request) -> Value {
                 json!({
                     "name": tool.name,
                     "description": tool.description,
-                    "input_schema": tool.input,
+                    "input_schema": tool_schema(&tool.input),
                 })
             })
             .collect();
@@ -171,16 +172,16 @@ const fn budget(level: Thinking) -> u32 {
     }
 }
 
-/// Whether the request ends with tool results whose calls have no thinking blocks for this model.
+/// Whether the newest message has tool results whose calls have no thinking blocks for this model. Words of
+/// the user may follow the results.
 fn is_answering_without_thoughts(request: &Request) -> bool {
     let last = request.chat.messages.iter().rev().find_map(|message| match message {
         ChatMessage::Assistant { calls, carry, .. } => Some((calls, carry)),
         ChatMessage::User { .. } | ChatMessage::Tool { .. } => None,
     });
-    let is_answering = matches!(request.chat.messages.last(), Some(ChatMessage::Tool { .. }));
     last.is_some_and(|(calls, carry)| {
         let thoughts = carry::unpack(carry.as_ref(), API_NAME, &request.model);
-        is_answering && !calls.is_empty() && thoughts.is_none()
+        !calls.is_empty() && thoughts.is_none()
     })
 }
 
@@ -249,40 +250,20 @@ fn result(id: &str, output: &str, is_failed: bool) -> Value {
     block
 }
 
-/// Builds a reply's blocks. The carried items hold the positions of the thinking blocks between
-/// texts (by length) and calls (by id). Without them texts come first, then calls.
+/// Builds a reply's blocks, with the reasoning where it stood.
 fn assistant_blocks(
     text: &str,
     calls: &[ToolCall],
     carried: &[Value],
     ids: &UniqueCallIds,
 ) -> Vec<Value> {
-    let mut blocks = Vec::new();
-    let mut rest = text;
-    let mut left: Vec<&ToolCall> = calls.iter().collect();
-    for item in carried {
-        if let Some(length) = item["text"].as_u64() {
-            let length = usize::try_from(length).unwrap_or(usize::MAX);
-            let (one, other) = rest.split_at_checked(length).unwrap_or((rest, ""));
-            push_text(&mut blocks, one);
-            rest = other;
-        } else if let Some(id) = item["call"].as_str() {
-            if let Some(at) = left.iter().position(|call| call.id == id) {
-                blocks.push(call(left.remove(at), ids));
-            }
-        } else {
-            blocks.push(item.clone());
-        }
-    }
-    push_text(&mut blocks, rest);
-    blocks.extend(left.into_iter().map(|left| call(left, ids)));
-    blocks
-}
-
-fn push_text(blocks: &mut Vec<Value>, text: &str) {
-    if !text.trim().is_empty() {
-        blocks.push(text_block(text));
-    }
+    let blocks = reply_parts(text, calls, carried).into_iter().filter_map(|part| match part {
+        // Empty text blocks are refused.
+        ReplyPart::Text(text, _) => (!text.trim().is_empty()).then(|| text_block(text)),
+        ReplyPart::Call(one, _) => Some(call(one, ids)),
+        ReplyPart::Reasoning(block) => Some(block.clone()),
+    });
+    blocks.collect()
 }
 
 fn call(call: &ToolCall, ids: &UniqueCallIds) -> Value {

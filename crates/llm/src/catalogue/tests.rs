@@ -16,20 +16,37 @@ fn the_file_can_be_read_and_says_of_when_it_is() {
 
     assert_eq!(file.as_of.len(), "2026-11-22".len());
     assert_eq!(Catalogue::built_in().models().count(), file.models.len());
+    let is_alive = |model: &ModelId| {
+        !file.retired.get(model).is_some_and(|retired| retired.is_off(&file.as_of))
+    };
     for (alias, model) in &file.aliases {
-        assert!(file.models.contains_key(model), "{alias} -> {model}");
+        assert!(file.models.contains_key(model) && is_alive(model), "{alias} -> {model}");
+    }
+    for model in &file.suggested {
+        assert!(file.models.contains_key(model) || model.provider() == "openrouter", "{model}");
+        assert!(!file.retired.contains_key(model), "{model} is retired");
     }
     for (model, retired) in &file.retired {
-        assert!(file.models.contains_key(&retired.successor), "{model}");
-        assert!(!file.models.contains_key(model), "{model} is retired");
+        let successor = &retired.successor;
+        assert!(file.models.contains_key(successor) && is_alive(successor), "{model}");
+        assert_ne!(model, successor);
     }
     for (model, card) in &file.models {
         assert!(u64::from(card.max_output) <= card.context, "{model}");
         if let Some(prices) = card.prices {
             assert!(prices.cached.unwrap_or_default() <= prices.input, "{model}");
+            assert!(prices.written.unwrap_or(prices.input) >= prices.input, "{model}");
             assert!(prices.input <= prices.output, "{model}");
         }
     }
+}
+
+#[test]
+fn the_file_is_what_the_script_makes_of_the_public_list() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/dev/models.py");
+    let checked = std::process::Command::new("python3").args([script, "check"]).output().unwrap();
+
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
 }
 
 #[test]
@@ -57,6 +74,10 @@ fn a_retired_model_is_known_under_each_name_of_its_provider() {
     assert_eq!(retired("deepseek:deepseek-chat").as_deref(), Some("deepseek:deepseek-flash"));
     assert_eq!(retired("kimi:kimi-k2-thinking").as_deref(), Some("moonshot:kimi-k3"));
     assert_eq!(retired("deepseek:deepseek-flash"), None);
+    let announced = Catalogue::built_in().retired(&id("openai:gpt-5")).unwrap();
+    assert!(!announced.is_off("2026-12-10") && announced.is_off("2026-12-11"));
+    let some_year = RetiredModel { on: "2026".into(), ..announced.clone() };
+    assert!(some_year.is_off("2026-01-01") && !some_year.is_off("2025-12-31"));
 }
 
 #[test]
@@ -104,25 +125,6 @@ fn a_tenant_knows_better_and_besides() {
 }
 
 #[test]
-fn a_request_costs_what_it_read_and_wrote() {
-    let plain =
-        Prices { input: 2_500, cached: Some(1_250), output: 10_000, long: None, picture: None };
-    let usage = Usage { input: 1_000, cached: 400, output: 100 };
-    assert_eq!(plain.cost(&usage), 600 * 2_500 + 400 * 1_250 + 100 * 10_000);
-
-    let no_discount = Prices { cached: None, ..plain };
-    assert_eq!(no_discount.cost(&usage), 1_000 * 2_500 + 100 * 10_000);
-
-    let long =
-        Some(LongRequestPrices { over: 999, input: 5_000, cached: Some(10), output: 15_000 });
-    let tiered = Prices { long, ..plain };
-    assert_eq!(tiered.cost(&usage), 600 * 5_000 + 400 * 10 + 100 * 15_000);
-    assert_eq!(tiered.cost(&Usage { input: 999, ..usage }), 599 * 2_500 + 400 * 1_250 + 1_000_000);
-    let all = Usage { input: u64::MAX, cached: 0, output: u64::MAX };
-    assert_eq!(plain.cost(&all), u64::MAX);
-}
-
-#[test]
 fn only_a_date_is_left_aside() {
     for (id, without) in [
         ("claude-sonnet-4-20250514", "claude-sonnet-4"),
@@ -137,4 +139,20 @@ fn only_a_date_is_left_aside() {
     ] {
         assert_eq!(without_date_or_tag(id), without);
     }
+}
+
+#[test]
+fn ids_of_bedrock_are_those_of_anthropics_models() {
+    let card = |id: &str| Catalogue::built_in().find(&id.parse().unwrap()).cloned();
+    let own = card("anthropic:claude-sonnet-4-5");
+
+    assert!(own.is_some());
+    for id in [
+        "bedrock:anthropic.claude-sonnet-4-5-20250929-v1:0",
+        "bedrock:us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+        "mine:global.anthropic.claude-sonnet-4-5",
+    ] {
+        assert_eq!(card(id), own, "{id}");
+    }
+    assert_eq!(card("bedrock:us.anthropic.claude-unknown-v1:0"), None);
 }

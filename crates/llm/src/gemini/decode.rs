@@ -20,7 +20,7 @@ use crate::{
 };
 
 #[derive(Debug)]
-pub(super) struct Decoder {
+pub(crate) struct Decoder {
     model: ModelId,
     gather: ReplyBuilder,
     /// Items to carry, in order. Consecutive text without a signature is one item.
@@ -47,13 +47,14 @@ impl Decoder {
         }
         let usage = &piece["usageMetadata"];
         if usage.is_object() {
-            self.gather.usage = Usage {
-                input: count(usage, "/promptTokenCount") + count(usage, "/toolUsePromptTokenCount"),
-                cached: count(usage, "/cachedContentTokenCount"),
-                output: count(usage, "/candidatesTokenCount") + count(usage, "/thoughtsTokenCount"),
-            };
+            let searches = self.gather.usage.searches;
+            self.gather.usage = Usage { searches, ..read_usage(usage) };
         }
         let candidate = &piece["candidates"][0];
+        let queries = candidate["groundingMetadata"]["webSearchQueries"].as_array();
+        if let Some(queries) = queries {
+            self.gather.usage.searches = u64::try_from(queries.len()).unwrap_or_default();
+        }
         for part in candidate["content"]["parts"].as_array().into_iter().flatten() {
             self.part(part, deltas)?;
         }
@@ -124,6 +125,33 @@ impl Decoder {
             "MALFORMED_FUNCTION_CALL" | "MALFORMED_RESPONSE" | "UNEXPECTED_TOOL_CALL"
         );
     }
+}
+
+/// Thoughts are billed as output, and are not among the candidates' tokens.
+pub(crate) fn read_usage(usage: &Value) -> Usage {
+    let uncached = |modality| {
+        let all = modality_tokens(&usage["promptTokensDetails"], modality);
+        all.saturating_sub(modality_tokens(&usage["cacheTokensDetails"], modality))
+    };
+    let reasoning = count(usage, "/thoughtsTokenCount");
+    Usage {
+        input: count(usage, "/promptTokenCount") + count(usage, "/toolUsePromptTokenCount"),
+        cached: count(usage, "/cachedContentTokenCount"),
+        output: count(usage, "/candidatesTokenCount") + reasoning,
+        audio_input: uncached("AUDIO"),
+        image_input: uncached("IMAGE"),
+        reasoning,
+        audio_output: modality_tokens(&usage["candidatesTokensDetails"], "AUDIO"),
+        image_output: modality_tokens(&usage["candidatesTokensDetails"], "IMAGE"),
+        ..Usage::default()
+    }
+}
+
+/// Tokens of a modality in a list of `{"modality": …, "tokenCount": …}`.
+fn modality_tokens(details: &Value, modality: &str) -> u64 {
+    let details = details.as_array().into_iter().flatten();
+    let of_modality = details.filter(|detail| detail["modality"] == modality);
+    of_modality.map(|detail| count(detail, "/tokenCount")).sum()
 }
 
 impl Decode for Decoder {

@@ -14,10 +14,11 @@ use serde_json::{Map, Value, json};
 
 use super::API_NAME;
 use crate::{
-    Request, carry,
+    Request,
+    carry::{self, ReplyPart, reply_parts},
     catalogue::{ModelCard, ThinkingForm},
     model::OptionNames,
-    wire_text::{EMPTY_TEXT, image_placeholder, object, system_prompt, tool_name},
+    wire_text::{EMPTY_TEXT, image_placeholder, object, system_prompt, tool_name, tool_schema},
 };
 
 /// Placeholder for the signature of a call that another model made.
@@ -46,7 +47,7 @@ pub(super) fn encode(request: &Request) -> Value {
             json!({
                 "name": tool.name,
                 "description": tool.description,
-                "parametersJsonSchema": tool.input,
+                "parametersJsonSchema": tool_schema(&tool.input),
             })
         };
         let tools: Value = chat.tools.iter().map(tool).collect();
@@ -143,9 +144,7 @@ fn contents(request: &Request, card: &ModelCard) -> Vec<Value> {
                         .collect(),
                 };
                 let parts = assistant_parts(text, calls, carried, card, &asked);
-                if !parts.is_empty() {
-                    contents.push(json!({ "role": "model", "parts": parts }));
-                }
+                push_model_turn(&mut contents, parts);
             }
             ChatMessage::Tool { .. } => {}
         }
@@ -155,6 +154,17 @@ fn contents(request: &Request, card: &ModelCard) -> Vec<Value> {
         contents.insert(0, json!({ "role": "user", "parts": [{ "text": EMPTY_TEXT }] }));
     }
     contents
+}
+
+/// Pushes a reply, or joins it with one right before it: a turn with calls must follow the user's side
+/// (<https://github.com/google-gemini/gemini-cli/issues/11814>).
+fn push_model_turn(contents: &mut Vec<Value>, parts: Vec<Value>) {
+    let before = contents.last_mut().filter(|last| last["role"] == "model");
+    match before.and_then(|before| before["parts"].as_array_mut()) {
+        _ if parts.is_empty() => {}
+        Some(before) => before.extend(parts),
+        None => contents.push(json!({ "role": "model", "parts": parts })),
+    }
 }
 
 fn flush(results: &mut Vec<Value>, contents: &mut Vec<Value>) {
@@ -195,8 +205,7 @@ fn result(call: &str, output: &str, is_failed: bool, asked: &NewestCalls<'_>) ->
     json!({ "functionResponse": response })
 }
 
-/// Builds a reply's parts. The carried items hold the ends of the texts (by length) and the
-/// positions of the calls (by id), each with its signature.
+/// Builds a reply's parts, each with its signature.
 fn assistant_parts(
     text: &str,
     calls: &[ToolCall],
@@ -204,23 +213,13 @@ fn assistant_parts(
     card: &ModelCard,
     asked: &NewestCalls<'_>,
 ) -> Vec<Value> {
-    let mut parts = Vec::new();
-    let mut rest = text;
-    let mut left: Vec<&ToolCall> = calls.iter().collect();
-    for item in carried {
-        if let Some(length) = item["text"].as_u64() {
-            let length = usize::try_from(length).unwrap_or(usize::MAX);
-            let (one, other) = rest.split_at_checked(length).unwrap_or((rest, ""));
-            parts.push(signed(json!({ "text": one }), &item["signature"]));
-            rest = other;
-        } else if let Some(at) = left.iter().position(|call| item["call"] == call.id.as_str()) {
-            parts.push(signed(call(left.remove(at), asked), &item["signature"]));
-        }
-    }
-    if !rest.is_empty() {
-        parts.push(json!({ "text": rest }));
-    }
-    parts.extend(left.into_iter().map(|left| call(left, asked)));
+    let shown = reply_parts(text, calls, carried).into_iter().filter_map(|part| match part {
+        ReplyPart::Text(text, item) => Some(signed(json!({ "text": text }), &item["signature"])),
+        ReplyPart::Call(one, item) => Some(signed(call(one, asked), &item["signature"])),
+        // Its reasoning is in the signatures.
+        ReplyPart::Reasoning(_) => None,
+    });
+    let mut parts: Vec<Value> = shown.collect();
     // Newer models refuse a first call without a signature.
     if card.thinking.by == ThinkingForm::Effort
         && let Some(first) = parts.iter_mut().find(|part| part["functionCall"].is_object())

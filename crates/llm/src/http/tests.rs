@@ -15,12 +15,12 @@ use axum::{
 };
 use bytes::Bytes;
 use futures::stream;
-use holdfast_types::{ChatMessage, StopReason};
-use serde_json::Value;
+use holdfast_types::{ChatMessage, ProviderFailure, StopReason};
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::{Models, Provider, ProviderKind, scripted_model::tests::request};
+use crate::{ModelCard, Models, Provider, ProviderKind, scripted_model::tests::request};
 
 /// Request that the server received: path, headers, body.
 type Seen = Arc<Mutex<Vec<(String, HeaderMap, Value)>>>;
@@ -59,18 +59,37 @@ async fn ask(kind: ProviderKind, url: &str, id: &str) -> Result<Reply, Error> {
 
 async fn ask_as(kind: ProviderKind, url: &str, id: &str, is_oauth: bool) -> Result<Reply, Error> {
     let (base_url, api_key) = (Some(url.to_owned()), Some("sk-secret".into()));
-    let provider = Provider { kind, base_url, api_key, is_oauth };
-    let models = Models::demo().with_provider("p", &local(), &provider).unwrap();
+    let provider = Provider {
+        kind,
+        base_url,
+        api_key,
+        is_oauth,
+        extras: RequestExtras::default(),
+        identity: None,
+    };
+    ask_provider(provider, id, |_| {}).await
+}
+
+/// Asks a provider with the key `sk-secret` once.
+async fn ask_provider(
+    provider: Provider,
+    id: &str,
+    change: impl FnOnce(&mut Request),
+) -> Result<Reply, Error> {
+    let models = Models::demo().with_provider("p", &local(), &provider)?;
     let mut asked = request();
     asked.model = format!("p:{id}").parse().unwrap();
     asked.chat.messages = vec![ChatMessage::user("hi")];
     asked.deadline = tokio::time::Instant::now() + Duration::from_secs(10);
-    let model = models.get(&asked.model).unwrap();
+    change(&mut asked);
+    let model = models.get(&asked.model)?;
     model.reply(&asked, &mut |_| {}, &CancellationToken::new()).await
 }
 
 const SSE: &str = "text/event-stream";
 const LINES: &str = "application/x-ndjson";
+const OPENAI: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+const AZURE: &str = include_str!("../../streams/azure-tools.sse");
 const ANTHROPIC: &str = include_str!("../../streams/anthropic-tools.sse");
 const RESPONSES: &str = include_str!("../../streams/responses-tools.sse");
 const GEMINI: &str = include_str!("../../streams/gemini-tools.sse");
@@ -117,6 +136,26 @@ async fn each_provider_is_asked_where_it_listens_and_with_its_own_key_header() {
             "gemini-3.8-flash",
             "/v1beta/models/gemini-3.8-flash:streamGenerateContent?alt=sse",
             "x-goog-api-key",
+            "sk-secret",
+        ),
+        (
+            ProviderKind::Azure,
+            SSE,
+            AZURE,
+            "",
+            "my-gpt",
+            "/openai/v1/chat/completions",
+            "api-key",
+            "sk-secret",
+        ),
+        (
+            ProviderKind::Azure,
+            SSE,
+            AZURE,
+            "/?api-version=2025-04-01-preview",
+            "my-gpt",
+            "/openai/deployments/my-gpt/chat/completions?api-version=2025-04-01-preview",
+            "api-key",
             "sk-secret",
         ),
         (
@@ -212,5 +251,160 @@ async fn a_conversation_that_is_too_long_is_known_with_every_provider() {
         assert!(matches!(error, Error::ContextOverflow), "{kind:?} {error:?}");
         // A retry would fail again.
         assert_eq!(seen.lock().unwrap().len(), 1);
+    }
+}
+
+/// Asks a server that fails, and returns the error's class and what the request's log has of it.
+async fn failures(
+    kind: ProviderKind,
+    url: &str,
+    said: &str,
+) -> (&'static str, Vec<ProviderFailure>) {
+    let (base_url, api_key) = (Some(url.to_owned()), Some("key-of-anna".into()));
+    let extras = RequestExtras::default();
+    let provider = Provider { kind, base_url, api_key, is_oauth: false, extras, identity: None };
+    let models = Models::demo().with_provider("p", &local(), &provider).unwrap();
+    let mut asked = request();
+    asked.model = "p:m".parse().unwrap();
+    asked.chat.messages = vec![ChatMessage::user(said)];
+    asked.deadline = tokio::time::Instant::now() + Duration::from_secs(10);
+    let model = models.get(&asked.model).unwrap();
+    let error = model.reply(&asked, &mut |_| {}, &CancellationToken::new()).await.unwrap_err();
+    (error.class(), asked.failures.take())
+}
+
+#[tokio::test]
+async fn a_failure_is_recorded_in_the_servers_words_without_the_key_and_the_conversation() {
+    let body = r#"{"error":{"message":"the text 'Anna lives in the old town' with key-of-anna is wrong","type":"bad_text"}}"#;
+    for kind in [ProviderKind::OpenAi, ProviderKind::Responses, ProviderKind::Anthropic] {
+        let (url, _) = server("application/json", 400, body).await;
+
+        let (class, found) = failures(kind, &url, "Anna lives in the old town").await;
+
+        let failure = ProviderFailure {
+            model: "p:m".into(),
+            class: "bad_request".into(),
+            status: Some(400),
+            code: "bad_text".into(),
+            text: "the text '[…]' with […] is wrong".into(),
+            attempts: 1,
+            repair: String::new(),
+        };
+        assert_eq!((class, found), ("bad_request", vec![failure]), "{kind:?}");
+    }
+}
+
+#[tokio::test]
+async fn every_codec_sends_the_headers_and_fields_of_the_settings() {
+    for (kind, content, stream) in [
+        (ProviderKind::OpenAi, SSE, OPENAI),
+        (ProviderKind::Anthropic, SSE, ANTHROPIC),
+        (ProviderKind::Responses, SSE, RESPONSES),
+        (ProviderKind::Gemini, SSE, GEMINI),
+        (ProviderKind::Ollama, LINES, OLLAMA),
+    ] {
+        let (url, seen) = server(content, 200, stream).await;
+        let headers = [("X-Team".to_owned(), "blue".into())].into();
+        let body = json!({ "top_k": 40, "model": "never", "routing": { "zone": "eu" } });
+        let body = body.as_object().unwrap().clone();
+        let extras = RequestExtras { headers, body };
+        let (base_url, api_key) = (Some(url), Some("sk-secret".into()));
+        let provider =
+            Provider { kind, base_url, api_key, is_oauth: false, extras, identity: None };
+
+        let reply = ask_provider(provider, "one", |request| {
+            let extra_body = json!({ "routing": { "zone": "us", "tier": "flex" } });
+            let extra_body = extra_body.as_object().unwrap().clone();
+            request.card = Some(Arc::new(ModelCard { extra_body, ..ModelCard::default() }));
+        });
+
+        reply.await.unwrap();
+        let (_, headers, body) = seen.lock().unwrap().pop().unwrap();
+        assert_eq!(headers["x-team"], "blue", "{kind:?}");
+        assert_eq!(body["top_k"], 40, "{kind:?}");
+        // The model's own fields come before the provider's.
+        assert_eq!(body["routing"], json!({ "zone": "us", "tier": "flex" }), "{kind:?}");
+        // Gemini has the model in the path.
+        if kind != ProviderKind::Gemini {
+            assert_eq!(body["model"], "one", "{kind:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_error_within_a_stream_is_recorded_and_each_attempt_is_counted() {
+    let stream = "data: {\"error\":{\"message\":\"the disk is full\",\"code\":500}}\n\n";
+    let (url, seen) = server(SSE, 200, stream).await;
+
+    let (class, found) = failures(ProviderKind::OpenAi, &url, "hi").await;
+
+    assert_eq!((class, found.len(), seen.lock().unwrap().len()), ("unavailable", 1, 3));
+    assert_eq!((found[0].text.as_str(), found[0].attempts), ("the disk is full", 3));
+    assert_eq!(found[0].status, Some(500));
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_the_models_text_and_is_not_recorded() {
+    let stream = "data: {\"choices\":[{\"delta\":{\"content\":\"a secret pla\n\n";
+    let (url, _) = server(SSE, 200, stream).await;
+
+    let (class, found) = failures(ProviderKind::OpenAi, &url, "hi").await;
+
+    assert_eq!(class, "malformed");
+    assert!(!format!("{found:?}").contains("secret"), "{found:?}");
+}
+
+#[tokio::test]
+async fn a_web_page_is_no_answer_and_is_asked_for_once() {
+    let (url, seen) = server("text/html; charset=utf-8", 200, "<!doctype html><p>hello").await;
+
+    let (class, found) = failures(ProviderKind::OpenAi, &url, "hi").await;
+
+    assert_eq!((class, seen.lock().unwrap().len()), ("setup", 1));
+    assert!(found[0].text.contains("the base url leads to a web page"), "{found:?}");
+}
+
+#[tokio::test]
+async fn a_header_of_credentials_in_stored_settings_is_not_sent() {
+    let headers = [("Authorization".to_owned(), "Bearer other".into())].into();
+    let extras = RequestExtras { headers, ..RequestExtras::default() };
+    let (base_url, api_key) = (Some("http://127.0.0.1:9".to_owned()), None);
+    let provider = Provider {
+        kind: ProviderKind::OpenAi,
+        base_url,
+        api_key,
+        is_oauth: false,
+        extras,
+        identity: None,
+    };
+
+    let refused = ask_provider(provider, "one", |_| {}).await;
+
+    assert!(matches!(refused, Err(Error::Setup(_))), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_prompt_that_azures_filter_refuses_is_filtered() {
+    const REFUSED: &str = r#"{"error":{"message":"The response was filtered","type":null,
+        "param":"prompt","code":"content_filter","status":400,
+        "innererror":{"code":"ResponsibleAIPolicyViolation","content_filter_result":{}}}}"#;
+    let (url, _) = server("application/json", 400, REFUSED).await;
+
+    let refused = ask(ProviderKind::Azure, &url, "my-gpt").await;
+
+    assert!(matches!(refused, Err(Error::Filtered)), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_provider_without_a_key_gets_no_identity_that_nobody_allowed() {
+    for kind in [ProviderKind::Vertex, ProviderKind::Bedrock] {
+        let base_url = Some("https://aiplatform.googleapis.com/v1/projects/p".to_owned());
+        let extras = RequestExtras::default();
+        let provider =
+            Provider { kind, base_url, api_key: None, is_oauth: false, extras, identity: None };
+
+        let refused = ask_provider(provider, "one", |_| {}).await;
+
+        assert!(matches!(refused, Err(Error::Setup(_))), "{kind:?} {refused:?}");
     }
 }

@@ -12,7 +12,7 @@ use crate::{
     Request, carry,
     catalogue::{ModelCard, ThinkingForm},
     model::OptionNames,
-    wire_text::{image_placeholder, object, outcome, system_prompt, tool_name},
+    wire_text::{image_placeholder, object, outcome, system_prompt, tool_name, tool_schema},
 };
 
 /// Names of what a client may ask for.
@@ -42,7 +42,7 @@ pub(super) fn encode(request: &Request) -> Value {
                 "function": {
                     "name": tool.name,
                     "description": tool.description,
-                    "parameters": tool.input,
+                    "parameters": tool_schema(&tool.input),
                 },
             })
         };

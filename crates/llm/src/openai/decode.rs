@@ -25,7 +25,7 @@ use crate::{
 };
 
 #[derive(Debug)]
-pub(super) struct Decoder {
+pub(crate) struct Decoder {
     model: ModelId,
     gather: ReplyBuilder,
     /// One entry for each call that was started, in order.
@@ -99,6 +99,9 @@ impl Decoder {
     fn take(&mut self, event: &Value, part: &str, deltas: &mut Vec<Delta>) -> Result<(), Error> {
         if let Some(error) = event.get("error").filter(|error| !error.is_null()) {
             return Err(refusal::mid_stream(error, &self.model));
+        }
+        if let Some(error) = minimax_error(event, &self.model) {
+            return Err(error);
         }
         if let Some(usage) = event.get("usage").filter(|usage| usage.is_object()) {
             self.gather.usage = read_usage(usage);
@@ -193,6 +196,21 @@ impl Decoder {
     }
 }
 
+/// An error of MiniMax, which comes with status 200 and without choices
+/// (<https://platform.minimax.io/docs/api-reference/errorcode>).
+fn minimax_error(event: &Value, model: &ModelId) -> Option<Error> {
+    let code = event["base_resp"]["status_code"].as_u64().filter(|code| *code != 0)?;
+    let has_choices = event["choices"].as_array().is_some_and(|choices| !choices.is_empty());
+    (!has_choices).then(|| match code {
+        1002 | 1039 | 1041 => Error::RateLimited { retry_after: None },
+        1004 | 2049 => Error::Auth,
+        1008 => Error::Quota,
+        1026 | 1027 => Error::Filtered,
+        2013 => Error::BadRequest { status: 400, code: code.to_string() },
+        _ => refusal::mid_stream(&Value::Null, model),
+    })
+}
+
 fn stop(reason: &str) -> StopReason {
     match reason {
         "length" => StopReason::MaxTokens,
@@ -211,15 +229,40 @@ fn flat(content: &Value) -> String {
     }
 }
 
-fn read_usage(usage: &Value) -> Usage {
+pub(crate) fn read_usage(usage: &Value) -> Usage {
     // Servers use one of these two names.
     let cached = count(usage, "/prompt_tokens_details/cached_tokens")
         .max(count(usage, "/prompt_cache_hit_tokens"));
+    let input = count(usage, "/prompt_tokens");
+    let completion = count(usage, "/completion_tokens");
+    // xAI, and Gemini's OpenAI-compatible address, count reasoning in the total only. It is
+    // billed as output.
+    let unnamed = count(usage, "/total_tokens").saturating_sub(input.saturating_add(completion));
+    let written = count(usage, "/prompt_tokens_details/cache_write_tokens");
+    let written_long =
+        count(usage, "/prompt_tokens_details/cache_write_tokens_details/ttl_12h_tokens");
     Usage {
-        input: count(usage, "/prompt_tokens"),
+        input,
         cached,
-        output: count(usage, "/completion_tokens"),
+        output: completion.saturating_add(unnamed),
+        written: written.saturating_sub(written_long),
+        written_long,
+        audio_input: count(usage, "/prompt_tokens_details/audio_tokens"),
+        image_input: count(usage, "/prompt_tokens_details/image_tokens"),
+        reasoning: count(usage, "/completion_tokens_details/reasoning_tokens").max(unnamed),
+        audio_output: count(usage, "/completion_tokens_details/audio_tokens"),
+        image_output: count(usage, "/completion_tokens_details/image_tokens"),
+        searches: count_searches(usage),
     }
+}
+
+/// Searches that xAI made itself.
+pub(crate) fn count_searches(usage: &Value) -> u64 {
+    let calls = ["web_search_calls", "x_search_calls"];
+    calls
+        .iter()
+        .map(|calls| count(&usage["server_side_tool_usage_details"], &format!("/{calls}")))
+        .sum()
 }
 
 #[cfg(test)]
@@ -242,6 +285,26 @@ mod tests {
     fn decoder_of(reasoning: ReasoningBack) -> Decoder {
         let request = Request { model: "openai:gpt-5".parse().unwrap(), ..request() };
         Decoder::new(&request, reasoning)
+    }
+
+    #[test]
+    fn an_error_of_minimax_with_status_200_is_one() {
+        let class = |code: u64| {
+            let body = json!({ "base_resp": { "status_code": code, "status_msg": "why" } });
+            decoder().whole(body.to_string().as_bytes()).map_err(|error| error.class())
+        };
+
+        for (code, expected) in [
+            (1002, "rate_limited"),
+            (1004, "auth"),
+            (1008, "quota"),
+            (1027, "filtered"),
+            (2013, "bad_request"),
+            (1000, "unavailable"),
+        ] {
+            assert_eq!(class(code), Err(expected), "{code}");
+        }
+        assert_eq!(class(0), Ok(vec![]));
     }
 
     #[test]
@@ -355,7 +418,7 @@ mod tests {
                 call("call_a", "recall", r#"{"query":"tea"}"#),
                 call("call_b", "session_status", "{}"),
             ],
-            usage: Usage { input: 120, cached: 64, output: 17 },
+            usage: Usage { input: 120, cached: 64, output: 17, ..Usage::default() },
             model: "openai:gpt-5".into(),
             stop: StopReason::ToolUse,
             carry: None,
@@ -505,7 +568,7 @@ mod tests {
         let reply = decoder.finish().unwrap();
 
         assert_eq!(reply.calls.len(), 1);
-        assert_eq!(reply.usage, Usage { input: 3, cached: 1, output: 2 });
+        assert_eq!(reply.usage, Usage { input: 3, cached: 1, output: 2, ..Usage::default() });
     }
 
     #[test]

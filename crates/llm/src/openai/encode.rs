@@ -13,15 +13,14 @@ use crate::{
     catalogue::{ModelCard, ThinkingForm},
     model::OptionNames,
     openai::API_NAME,
-    servers::{HistoryRules, ReasoningBack, ServerFeatures, ThinkingSwitch},
+    servers::{
+        AnswerForms, CallDemands, HistoryRules, ReasoningBack, ServerFeatures, ThinkingSwitch,
+    },
     wire_text::{
-        CallIdForm, EMPTY_TEXT, UniqueCallIds, arguments, image_placeholder, image_url, outcome,
-        system_prompt, tool_name,
+        CallIdForm, EMPTY_TEXT, RESULTS_SEEN, UniqueCallIds, arguments, cut_description,
+        image_placeholder, image_url, outcome, system_prompt, tool_name, tool_schema,
     },
 };
-
-/// Message of the assistant between results and a message of the user, where a server wants one.
-const RESULTS_SEEN: &str = "(results received)";
 
 /// Names of what a client may ask for.
 pub(super) const OPTIONS: OptionNames = OptionNames {
@@ -49,11 +48,14 @@ pub(super) fn encode(request: &Request, takes: ServerFeatures) -> Value {
         "stream_options": { "include_usage": true },
     });
     if !chat.tools.is_empty() {
-        let tools = chat.tools.iter().map(|one| tool(one, request.is_strict(&one.name)));
-        body["tools"] = tools.collect();
+        let most = most_tools(request, takes);
+        let tools = offered_tools(request, takes).take(most);
+        body["tools"] = tools
+            .map(|one| tool(one, request.is_strict(&one.name), takes.max_description))
+            .collect();
     }
     match request.forced_call() {
-        Some(ToolChoice::Function(name)) => {
+        Some(ToolChoice::Function(name)) if takes.demands != CallDemands::ByWord => {
             body["tool_choice"] = json!({ "type": "function", "function": { "name": name } });
         }
         Some(_) => body["tool_choice"] = "required".into(),
@@ -75,25 +77,83 @@ pub(super) fn encode(request: &Request, takes: ServerFeatures) -> Value {
     if let Some(effort) = asked.map(Effort::as_str).or(own) {
         body["reasoning_effort"] = effort.into();
     }
-    if card.thinking.by == ThinkingForm::Switch && takes.switch == ThinkingSwitch::Type {
-        let word = if request.thinking == Thinking::Off { "disabled" } else { "enabled" };
-        body["thinking"] = json!({ "type": word });
+    if card.thinking.by == ThinkingForm::Switch {
+        set_switch(&mut body, request, takes);
     }
-    if let Some(format) = request.format() {
+    if let Some(format) = request
+        .format()
+        .filter(|_| takes.forms != AnswerForms::WithoutTools || chat.tools.is_empty())
+    {
         body["response_format"] = match format {
-            AnswerFormat::JsonObject => json!({ "type": "json_object" }),
-            AnswerFormat::JsonSchema(named) => {
+            AnswerFormat::JsonSchema(named) if takes.forms != AnswerForms::Object => {
                 json!({ "type": "json_schema", "json_schema": named })
+            }
+            AnswerFormat::JsonObject if takes.forms == AnswerForms::Schema => json!({
+                "type": "json_schema",
+                "json_schema": { "name": "object", "schema": { "type": "object" } },
+            }),
+            AnswerFormat::JsonObject | AnswerFormat::JsonSchema(_) => {
+                json!({ "type": "json_object" })
             }
         };
     }
     if let Some(body) = body.as_object_mut() {
-        request.write_options(&OPTIONS, body);
+        request.write_options(&options(takes), body);
     }
     if let Some(key) = request.cache_key.as_ref().filter(|_| takes.cache_key) {
         body["prompt_cache_key"] = key.as_str().into();
     }
     body
+}
+
+/// Returns the names of what a server takes.
+pub(super) const fn options(takes: ServerFeatures) -> OptionNames {
+    OptionNames {
+        seed: Some(if takes.random_seed { "random_seed" } else { "seed" }),
+        has_tool_choice: !matches!(takes.demands, CallDemands::Never),
+        ..OPTIONS
+    }
+}
+
+/// Returns the tools that the model may call: the one that a client demands, where the server takes no
+/// name of a tool.
+fn offered_tools(request: &Request, takes: ServerFeatures) -> impl Iterator<Item = &ToolSpec> {
+    let demanded = match request.forced_call() {
+        Some(ToolChoice::Function(name)) if takes.demands == CallDemands::ByWord => Some(name),
+        Some(_) | None => None,
+    };
+    let is_offered = move |tool: &&ToolSpec| demanded.is_none_or(|name| *name == tool.name);
+    request.chat.tools.iter().filter(is_offered)
+}
+
+/// Returns how many tools are sent. More than the server takes would make it refuse every request.
+fn most_tools(request: &Request, takes: ServerFeatures) -> usize {
+    let count = request.chat.tools.len();
+    let most = takes.max_tools.unwrap_or(usize::MAX);
+    if count > most {
+        tracing::warn!(
+            model = %request.model, count, most,
+            "the agent has more tools than the provider takes; the last ones are not offered"
+        );
+    }
+    most
+}
+
+/// Switches the model's thinking on or off, in the server's form.
+fn set_switch(body: &mut Value, request: &Request, takes: ServerFeatures) {
+    let is_demanded =
+        request.forced_call().is_some() && takes.demands == CallDemands::WithoutThinking;
+    let thinks = request.thinking != Thinking::Off && !is_demanded;
+    let on = match takes.switch {
+        ThinkingSwitch::No => return,
+        ThinkingSwitch::Flag => {
+            body["enable_thinking"] = thinks.into();
+            return;
+        }
+        ThinkingSwitch::Type => "enabled",
+        ThinkingSwitch::Adaptive => "adaptive",
+    };
+    body["thinking"] = json!({ "type": if thinks { on } else { "disabled" } });
 }
 
 /// Returns the effort word; `None` for a model without effort levels.
@@ -115,18 +175,17 @@ pub(crate) fn effort(thinking: Thinking, card: &ModelCard) -> Option<&str> {
 /// The messages, as the server's rules want them.
 fn history(request: &Request, takes: ServerFeatures) -> Vec<Value> {
     let is_mistral = takes.history == HistoryRules::Mistral;
+    let takes_turns = takes.history != HistoryRules::OpenAi;
     let mut ids = UniqueCallIds::of_form(CallIdForm::NineCharacters);
     let mut messages: Vec<Value> = Vec::with_capacity(request.chat.messages.len());
-    let mut after_result = false;
+    if takes_turns && matches!(request.chat.messages.first(), Some(ChatMessage::Assistant { .. })) {
+        messages.push(json!({ "role": "user", "content": EMPTY_TEXT }));
+    }
     for said in &request.chat.messages {
         // Other servers get the ids as they are: Kimi's models read theirs.
         if let (true, ChatMessage::Assistant { calls, .. }) = (is_mistral, said) {
             ids.begin(calls);
         }
-        if is_mistral && after_result && matches!(said, ChatMessage::User { .. }) {
-            messages.push(json!({ "role": "assistant", "content": RESULTS_SEEN }));
-        }
-        after_result = matches!(said, ChatMessage::Tool { .. });
         let mut encoded = message(said, request.card(), &ids);
         if let ChatMessage::Assistant { calls, carry, .. } = said
             && !calls.is_empty()
@@ -134,9 +193,61 @@ fn history(request: &Request, takes: ServerFeatures) -> Vec<Value> {
             let carried = carry::unpack(carry.as_ref(), API_NAME, &request.model);
             add_reasoning(&mut encoded, carried.unwrap_or_default(), takes.reasoning);
         }
-        messages.push(encoded);
+        match messages.last_mut() {
+            Some(last) if takes_turns && are_of_one_side(last, &encoded) => join(last, encoded),
+            Some(last) if is_mistral && last["role"] == "tool" && encoded["role"] == "user" => {
+                messages.push(filler("assistant"));
+                messages.push(encoded);
+            }
+            Some(_) | None => {
+                if takes_turns && !is_mistral {
+                    messages.extend(missing_turn(&messages, &encoded));
+                }
+                messages.push(encoded);
+            }
+        }
     }
     messages
+}
+
+/// Whether a message is a turn of its side: calls and results are not.
+fn is_turn(message: &Value) -> bool {
+    let is_side = message["role"] == "user" || message["role"] == "assistant";
+    is_side && message.get("tool_calls").is_none()
+}
+
+/// The turn of the other side that is missing before a message, if calls and results alone are between it
+/// and the last turn of its own side.
+fn missing_turn(before: &[Value], next: &Value) -> Option<Value> {
+    let last = before.iter().rev().find(|message| is_turn(message))?;
+    let is_missing = is_turn(next) && last["role"] == next["role"];
+    is_missing.then(|| filler(if next["role"] == "user" { "assistant" } else { "user" }))
+}
+
+/// A message that says nothing.
+fn filler(role: &str) -> Value {
+    let text = if role == "assistant" { RESULTS_SEEN } else { EMPTY_TEXT };
+    json!({ "role": role, "content": text })
+}
+
+/// Whether two messages are turns of the same side.
+fn are_of_one_side(before: &Value, after: &Value) -> bool {
+    is_turn(before) && is_turn(after) && before["role"] == after["role"]
+}
+
+/// Adds a message's content to the one before.
+fn join(before: &mut Value, after: Value) {
+    if let (Some(text), Some(more)) = (before["content"].as_str(), after["content"].as_str()) {
+        before["content"] = format!("{text}\n\n{more}").into();
+        return;
+    }
+    let parts = |content: Value| match content {
+        Value::Array(parts) => parts,
+        text => vec![json!({ "type": "text", "text": text })],
+    };
+    let mut all = parts(before["content"].take());
+    all.extend(parts(after["content"].clone()));
+    before["content"] = all.into();
 }
 
 /// Adds what a server wants back of the reasoning for a reply with calls.
@@ -171,7 +282,8 @@ fn message(message: &ChatMessage, card: &ModelCard, ids: &UniqueCallIds) -> Valu
         }
         ChatMessage::Assistant { text, calls, .. } => json!({
             "role": "assistant",
-            "content": (!text.is_empty()).then_some(text),
+            // Not all servers take none.
+            "content": text,
             "tool_calls": calls.iter().map(|one| call(one, ids)).collect::<Value>(),
         }),
         ChatMessage::Tool { call, output, failed } => {
@@ -195,11 +307,11 @@ fn call(call: &ToolCall, ids: &UniqueCallIds) -> Value {
     })
 }
 
-fn tool(tool: &ToolSpec, strict: bool) -> Value {
+fn tool(tool: &ToolSpec, strict: bool, max_description: Option<usize>) -> Value {
     let mut function = json!({
         "name": tool.name,
-        "description": tool.description,
-        "parameters": tool.input,
+        "description": cut_description(&tool.description, max_description),
+        "parameters": tool_schema(&tool.input),
     });
     if strict {
         function["strict"] = true.into();
@@ -223,9 +335,7 @@ mod tests {
         completion_limit: true,
         effort: true,
         cache_key: true,
-        reasoning: ReasoningBack::No,
-        history: HistoryRules::OpenAi,
-        switch: ThinkingSwitch::No,
+        ..crate::servers::BASE_FEATURES
     };
 
     fn asked(messages: Vec<ChatMessage>) -> Request {
@@ -260,7 +370,7 @@ mod tests {
                     { "role": "user", "content": "hi" },
                     {
                         "role": "assistant",
-                        "content": null,
+                        "content": "",
                         "tool_calls": [{
                             "id": "1",
                             "type": "function",
@@ -340,6 +450,92 @@ mod tests {
         assert_eq!(thinks("deepseek:deepseek-flash", Thinking::Off)["type"], "disabled");
         assert_eq!(thinks("deepseek:deepseek-flash", Thinking::High)["type"], "enabled");
         assert_eq!(thinks("deepseek:other", Thinking::High), Value::Null);
+    }
+
+    #[test]
+    fn thinking_is_switched_in_each_servers_form_and_off_where_a_call_is_demanded() {
+        let body = |switch, demands, is_demanded| {
+            let rules = ServerFeatures { switch, demands, ..OPENAI };
+            let mut request = Request {
+                model: "deepseek:deepseek-flash".parse().unwrap(),
+                thinking: Thinking::High,
+                ..asked(vec![])
+            };
+            request.chat.tools = vec![ToolSpec {
+                name: "recall".into(),
+                description: "Search.".into(),
+                input: json!({ "type": "object" }),
+            }];
+            if is_demanded {
+                let options = json!({ "tool_choice": "required" });
+                request.options = Some(Box::new(serde_json::from_value(options).unwrap()));
+            }
+            encode(&request, rules)
+        };
+        use CallDemands::{Always, WithoutThinking};
+        let flag = body(ThinkingSwitch::Flag, WithoutThinking, false);
+        assert_eq!((&flag["enable_thinking"], &flag["thinking"]), (&json!(true), &Value::Null));
+        let flag = body(ThinkingSwitch::Flag, WithoutThinking, true);
+        assert_eq!(flag["enable_thinking"], json!(false));
+        assert_eq!(body(ThinkingSwitch::Adaptive, Always, false)["thinking"]["type"], "adaptive");
+        assert_eq!(body(ThinkingSwitch::Type, Always, true)["thinking"]["type"], "enabled");
+        let typed = body(ThinkingSwitch::Type, WithoutThinking, true);
+        assert_eq!(
+            (&typed["thinking"]["type"], &typed["tool_choice"]),
+            (&json!("disabled"), &json!("required"))
+        );
+    }
+
+    #[test]
+    fn where_roles_take_turns_neighbours_are_joined_and_results_are_answered() {
+        let rules = ServerFeatures { history: HistoryRules::Turns, ..OPENAI };
+        let calls = ScriptedModel::calls(&[("call_1", "recall", "{}")]).calls;
+        let request = asked(vec![
+            ChatMessage::assistant("hello", vec![]),
+            ChatMessage::user("a"),
+            ChatMessage::user("b"),
+            ChatMessage::assistant("", calls),
+            ChatMessage::Tool { call: "call_1".into(), output: "tea".into(), failed: false },
+            ChatMessage::user("c"),
+        ]);
+
+        let encoded = encode(&request, rules);
+
+        let messages = encoded["messages"].as_array().unwrap();
+        let said = |message: &Value| format!("{}: {}", message["role"], message["content"]);
+        let said: Vec<String> = messages[1..].iter().map(said).collect();
+        let expected = json!([
+            format!("\"user\": \"{EMPTY_TEXT}\""),
+            "\"assistant\": \"hello\"",
+            "\"user\": \"a\\n\\nb\"",
+            "\"assistant\": \"\"",
+            "\"tool\": \"tea\"",
+            format!("\"assistant\": \"{RESULTS_SEEN}\""),
+            "\"user\": \"c\"",
+        ]);
+        assert_eq!(json!(said), expected);
+        assert_eq!(messages[4]["tool_calls"][0]["id"], "call_1");
+    }
+
+    #[test]
+    fn forms_and_tools_are_cut_to_what_the_server_takes() {
+        let (options, _) = crate::model::tests::options();
+        let mut request = Request { options, ..asked(vec![]) };
+        let form = |request: &Request, forms| {
+            encode(request, ServerFeatures { forms, ..OPENAI })["response_format"]["type"].clone()
+        };
+        assert_eq!(form(&request, AnswerForms::All), "json_schema");
+        assert_eq!(form(&request, AnswerForms::Object), "json_object");
+        assert_eq!(form(&request, AnswerForms::WithoutTools), "json_schema");
+        let tool = |n: usize| ToolSpec {
+            name: format!("t{n}"),
+            description: String::new(),
+            input: json!({ "type": "object" }),
+        };
+        request.chat.tools = (0..130).map(tool).collect();
+        assert_eq!(form(&request, AnswerForms::WithoutTools), Value::Null);
+        let encoded = encode(&request, ServerFeatures { max_tools: Some(128), ..OPENAI });
+        assert_eq!(encoded["tools"].as_array().unwrap().len(), 128);
     }
 
     #[test]

@@ -14,8 +14,10 @@ use crate::{
 const OVERFLOW: [&str; 3] =
     ["context_length_exceeded", "exceed_context_size_error", "context_window_exceeded"];
 /// Words in the messages of servers that have no code for it: vLLM and DeepSeek, OpenRouter and Anthropic
-/// behind it, TGI, xAI, Moonshot, Qwen, GLM, LM Studio, Mistral.
-const OVERFLOW_WORDS: [&str; 10] = [
+/// behind it, TGI, xAI, Moonshot, Qwen, GLM, LM Studio (three of them:
+/// <https://github.com/lmstudio-ai/lmstudio-bug-tracker/issues/546>,
+/// <https://github.com/Gitlawb/openclaude/issues/353>), Mistral.
+const OVERFLOW_WORDS: [&str; 12] = [
     "maximum context length is",
     "prompt is too long",
     "`inputs` tokens + `max_new_tokens` must be",
@@ -24,6 +26,8 @@ const OVERFLOW_WORDS: [&str; 10] = [
     "range of input length should be",
     "prompt exceeds max length",
     "when context overflows",
+    "when context the overflows",
+    "is greater than the context length",
     "too large for model with",
     "exceeds the available context size",
 ];
@@ -34,6 +38,10 @@ const QUOTA: [&str; 3] =
 const AUTH: [&str; 3] = ["invalid_api_key", "authentication_error", "permission_error"];
 /// Codes for too many requests.
 const RATE: [&str; 3] = ["rate_limit_exceeded", "rate_limit_error", "tokens"];
+/// Codes of Groq for a call or an object that the model wrote wrongly: another attempt may be right
+/// (<https://github.com/huggingface/smolagents/issues/1119>,
+/// <https://github.com/JusticeRage/Gepetto/issues/37>).
+const GARBLED_CALL_CODES: [&str; 2] = ["tool_use_failed", "json_validate_failed"];
 /// Codes for an unknown model.
 const NO_MODEL: [&str; 2] = ["model_not_found", "model_not_found_error"];
 
@@ -50,6 +58,10 @@ pub(crate) fn of_answer(status: u16, headers: &HeaderMap, body: &[u8], model: &M
 
 /// Classifies an error within a stream.
 pub(crate) fn mid_stream(error: &Value, model: &ModelId) -> Error {
+    // Local servers find out only when the model reads the prompt.
+    if names_overflow(error) {
+        return Error::ContextOverflow;
+    }
     let status = error["code"].as_u64().or_else(|| error["status"].as_u64());
     let status = status.and_then(|code| u16::try_from(code).ok()).filter(|code| *code >= 400);
     classify(status, &codes(error), model)
@@ -71,6 +83,12 @@ fn classify(status: Option<u16>, codes: &[&str], model: &ModelId) -> Error {
     }
     if is(&QUOTA) {
         return Error::Quota;
+    }
+    if is(&GARBLED_CALL_CODES) {
+        return Error::Malformed("its call of a tool, or its JSON");
+    }
+    if is(&["content_filter"]) {
+        return Error::Filtered;
     }
     if is(&NO_MODEL) {
         return Error::NoModel(model.to_string());
@@ -120,6 +138,8 @@ mod tests {
             (400, code("context_length_exceeded"), "context_overflow"),
             (400, kind("exceed_context_size_error"), "context_overflow"),
             (400, code("something_else"), "bad_request"),
+            (400, code("tool_use_failed"), "malformed"),
+            (400, code("content_filter"), "filtered"),
             (413, json!("too large"), "bad_request"),
             (404, code("model_not_found"), "no_model"),
             (404, json!({ "detail": "Not Found" }), "no_model"),

@@ -94,6 +94,8 @@ fn models(url: &str, key: Option<&str>) -> Models {
         base_url: Some(url.to_owned()),
         api_key: key.map(SecretString::from),
         is_oauth: false,
+        extras: crate::RequestExtras::default(),
+        identity: None,
     };
     Models::demo().with_provider("openai", &local(), &provider).unwrap()
 }
@@ -281,6 +283,16 @@ async fn one_that_hangs_is_left_when_the_answer_is_no_longer_wanted() {
     let reply = model.reply(&request, &mut cancel, &cancelled).await;
 
     assert!(matches!(reply, Err(Error::Cancelled)));
+    assert!(start.elapsed() < Duration::from_secs(20));
+}
+
+#[tokio::test]
+async fn a_stream_that_stays_open_after_its_reason_to_stop_is_not_waited_for() {
+    let start = Instant::now();
+
+    let (_, reply) = ask(vec![events(&[HELLO, STOP], Then::Hangs)]).await;
+
+    assert_eq!(reply.unwrap().text, "hello");
     assert!(start.elapsed() < Duration::from_secs(20));
 }
 

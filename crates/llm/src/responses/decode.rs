@@ -21,14 +21,14 @@ use super::API_NAME;
 use crate::{
     Delta, Error, Request, carry,
     http::Decode,
-    openai::refusal,
+    openai::{count_searches, refusal},
     reply_builder::{ReplyBuilder, count, parse},
 };
 
 const MAX_ITEMS: usize = 1_000;
 
 #[derive(Debug)]
-pub(super) struct Decoder {
+pub(crate) struct Decoder {
     model: ModelId,
     gather: ReplyBuilder,
     /// Open and complete items, by index.
@@ -148,12 +148,7 @@ impl Decoder {
 
     fn complete(&mut self, response: &Value) {
         self.gather.done = true;
-        let usage = &response["usage"];
-        self.gather.usage = Usage {
-            input: count(usage, "/input_tokens"),
-            cached: count(usage, "/input_tokens_details/cached_tokens"),
-            output: count(usage, "/output_tokens"),
-        };
+        self.gather.usage = read_usage(response);
         self.gather.stop = Some(match response["incomplete_details"]["reason"].as_str() {
             Some("max_output_tokens") => StopReason::MaxTokens,
             Some("content_filter") => StopReason::Filtered,
@@ -183,6 +178,30 @@ impl Decoder {
             Item::Other => None,
         });
         carry::pack(API_NAME, &self.model.to_string(), items.collect())
+    }
+}
+
+pub(crate) fn read_usage(response: &Value) -> Usage {
+    let usage = &response["usage"];
+    let is_search = |item: &&Value| item["type"] == "web_search_call";
+    let searches = response["output"].as_array().into_iter().flatten().filter(is_search);
+    let searches = u64::try_from(searches.count()).unwrap_or_default();
+    let written = count(usage, "/input_tokens_details/cache_write_tokens");
+    let written_long =
+        count(usage, "/input_tokens_details/cache_write_tokens_details/ttl_12h_tokens");
+    Usage {
+        input: count(usage, "/input_tokens"),
+        cached: count(usage, "/input_tokens_details/cached_tokens"),
+        output: count(usage, "/output_tokens"),
+        written: written.saturating_sub(written_long),
+        written_long,
+        audio_input: count(usage, "/input_tokens_details/audio_tokens"),
+        image_input: count(usage, "/input_tokens_details/image_tokens"),
+        reasoning: count(usage, "/output_tokens_details/reasoning_tokens"),
+        audio_output: count(usage, "/output_tokens_details/audio_tokens"),
+        image_output: count(usage, "/output_tokens_details/image_tokens"),
+        // xAI counts searches of its own network too.
+        searches: searches.max(count_searches(usage)),
     }
 }
 

@@ -5,12 +5,14 @@ use serde_json::{Value, json};
 
 use super::API_NAME;
 use crate::{
-    Request, carry,
+    Request,
+    carry::{self, ReplyPart, reply_parts},
     catalogue::{ModelCard, ThinkingForm},
     model::OptionNames,
     openai::effort,
     wire_text::{
         UniqueCallIds, arguments, image_placeholder, image_url, outcome, system_prompt, tool_name,
+        tool_schema,
     },
 };
 
@@ -43,7 +45,7 @@ pub(super) fn encode(request: &Request) -> Value {
                 "type": "function",
                 "name": tool.name,
                 "description": tool.description,
-                "parameters": tool.input,
+                "parameters": tool_schema(&tool.input),
                 // Strict mode accepts only a subset of JSON Schema.
                 "strict": request.is_strict(&tool.name),
             })
@@ -133,8 +135,7 @@ fn user_item(text: &str, images: &[Image], card: &ModelCard) -> Value {
     json!({ "role": "user", "content": parts })
 }
 
-/// Builds a reply's items. The carried items hold the positions of the reasoning between texts (by
-/// length) and calls (by id).
+/// Builds a reply's items, with the reasoning where it stood.
 fn push_assistant_items(
     text: &str,
     calls: &[ToolCall],
@@ -142,24 +143,13 @@ fn push_assistant_items(
     ids: &UniqueCallIds,
     items: &mut Vec<Value>,
 ) {
-    let mut rest = text;
-    let mut left: Vec<&ToolCall> = calls.iter().collect();
-    for item in carried {
-        if let Some(length) = item["text"].as_u64() {
-            let length = usize::try_from(length).unwrap_or(usize::MAX);
-            let (one, other) = rest.split_at_checked(length).unwrap_or((rest, ""));
-            push_text(items, one, &item["phase"]);
-            rest = other;
-        } else if let Some(id) = item["call"].as_str() {
-            if let Some(at) = left.iter().position(|call| call.id == id) {
-                items.push(call(left.remove(at), ids));
-            }
-        } else {
-            items.push(item.clone());
+    for part in reply_parts(text, calls, carried) {
+        match part {
+            ReplyPart::Text(text, item) => push_text(items, text, &item["phase"]),
+            ReplyPart::Call(one, _) => items.push(call(one, ids)),
+            ReplyPart::Reasoning(item) => items.push(item.clone()),
         }
     }
-    push_text(items, rest, &Value::Null);
-    items.extend(left.into_iter().map(|left| call(left, ids)));
 }
 
 fn push_text(items: &mut Vec<Value>, text: &str, phase: &Value) {

@@ -51,7 +51,13 @@ fn a_recorded_stream_is_read_the_same_wherever_it_is_cut() {
                 call("toolu_01T1x", "recall", r#"{"query": "tea"}"#),
                 call("toolu_02T2x", "session_status", "{}"),
             ],
-            usage: Usage { input: 1_925, cached: 1_800, output: 89 },
+            usage: Usage {
+                input: 1_925,
+                cached: 1_800,
+                output: 89,
+                written: 100,
+                ..Usage::default()
+            },
             model: "anthropic:claude-opus-5-5".into(),
             stop: StopReason::ToolUse,
             carry: Some(json!({
@@ -103,7 +109,7 @@ fn why_it_stopped_is_told() {
         ("end_turn", StopReason::End),
         ("stop_sequence", StopReason::End),
         ("max_tokens", StopReason::MaxTokens),
-        ("model_context_window_exceeded", StopReason::MaxTokens),
+        ("model_context_window_exceeded", StopReason::ContextWindow),
         ("pause_turn", StopReason::PauseTurn),
         ("refusal", StopReason::Refusal),
         ("something_new", StopReason::End),
@@ -142,7 +148,7 @@ fn an_answer_that_comes_whole_is_read_too() {
     let reply = decoder.finish().unwrap();
 
     assert_eq!((reply.text.as_str(), reply.calls[0].input.as_str()), ("so", "{\"a\":1}"));
-    assert_eq!(reply.usage, Usage { input: 7, cached: 4, output: 5 });
+    assert_eq!(reply.usage, Usage { input: 7, cached: 4, output: 5, ..Usage::default() });
     assert_eq!(reply.carry.unwrap()["items"][0]["signature"], "s");
 }
 

@@ -29,7 +29,7 @@ fn calls(ids: &[&str]) -> Vec<ToolCall> {
     ScriptedModel::calls(&calls).calls
 }
 
-const OLD: &str = "anthropic:claude-3-5-sonnet";
+const OLD: &str = "anthropic:claude-haiku-4-5";
 
 #[test]
 fn a_chat_becomes_blocks_and_what_is_worth_keeping_is_marked() {
@@ -55,8 +55,8 @@ fn a_chat_becomes_blocks_and_what_is_worth_keeping_is_marked() {
     assert_eq!(
         encode(&request),
         json!({
-            "model": "claude-3-5-sonnet",
-            "max_tokens": 8_192,
+            "model": "claude-haiku-4-5",
+            "max_tokens": 32_000,
             "stream": true,
             "system": [
                 { "type": "text", "text": "You are coach.", "cache_control": { "type": "ephemeral" } },

@@ -42,7 +42,7 @@ fn a_recorded_stream_is_read_the_same_wherever_it_is_cut() {
             thinking: "They want tea.".into(),
             // One has an id, the other gets one.
             calls: vec![call("fc-1", r#"{"query":"tea"}"#), call("call_2", r#"{"query":"grün"}"#)],
-            usage: Usage { input: 120, cached: 64, output: 37 },
+            usage: Usage { input: 120, cached: 64, output: 37, reasoning: 20, ..Usage::default() },
             model: "gemini:gemini-3.8-flash".into(),
             stop: StopReason::ToolUse,
             carry: Some(json!({

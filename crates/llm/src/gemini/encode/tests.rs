@@ -5,7 +5,7 @@ use holdfast_types::{Chat, ToolSpec};
 use super::*;
 use crate::scripted_model::{ScriptedModel, tests::request};
 
-const OLD: &str = "gemini:gemini-2.0-flash";
+const OLD: &str = "gemini:gemini-2.5-flash-lite";
 const NEW: &str = "gemini:gemini-3.8-flash";
 
 fn asked(model: &str, messages: Vec<ChatMessage>) -> Request {
@@ -54,7 +54,7 @@ fn a_chat_becomes_contents_and_results_stand_right_after_their_calls() {
                 "description": "Search.",
                 "parametersJsonSchema": { "type": "object" },
             }] }],
-            "generationConfig": { "maxOutputTokens": 99 },
+            "generationConfig": { "maxOutputTokens": 99, "thinkingConfig": { "thinkingBudget": 0 } },
             "contents": [
                 { "role": "user", "parts": [{ "text": "hi" }] },
                 { "role": "model", "parts": [
@@ -133,7 +133,7 @@ fn each_model_is_told_how_much_to_think_in_its_own_way() {
     assert_eq!(told("gemini:gemini-2.5-flash", Thinking::Off), json!({ "thinkingBudget": 0 }));
     assert_eq!(told("gemini:gemini-2.5-pro", Thinking::Off), json!({ "thinkingBudget": 128 }));
     assert_eq!(told("gemini:gemini-2.5-pro", Thinking::Low), json!({ "thinkingBudget": 1_024 }));
-    assert_eq!(told(OLD, Thinking::High), Value::Null);
+    assert_eq!(told("gemini:of-tomorrow", Thinking::High), Value::Null);
     let shown = |thinking| {
         let encoded = encode(&Request { thinking, shows_thinking: true, ..asked(NEW, vec![]) });
         encoded["generationConfig"]["thinkingConfig"]["includeThoughts"].clone()

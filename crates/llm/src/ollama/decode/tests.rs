@@ -44,7 +44,7 @@ fn a_recorded_stream_is_read_the_same_wherever_it_is_cut() {
                 call("call_1", "recall", r#"{"query":"tea"}"#),
                 call("call_2", "session_status", "{}"),
             ],
-            usage: Usage { input: 120, cached: 0, output: 17 },
+            usage: Usage { input: 120, output: 17, ..Usage::default() },
             model: "ollama:gpt-oss:20b".into(),
             stop: StopReason::ToolUse,
             carry: Some(json!({

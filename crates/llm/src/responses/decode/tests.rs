@@ -50,7 +50,7 @@ fn a_recorded_stream_is_read_the_same_wherever_it_is_cut() {
                 call("call_a", "recall", r#"{"query":"tea"}"#),
                 call("call_b", "session_status", "{}"),
             ],
-            usage: Usage { input: 120, cached: 64, output: 17 },
+            usage: Usage { input: 120, cached: 64, output: 17, reasoning: 9, ..Usage::default() },
             model: "openai:gpt-5".into(),
             stop: StopReason::ToolUse,
             carry: Some(json!({
@@ -138,7 +138,7 @@ fn an_answer_that_comes_whole_is_read_too() {
     let reply = decoder.finish().unwrap();
 
     assert_eq!((reply.text.as_str(), reply.calls[0].input.as_str()), ("so", "{\"x\":1}"));
-    assert_eq!(reply.usage, Usage { input: 3, cached: 0, output: 2 });
+    assert_eq!(reply.usage, Usage { input: 3, output: 2, ..Usage::default() });
     // Reasoning without encrypted content cannot be sent back.
     assert_eq!(reply.carry, None);
 }
