@@ -8,7 +8,7 @@ use std::{
 #[test]
 fn the_binary_reads_a_pdf_and_needs_nothing_for_it() {
     let mut reader = Command::new(env!("CARGO_BIN_EXE_holdfast"))
-        .arg("read-pdf")
+        .args(["read-document", "pdf"])
         .env_clear()
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -19,5 +19,5 @@ fn the_binary_reads_a_pdf_and_needs_nothing_for_it() {
     let read = reader.wait_with_output().unwrap();
 
     assert!(read.status.success(), "{}", read.status);
-    assert_eq!(String::from_utf8_lossy(&read.stdout), r#"{"Err":"broken"}"#);
+    assert_eq!(String::from_utf8_lossy(&read.stdout), r#"{"Err":"broken_pdf"}"#);
 }

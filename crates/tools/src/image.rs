@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use self::pixels::{Format, MAX_SIDE_PIXELS, Size};
+pub use self::pixels::{ShownPicture, picture_for_models};
 use crate::{
     Call, Files, MAX_SENT_BYTES, MediaBackend, Output, Part, Registry, Tool, ToolError, file_path,
     stored_file, untrusted,

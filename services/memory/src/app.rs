@@ -3,10 +3,10 @@
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
+use holdfast_documents::DocumentReader;
 use holdfast_doors as doors;
 use holdfast_grpc::{ClientCertificateLayer, Signer};
 use holdfast_kit::{Check, Readiness, Tasks, net, tls::Tls};
-use holdfast_pdf::PdfReader;
 use holdfast_pg::Pools;
 use tokio::{net::TcpListener, sync::Notify, time::sleep};
 use tokio_util::sync::CancellationToken;
@@ -35,7 +35,7 @@ pub struct App {
     signer: Signer,
     embedders: Embedders,
     policy: Arc<Policy>,
-    pdf: PdfReader,
+    documents: DocumentReader,
     tls: Tls,
 }
 
@@ -55,15 +55,16 @@ impl App {
             .await
             .context("`memory.embedding` cannot be used")?;
         let policy = Arc::new(Policy::new(&memory.mask, &memory.refuse)?);
-        let pdf = PdfReader::of_current_exe().context("this program's own file cannot be found")?;
+        let documents =
+            DocumentReader::of_current_exe().context("this program's own file cannot be found")?;
         let tls = Tls::load(&config.tls)?;
-        Ok(Self { config, listener, pools, signer, embedders, policy, pdf, tls })
+        Ok(Self { config, listener, pools, signer, embedders, policy, documents, tls })
     }
 
-    /// Sets the program that reads PDFs; it must call [`read_pdf`](crate::read_pdf).
+    /// Sets the program that reads documents; it must call [`run_document_reader`](crate::run_document_reader).
     #[must_use]
-    pub fn with_pdf_reader(self, program: PathBuf) -> Self {
-        Self { pdf: PdfReader::new(program), ..self }
+    pub fn with_document_reader(self, program: PathBuf) -> Self {
+        Self { documents: DocumentReader::new(program), ..self }
     }
 
     pub fn address(&self) -> std::io::Result<SocketAddr> {
@@ -72,7 +73,7 @@ impl App {
 
     /// Serves until `stop` is cancelled, then finishes the calls in progress.
     pub async fn run(self, stop: CancellationToken) -> anyhow::Result<()> {
-        let Self { config, listener, pools, signer, embedders, policy, pdf, tls } = self;
+        let Self { config, listener, pools, signer, embedders, policy, documents, tls } = self;
         let memory = config.memory;
         info!(address = %listener.local_addr()?, "serving");
         let readiness = Readiness::new();
@@ -86,7 +87,7 @@ impl App {
                 views.clone(),
                 policy,
                 Arc::clone(&waiting),
-                pdf,
+                documents,
             ),
             finder: Searcher::new(pools.clone(), embedders.clone(), views.clone()),
             embedders: embedders.clone(),

@@ -62,9 +62,9 @@ pub enum Error {
     #[error("the proposal was {0} already")]
     Decided(&'static str),
 
-    /// The PDF could not be read.
+    /// The file could not be read.
     #[error("`content` {0}")]
-    Pdf(#[from] holdfast_pdf::Error),
+    Document(#[from] holdfast_documents::Error),
 
     #[error(transparent)]
     Embed(#[from] holdfast_embed::Error),
@@ -100,9 +100,9 @@ impl Fault for Error {
             | Self::Changed { .. }
             | Self::Stale { .. }
             | Self::Decided(_) => Kind::Conflict,
-            Self::Pdf(holdfast_pdf::Error::Busy) => Kind::Unavailable,
-            Self::Pdf(holdfast_pdf::Error::NoReader) => Kind::Internal,
-            Self::Pdf(_) => Kind::Invalid,
+            Self::Document(holdfast_documents::Error::Busy) => Kind::Unavailable,
+            Self::Document(holdfast_documents::Error::NoReader) => Kind::Internal,
+            Self::Document(_) => Kind::Invalid,
             Self::Embed(error) => error.kind(),
             Self::Corrupt(_) => Kind::Internal,
             Self::Store(error) => holdfast_pg::kind(error),

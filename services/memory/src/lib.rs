@@ -44,5 +44,5 @@ mod worker;
 pub use app::App;
 pub use config::{Config, Embedding, Engine, Memory};
 pub use error::Error;
-/// Reads a PDF and exits, if the program was started for that. Must come first in `main`.
-pub use holdfast_pdf::read_pdf;
+/// Reads a document and exits, if the program was started for that. Must come first in `main`.
+pub use holdfast_documents::run_document_reader;

@@ -12,7 +12,7 @@ mod turns;
 
 use std::sync::Arc;
 
-use holdfast_pdf::PdfReader;
+use holdfast_documents::DocumentReader;
 use holdfast_pg::Pools;
 use tokio::sync::Notify;
 
@@ -35,19 +35,19 @@ pub struct MemoryService {
     views: Views,
     policy: Arc<Policy>,
     waiting: Arc<Notify>,
-    pdf: PdfReader,
+    documents: DocumentReader,
 }
 
 impl MemoryService {
-    /// Creates the service. `waiting` is notified when units are queued; `pdf` reads PDFs.
+    /// Creates the service. `waiting` is notified when units are queued; `documents` reads office files and PDFs.
     pub const fn new(
         pools: Pools,
         embedders: Embedders,
         views: Views,
         policy: Arc<Policy>,
         waiting: Arc<Notify>,
-        pdf: PdfReader,
+        documents: DocumentReader,
     ) -> Self {
-        Self { pools, embedders, views, policy, waiting, pdf }
+        Self { pools, embedders, views, policy, waiting, documents }
     }
 }

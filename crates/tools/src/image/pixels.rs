@@ -5,7 +5,10 @@
 
 use std::io::Cursor;
 
-use image::{DynamicImage, ImageFormat, ImageReader, Limits, codecs::jpeg::JpegEncoder, imageops};
+use image::{
+    DynamicImage, ImageDecoder as _, ImageFormat, ImageReader, Limits, codecs::jpeg::JpegEncoder,
+    imageops, metadata::Orientation,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -83,7 +86,7 @@ pub(super) struct EncodedPicture {
 
 /// Reads the properties of a picture, without decoding its pixels.
 pub(super) fn info(content: &[u8]) -> Result<PictureProperties, String> {
-    let reader = reader(content)?;
+    let reader = reader(content).map_err(unreadable)?;
     let (kind, media_type) = match reader.format() {
         Some(ImageFormat::Png) => ("png", "image/png"),
         Some(ImageFormat::Jpeg) => ("jpeg", "image/jpeg"),
@@ -95,6 +98,24 @@ pub(super) fn info(content: &[u8]) -> Result<PictureProperties, String> {
     Ok(PictureProperties { kind, media_type, width, height })
 }
 
+/// Whether a picture is to be turned or mirrored before it is shown: cameras of phones write how they
+/// were held. Models are not shown that note, and copies do not have it.
+fn is_turned(content: &[u8]) -> bool {
+    let decoder = reader(content).ok().and_then(|reader| reader.into_decoder().ok());
+    let orientation = decoder.and_then(|mut decoder| decoder.orientation().ok());
+    orientation.is_some_and(|orientation| orientation != Orientation::NoTransforms)
+}
+
+fn decode_upright(content: &[u8]) -> image::ImageResult<DynamicImage> {
+    let mut decoder = reader(content)?.into_decoder()?;
+    // The decoder limits the dimensions, and not always the memory for the pixels.
+    decoder_limits().reserve(decoder.total_bytes())?;
+    let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
+    let mut picture = DynamicImage::from_decoder(decoder)?;
+    picture.apply_orientation(orientation);
+    Ok(picture)
+}
+
 /// Shrinks a picture in proportion to fit the dimensions; only the first frame of an animation.
 pub(super) fn resize(
     content: &[u8],
@@ -102,7 +123,7 @@ pub(super) fn resize(
     format: Option<Format>,
 ) -> Result<EncodedPicture, String> {
     let info = info(content)?;
-    let mut picture = reader(content)?.decode().map_err(unreadable)?;
+    let mut picture = decode_upright(content).map_err(unreadable)?;
     let width = width.unwrap_or(MAX_SIDE_PIXELS);
     let height = height.unwrap_or(MAX_SIDE_PIXELS);
     if picture.width() > width || picture.height() > height {
@@ -120,6 +141,55 @@ pub(super) fn resize(
         height: picture.height(),
         content: made,
     })
+}
+
+/// Longest side of a picture that a model is shown, in pixels. Anthropic refuses more than 8,000, or 2,000
+/// beside many pictures (<https://github.com/anthropics/claude-code/issues/4778>,
+/// <https://github.com/anthropics/claude-code/issues/14412>); vendors shrink larger ones themselves.
+const MAX_SHOWN_SIDE_PIXELS: u32 = 2_000;
+
+/// Limit on a picture that a model is shown, in bytes: in base64 it is Anthropic's 5 MB
+/// (<https://docs.anthropic.com/en/docs/build-with-claude/vision>); others accept more.
+const MAX_SHOWN_BYTES: usize = 3_750_000;
+
+/// A picture as a model is shown it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ShownPicture {
+    /// Every vendor takes it.
+    Unchanged,
+    /// A copy that is smaller, or turned as the camera noted.
+    Copy { media_type: &'static str, content: Vec<u8> },
+    /// It is too large for some vendors, and no smaller copy can be made.
+    Unshowable,
+}
+
+/// Makes a picture small enough for all vendors of models, and upright. This takes a while for a large
+/// one.
+#[must_use]
+pub fn picture_for_models(content: &[u8]) -> ShownPicture {
+    let is_small = |content: &[u8]| content.len() <= MAX_SHOWN_BYTES;
+    match info(content) {
+        Ok(info)
+            if info.width.max(info.height) <= MAX_SHOWN_SIDE_PIXELS
+                && is_small(content)
+                && !is_turned(content) =>
+        {
+            return ShownPicture::Unchanged;
+        }
+        Ok(_) => {}
+        // Other kinds are up to the vendor.
+        Err(_) if is_small(content) => return ShownPicture::Unchanged,
+        Err(_) => return ShownPicture::Unshowable,
+    }
+    let (side, half) = (MAX_SHOWN_SIDE_PIXELS, MAX_SHOWN_SIDE_PIXELS / 2);
+    [(side, None), (side, Some(Format::Jpeg)), (half, Some(Format::Jpeg))]
+        .into_iter()
+        .filter_map(|(side, format)| resize(content, (Some(side), Some(side)), format).ok())
+        .find(|made| is_small(&made.content))
+        .map_or(ShownPicture::Unshowable, |made| ShownPicture::Copy {
+            media_type: made.media_type,
+            content: made.content,
+        })
 }
 
 fn encode(picture: &DynamicImage, format: Format) -> image::ImageResult<Vec<u8>> {
@@ -140,16 +210,18 @@ fn encode(picture: &DynamicImage, format: Format) -> image::ImageResult<Vec<u8>>
     Ok(out.into_inner())
 }
 
-fn reader(content: &[u8]) -> Result<ImageReader<Cursor<&[u8]>>, String> {
-    let mut reader = ImageReader::new(Cursor::new(content))
-        .with_guessed_format()
-        .map_err(|error| format!("the picture cannot be read: {error}"))?;
+fn reader(content: &[u8]) -> image::ImageResult<ImageReader<Cursor<&[u8]>>> {
+    let mut reader = ImageReader::new(Cursor::new(content)).with_guessed_format()?;
+    reader.limits(decoder_limits());
+    Ok(reader)
+}
+
+fn decoder_limits() -> Limits {
     let mut limits = Limits::default();
     limits.max_image_width = Some(MAX_DECODED_SIDE_PIXELS);
     limits.max_image_height = Some(MAX_DECODED_SIDE_PIXELS);
     limits.max_alloc = Some(MAX_DECODE_BYTES);
-    reader.limits(limits);
-    Ok(reader)
+    limits
 }
 
 fn unreadable(error: image::ImageError) -> String {
@@ -194,6 +266,50 @@ pub(super) mod tests {
             assert_eq!((read.media_type, read.width, read.height), (media_type, 15, 5));
             assert_eq!(made.media_type, media_type);
         }
+    }
+
+    #[test]
+    fn a_model_is_shown_a_picture_that_no_vendor_refuses() {
+        assert_eq!(picture_for_models(&png(2_000, 10)), ShownPicture::Unchanged);
+        assert_eq!(picture_for_models(b"GIF89a but no picture"), ShownPicture::Unchanged);
+        assert_eq!(picture_for_models(&vec![0; MAX_SHOWN_BYTES + 1]), ShownPicture::Unshowable);
+        let ShownPicture::Copy { media_type, content } = picture_for_models(&png(8_000, 100))
+        else {
+            panic!("it is too wide");
+        };
+        let made = info(&content).unwrap();
+        assert_eq!((media_type, made.width, made.height), ("image/png", 2_000, 25));
+
+        // Noise: it cannot be compressed without loss.
+        let mut noise = 1_u32;
+        let picture = image::RgbImage::from_fn(1_300, 1_100, |_, _| {
+            noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            image::Rgb(noise.to_be_bytes()[..3].try_into().unwrap())
+        });
+        let large = encode(&DynamicImage::ImageRgb8(picture), Format::Png).unwrap();
+        assert!(large.len() > MAX_SHOWN_BYTES);
+        let ShownPicture::Copy { media_type, content } = picture_for_models(&large) else {
+            panic!("it has too many bytes");
+        };
+        assert_eq!((media_type, content.len() <= MAX_SHOWN_BYTES), ("image/jpeg", true));
+    }
+
+    #[test]
+    fn a_photo_of_a_phone_is_shown_upright() {
+        let path = "../documents/testdata/receipt-rotated-pillow.jpg";
+        let photo = std::fs::read(path).unwrap();
+
+        let ShownPicture::Copy { media_type, content } = picture_for_models(&photo) else {
+            panic!("its dots lie on their side");
+        };
+        let resized = resize(&photo, (Some(310), None), None).unwrap();
+
+        let before = info(&photo).unwrap();
+        let made = info(&content).unwrap();
+        assert_eq!((before.width, before.height), (400, 620));
+        assert_eq!((media_type, made.width, made.height), ("image/jpeg", 620, 400));
+        assert_eq!((resized.width, resized.height), (310, 200));
+        assert_eq!(picture_for_models(&content), ShownPicture::Unchanged);
     }
 
     #[test]

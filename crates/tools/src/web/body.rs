@@ -1,17 +1,13 @@
 //! Body of a web response, as text.
 
+use holdfast_documents::{DecodedText, decode_text, html};
 use reqwest::{
     Response, Url,
     header::{CONTENT_ENCODING, CONTENT_TYPE},
 };
 
-use super::html;
-
 /// Maximum size of a body that is read, in bytes; the rest is cut off.
 pub(super) const MAX_BODY_BYTES: usize = 2 * 1024 * 1024;
-
-/// Length of the beginning of a page in which its encoding is looked for, in bytes.
-const SNIFFED_BYTES: usize = 1024;
 
 #[derive(Debug)]
 pub(super) struct Body {
@@ -68,24 +64,22 @@ impl Body {
     /// Decodes the body; `url` is its address, the base of relative links.
     pub(super) fn decode(&self, url: &Url) -> Result<PageText, String> {
         let is_html = match self.media_type.as_str() {
-            "" => looks_like_html(&self.bytes),
+            "" => html::looks_like_html(&self.bytes),
             named => matches!(named, "text/html" | "application/xhtml+xml"),
         };
-        if self.media_type.is_empty() && self.bytes.contains(&0) {
-            return Err("it does not say what it is, and is not text".to_owned());
-        }
-        let said =
-            self.charset.clone().or_else(|| is_html.then(|| declared_charset(&self.bytes))?);
-        let encoding = said
-            .and_then(|label| encoding_rs::Encoding::for_label(label.as_bytes()))
-            .unwrap_or(encoding_rs::UTF_8);
-        // A byte order mark takes precedence over headers.
-        let (text, _, _) = encoding.decode(&self.bytes);
+        let declared = self
+            .charset
+            .clone()
+            .or_else(|| is_html.then(|| html::declared_charset(&self.bytes))?);
+        let decoded = decode_text(&self.bytes, declared.as_deref());
+        let Some(DecodedText { text, .. }) = decoded else {
+            return Err("it is binary data, not text".to_owned());
+        };
         if is_html {
             let html::Page { title, text } = html::page(&text, url);
             return Ok(PageText { title, text });
         }
-        Ok(PageText { title: String::new(), text: text.into_owned() })
+        Ok(PageText { title: String::new(), text })
     }
 }
 
@@ -112,20 +106,6 @@ fn is_text(media_type: &str) -> bool {
             media_type,
             "application/json" | "application/xml" | "application/x-ndjson" | "application/yaml"
         )
-}
-
-fn looks_like_html(bytes: &[u8]) -> bool {
-    let head = String::from_utf8_lossy(&bytes[..bytes.len().min(SNIFFED_BYTES)]).to_lowercase();
-    head.contains("<html") || head.contains("<!doctype html")
-}
-
-/// Finds the encoding that a page declares: `<meta charset="…">`, in either of its forms.
-fn declared_charset(bytes: &[u8]) -> Option<String> {
-    let head = String::from_utf8_lossy(&bytes[..bytes.len().min(SNIFFED_BYTES)]).to_lowercase();
-    let (_, rest) = head.split_once("<meta").and_then(|(_, rest)| rest.split_once("charset="))?;
-    let rest = rest.trim_start_matches(['"', '\'', ' ']);
-    let end = rest.find(['"', '\'', ' ', '>', '/', ';']).unwrap_or(rest.len());
-    Some(rest[..end].to_owned())
 }
 
 #[cfg(test)]

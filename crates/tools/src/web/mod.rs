@@ -12,8 +12,6 @@ mod body;
 #[cfg(test)]
 pub(crate) mod fake;
 mod fetch;
-mod html;
-mod markdown;
 mod search;
 
 use std::sync::Arc;
@@ -23,8 +21,8 @@ use serde::{Deserialize, Serialize};
 
 pub use fetch::WebFetch;
 pub use search::{
-    DuckDuckGo, KeyedProvider, Perplexity, Provider as SearchProvider, Search, SearchAccount,
-    SearchAccounts, Searxng, WebSearch,
+    ANSWER_HEADING, DuckDuckGo, KeyedProvider, Perplexity, Provider as SearchProvider, Search,
+    SearchAccount, SearchAccounts, Searxng, WebSearch,
 };
 
 use crate::Registry;
@@ -73,7 +71,11 @@ mod tests {
         search::tests::{NoAccounts, local},
         *,
     };
-    use crate::{AllowedTools, DEFAULT_DIRECT_TOOLS, files::fake::Memory, mesh::tests::world};
+    use crate::{
+        AllowedTools, DEFAULT_DIRECT_TOOLS,
+        files::fake::{Memory, no_documents},
+        mesh::tests::world,
+    };
 
     fn web_with_search() -> Web {
         serde_json::from_str(r#"{"search":{"duckduckgo":{}}}"#).unwrap()
@@ -84,7 +86,7 @@ mod tests {
         let (_, _, tools) = world();
         let web = web_with_search();
         let tools = tools
-            .with_files(Arc::new(Memory::default()))
+            .with_files(Arc::new(Memory::default()), no_documents())
             .with_web(&web, Arc::new(NoAccounts), local())
             .unwrap();
 

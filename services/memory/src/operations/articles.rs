@@ -83,7 +83,7 @@ impl MemoryService {
         new: &NewArticle,
     ) -> Result<Article, Error> {
         let whose = owner(who, new.scope)?;
-        let read = reading::read((&self.pdf, tenant), &new.content, &new.media_type).await?;
+        let read = reading::read((&self.documents, tenant), &new.content, &new.media_type).await?;
         let masked = self.policy.apply(&read.text)?;
         let given = if new.title.trim().is_empty() { &read.title } else { &new.title };
         let title = self.policy.apply(&title(given, &masked.text))?.text;
@@ -140,7 +140,9 @@ impl MemoryService {
             None
         } else {
             Some(
-                reading::read((&self.pdf, tenant), &change.content, &change.media_type).await?.text,
+                reading::read((&self.documents, tenant), &change.content, &change.media_type)
+                    .await?
+                    .text,
             )
         };
         let mut tx = self.pools.tenant(tenant).await?;

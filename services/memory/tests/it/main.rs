@@ -4,6 +4,7 @@ mod brought;
 mod documents;
 mod embedding;
 mod erasing;
+mod files;
 mod finding;
 mod forgetting;
 mod isolation;

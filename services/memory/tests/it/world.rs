@@ -65,8 +65,8 @@ impl World {
     }
 
     pub async fn serve_with(&self, config: Config) -> anyhow::Result<Served> {
-        let reader = env!("CARGO_BIN_EXE_memory-pdf-reader");
-        let app = App::connect(config).await?.with_pdf_reader(reader.into());
+        let reader = env!("CARGO_BIN_EXE_memory-document-reader");
+        let app = App::connect(config).await?.with_document_reader(reader.into());
         let url = format!("http://{}", app.address()?);
         let stop = CancellationToken::new();
         let running = tokio::spawn(app.run(stop.clone()));
