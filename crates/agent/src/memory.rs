@@ -1,8 +1,10 @@
 //! Memory extraction: finds what is worth remembering in a conversation.
 //!
-//! The model reads only texts of people and of the agent, never those of tools, pages or files, so
-//! that strangers cannot plant memories. The conversation is untrusted data between marks. The
-//! parser accepts answers with fences, extra words or single invalid entries.
+//! The model reads only texts and voice messages of people, and texts of the agent, never those of
+//! tools, pages or files, so that strangers cannot plant memories. The conversation is untrusted data
+//! between marks. The parser accepts answers with fences, extra words or single invalid entries.
+
+use std::borrow::Cow;
 
 use holdfast_types::{Chat, ChatMessage, Entry, Note};
 use serde_json::Value;
@@ -60,12 +62,12 @@ pub fn transcript(entries: &[Entry], most: usize) -> (String, usize) {
         let (who, text) = match entry {
             Entry::Heard { body, .. } if body.silent || body.command().is_some() => continue,
             Entry::Heard { body, .. } => match body.role.as_deref() {
-                None | Some("user") => ("user", body.text.as_str()),
-                Some("assistant") => ("assistant", body.text.as_str()),
+                None | Some("user") => ("user", body.text_and_speech()),
+                Some("assistant") => ("assistant", Cow::Borrowed(body.text.as_str())),
                 Some(_) => continue,
             },
             Entry::Thought { text, calls, .. } if !is_flush && calls.is_empty() => {
-                ("assistant", text.as_str())
+                ("assistant", Cow::Borrowed(text.as_str()))
             }
             Entry::Noted { note: Note::Flush, .. } => {
                 is_flush = true;
@@ -187,7 +189,7 @@ mod tests {
             thought("let me see", &[("a", "web_fetch")]),
             returned("a"),
             thought("noted", &[]),
-            Entry::Noted { note: Note::Flush, text: "store it".into(), keeps: 0 },
+            Entry::noted(Note::Flush, "store it"),
             thought("Tom, a cat", &[]),
             noted(Note::Flushed),
             heard(2, "/status"),

@@ -54,7 +54,7 @@ pub fn turns_to_index<'a>(
                     Some("assistant") => ASSISTANT,
                     Some(_) => continue,
                 };
-                push(&mut found, at, author, &body.text);
+                push(&mut found, at, author, &body.text_and_speech());
             }
             Entry::Thought { text, calls, .. }
                 if flush.is_none()

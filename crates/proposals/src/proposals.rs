@@ -208,6 +208,7 @@ impl Proposals {
         if let Some(proposal) = &decided {
             let place = Place {
                 session: proposal.session,
+                has_outside_text: proposal.outside,
                 ..Place::outside(proposal.list, proposal.agent)
             };
             record(&mut tx, &place, proposal).await?;

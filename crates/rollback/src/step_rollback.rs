@@ -157,7 +157,8 @@ impl StepRollback {
         request: &RollbackRequest,
     ) -> Result<Undone, Error> {
         let (key, by) = (step.rollback_key(), &request.by);
-        let actor = Actor { kind: ActorKind::User, name: by.clone(), role: None };
+        let actor =
+            Actor { kind: ActorKind::User, name: by.clone(), role: None, has_outside_text: false };
         let is_own = |id: &str| step.owns_key(id.strip_prefix("call:").unwrap_or(id));
         let todos = undo_todos(tx, place, &actor, &key, &is_own).await?;
         let records = abort_step(tx, place, step.log_seq_before).await?;

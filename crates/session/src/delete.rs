@@ -13,7 +13,25 @@ use crate::{
 /// Sessions that one query of [`Sessions::delete_all`] returns.
 const SESSIONS_PER_QUERY: i64 = 500;
 
+/// Records of a deleted session that are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeptRecords {
+    Nothing,
+    /// Its runs, which have no texts and are the tenant's usage.
+    Runs,
+}
+
 impl Sessions {
+    /// Deletes a session that was made for one answer, and keeps its runs: what they used stays
+    /// counted until their retention ends.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] if there is no such session.
+    pub async fn delete_answered(&self, tenant: TenantId, session: SessionId) -> Result<(), Error> {
+        self.delete_family(tenant, session, KeptRecords::Runs).await
+    }
+
     /// Deletes a session and its content, with the sessions of its subagents, and schedules the
     /// erasure of its memories.
     ///
@@ -21,6 +39,15 @@ impl Sessions {
     ///
     /// [`Error::NotFound`] if there is no such session.
     pub async fn delete(&self, tenant: TenantId, session: SessionId) -> Result<(), Error> {
+        self.delete_family(tenant, session, KeptRecords::Nothing).await
+    }
+
+    async fn delete_family(
+        &self,
+        tenant: TenantId,
+        session: SessionId,
+        kept: KeptRecords,
+    ) -> Result<(), Error> {
         const FORGET: &str = "select memory.forget_later('session', $1)";
         let mut tx = self.pools.tenant(tenant).await?;
         let family = family(&mut tx, session).await?;
@@ -33,7 +60,7 @@ impl Sessions {
             }
         }
         let mut tx = self.pools.tenant(tenant).await?;
-        delete_rows(&mut tx, session).await?;
+        delete_rows(&mut tx, session, kept).await?;
         holdfast_pg::query(FORGET).bind(session.to_string()).execute(tx.conn()).await?;
         Ok(tx.commit().await?)
     }
@@ -78,12 +105,16 @@ pub(crate) async fn delete_without_memories(
     session: SessionId,
 ) -> Result<(), Error> {
     let mut tx = pools.tenant(tenant).await?;
-    delete_rows(&mut tx, session).await?;
+    delete_rows(&mut tx, session, KeptRecords::Nothing).await?;
     Ok(tx.commit().await?)
 }
 
 /// Deletes a session and its content.
-pub(crate) async fn delete_rows(tx: &mut TenantTx, session: SessionId) -> Result<(), Error> {
+pub(crate) async fn delete_rows(
+    tx: &mut TenantTx,
+    session: SessionId,
+    kept: KeptRecords,
+) -> Result<(), Error> {
     const SQL: &str = "
         with place as (
             update session.tenant_flight set in_flight = in_flight - 1
@@ -100,7 +131,7 @@ pub(crate) async fn delete_rows(tx: &mut TenantTx, session: SessionId) -> Result
             on conflict do nothing),
         inbox as (delete from session.inbox where tenant_id = $1 and session_id = $2),
         entries as (delete from session.entries where tenant_id = $1 and session_id = $2),
-        runs as (delete from session.runs where tenant_id = $1 and session_id = $2),
+        runs as (delete from session.runs where tenant_id = $1 and session_id = $2 and not $3),
         deliveries as (delete from session.deliveries where tenant_id = $1 and session_id = $2),
         readers as (delete from session.journal_readers where tenant_id = $1 and session_id = $2),
         approvals as (delete from session.approvals where tenant_id = $1 and session_id = $2),
@@ -121,6 +152,11 @@ pub(crate) async fn delete_rows(tx: &mut TenantTx, session: SessionId) -> Result
     let tenant = tx.tenant().as_uuid();
     // Under the lock: a running turn has either written before this, or is fenced after it.
     lock(tx, session).await?.ok_or_else(|| session_not_found(session))?;
-    holdfast_pg::query(SQL).bind(tenant).bind(session.as_uuid()).execute(tx.conn()).await?;
+    holdfast_pg::query(SQL)
+        .bind(tenant)
+        .bind(session.as_uuid())
+        .bind(kept == KeptRecords::Runs)
+        .execute(tx.conn())
+        .await?;
     Ok(())
 }

@@ -84,12 +84,12 @@ pub use message_outcomes::MessageOutcome;
 pub use model::{
     Acceptance, Claim, ClassSlots, Completion, CompletionResult, DeadLetter, Delivery,
     DeliveryView, EffectFuture, EntryView, FreeSlots, InboxMessage, InvalidPoolName, LoadedSession,
-    MessageStatus, NewDelivery, NewMessage, OUTPUT_LIMIT_REASON, PendingApproval, RenewalResult,
-    RenewedLease, RunView, RunnerPool, SendResult, SessionOwner, SessionView, StepEffects,
-    StepSignals, StepWrite, SweepCounts, TenantCounts, TurnClass, TurnOutcome,
+    MessageStatus, NewDelivery, NewMessage, PendingApproval, RenewalResult, RenewedLease, RunView,
+    RunnerPool, SendResult, SessionOwner, SessionView, StepEffects, StepSignals, StepWrite,
+    SweepCounts, TenantCounts, TurnClass, TurnOutcome,
 };
 pub use protocol::batch::MessageWithSettings;
-pub use protocol::behaviors::{Behaviors, store_behavior, store_title, work_sessions};
+pub use protocol::behaviors::{Behaviors, WorkSession, store_behavior, store_title, work_sessions};
 pub use protocol::branch::{BranchResult, NewBranch};
 pub use protocol::claim::NextReady;
 pub use protocol::held_state::{HeldItem, HeldKind, LossReason, LostItem};
@@ -126,8 +126,8 @@ pub use upkeep::{
     retention::{Retention, RetentionDays},
 };
 pub use usage::{
-    Charge, CommandsSpent, ExportLine, Spending, UsageGroup, UsageLevels, UsageLine, UsageRecords,
-    UsageSum, WriteCost,
+    Charge, CommandsSpent, DirectRequest, ExportLine, Spending, UsageGroup, UsageLevels, UsageLine,
+    UsageRecords, UsageSum, WriteCost,
 };
 pub use view::activity::{Activity, ActivityFilter, Doing, InboxCounts};
 pub use view::responses::{RemovedResponse, Responses};

@@ -231,9 +231,6 @@ pub struct StepSignals {
     pub next_entry: i64,
 }
 
-/// Reason of a completed turn whose answer reached its output limit.
-pub const OUTPUT_LIMIT_REASON: &str = "output limit reached";
-
 /// Outcome of a message and of the turn that handled it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TurnOutcome {

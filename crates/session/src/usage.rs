@@ -3,6 +3,7 @@
 //! The amounts are written in the transaction that stores the `thought` they paid for, so that each
 //! is counted once. A day is a UTC day of the database's clock.
 
+mod direct;
 mod groups;
 
 use std::time::Duration;
@@ -14,6 +15,7 @@ use jiff_sqlx::ToSqlx as _;
 use sqlx::FromRow;
 use uuid::Uuid;
 
+pub use direct::DirectRequest;
 pub use groups::{UsageGroup, UsageSum};
 
 use crate::{Error, Sessions};
@@ -23,6 +25,8 @@ pub struct Charge {
     pub tokens: u64,
     /// Millionths of a US dollar.
     pub micros: u64,
+    /// The part of `micros` that was used with keys of the installation.
+    pub platform_micros: u64,
 }
 
 /// Cost of one write of a turn. The default is zero, and writes nothing.
@@ -30,6 +34,8 @@ pub struct Charge {
 pub struct WriteCost {
     /// Cost of the whole run, in millionths of a US dollar; recorded when the run ends.
     pub run_micros: u64,
+    /// The part of it that was used with keys of the installation.
+    pub run_platform_micros: u64,
     /// Amounts used by this write.
     pub charge: Charge,
     /// Budgets that are charged; `None` is the budget of the whole tenant.
@@ -64,6 +70,8 @@ pub struct UsageLine {
     pub usage: Usage,
     /// Cost in millionths of a US dollar.
     pub micros: u64,
+    /// The part of it that was used with keys of the installation.
+    pub platform_micros: u64,
 }
 
 /// The commands of a tenant's plan are used up for today.
@@ -144,6 +152,7 @@ struct LineRow {
     cached: i64,
     output: i64,
     micros: i64,
+    platform_micros: i64,
 }
 
 impl LineRow {
@@ -157,8 +166,10 @@ impl LineRow {
                 input: self.input.unsigned_abs(),
                 cached: self.cached.unsigned_abs(),
                 output: self.output.unsigned_abs(),
+                ..Usage::default()
             },
             micros: self.micros.unsigned_abs(),
+            platform_micros: self.platform_micros.unsigned_abs(),
         }
     }
 }
@@ -189,7 +200,8 @@ impl UsageRecords<'_> {
         const SQL: &str = "
             update session.runs
             set input_tokens = input_tokens + $3, cached_tokens = cached_tokens + $4,
-                output_tokens = output_tokens + $5, cost_micros = cost_micros + $6
+                output_tokens = output_tokens + $5, cost_micros = cost_micros + $6,
+                platform_micros = platform_micros + $7
             where tenant_id = $1 and run_id = $2";
 
         let mut tx = self.pools.tenant(tenant).await?;
@@ -200,6 +212,7 @@ impl UsageRecords<'_> {
             .bind(to_column(usage.cached))
             .bind(to_column(usage.output))
             .bind(to_column(spent.run_micros))
+            .bind(to_column(spent.run_platform_micros))
             .execute(tx.conn())
             .await?;
         spent.charge_budgets(&mut tx).await?;
@@ -244,8 +257,8 @@ impl UsageRecords<'_> {
         let renews_at = rows.first().map(|row| row.4.to_jiff());
         let month = rows.first().map(|row| (row.5.unsigned_abs(), row.6)).unwrap_or_default();
         let used = |(scope, tokens, micros, ..): Row| {
-            let charge = Charge { tokens: tokens.unsigned_abs(), micros: micros.unsigned_abs() };
-            (agent(scope), charge)
+            let (tokens, micros) = (tokens.unsigned_abs(), micros.unsigned_abs());
+            (agent(scope), Charge { tokens, micros, ..Charge::default() })
         };
         Ok(Spending {
             used: rows.into_iter().map(used).collect(),
@@ -369,16 +382,18 @@ impl UsageRecords<'_> {
             select to_char(day, 'YYYY-MM-DD') as day, agent_id, model, sum(runs)::bigint as runs,
                    sum(messages)::bigint as messages, sum(input)::bigint as input,
                    sum(cached)::bigint as cached, sum(output)::bigint as output,
-                   sum(micros)::bigint as micros, sum(commands)::bigint as commands
+                   sum(micros)::bigint as micros, sum(platform_micros)::bigint as platform_micros,
+                   sum(commands)::bigint as commands
             from (
                 select (finished_at at time zone 'utc')::date as day, agent_id, model, 1 as runs,
                        messages, input_tokens as input, cached_tokens as cached,
-                       output_tokens as output, cost_micros as micros, 0 as commands
+                       output_tokens as output, cost_micros as micros, platform_micros,
+                       0 as commands
                 from session.runs
                 where tenant_id = $1 and finished_at >= $2::date::timestamp at time zone 'utc'
                   and finished_at < ($3::date + 1)::timestamp at time zone 'utc'
                 union all
-                select day, agent_id, '', 0, 0, 0, 0, 0, 0, commands from session.command_counts
+                select day, agent_id, '', 0, 0, 0, 0, 0, 0, 0, commands from session.command_counts
                 where tenant_id = $1 and day between $2::date and $3::date) parts
             group by parts.day, agent_id, model order by parts.day, agent_id, model";
         let mut tx = self.pools.tenant(tenant).await?;

@@ -563,5 +563,5 @@ fn reply(text: Option<String>, note: Option<&str>) -> (String, Option<Handover>)
 
 fn usage(input: i64, cached: i64, output: i64) -> Usage {
     let count = |stored: i64| u64::try_from(stored).unwrap_or(0);
-    Usage { input: count(input), cached: count(cached), output: count(output) }
+    Usage { input: count(input), cached: count(cached), output: count(output), ..Usage::default() }
 }

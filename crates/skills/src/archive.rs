@@ -171,8 +171,8 @@ impl<'a> Extraction<'a> {
             .parse()
             .map_err(|error| archive_error(format!("`{shown}` cannot be taken: {error}")))?;
         // Files added by macOS or git, and the origin file, which only an installation may write.
-        let is_litter =
-            path.parts().any(|part| part == "__MACOSX" || part == ".DS_Store" || part == ".git");
+        let is_litter = path.within_git_database().is_some()
+            || path.parts().any(|part| part == "__MACOSX" || part == ".DS_Store");
         Ok((!is_litter && path.name() != Origin::FILE).then_some(path))
     }
 

@@ -31,6 +31,16 @@ pub struct AnswerOptions {
     pub presence_penalty: Option<Number>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effort: Option<Effort>,
+    /// Level of thinking, as far as the model has levels; an effort is exact, and refused otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<Thinking>,
+    /// Whether the client wants to see the model's thinking, if it may.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub shows_thinking: bool,
+    /// Whether the request is housekeeping of a front end, such as a title for a chat: the model
+    /// answers it without the agent's tools, prompt and memory.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_housekeeping: bool,
     /// `None` is text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub format: Option<AnswerFormat>,

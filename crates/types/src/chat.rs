@@ -125,6 +125,8 @@ pub enum StopReason {
     ToolUse,
     /// The output limit was reached; the reply is cut off.
     MaxTokens,
+    /// The context window of the model is full; the reply is cut off.
+    ContextWindow,
     /// The provider's content filter cut the reply off.
     Filtered,
     /// The model refused to answer; the text may say why.
@@ -134,6 +136,36 @@ pub enum StopReason {
 }
 
 impl StopReason {
+    pub const ALL: [Self; 7] = [
+        Self::End,
+        Self::ToolUse,
+        Self::MaxTokens,
+        Self::ContextWindow,
+        Self::Filtered,
+        Self::Refusal,
+        Self::PauseTurn,
+    ];
+
+    /// Reason that a completed turn is stored with if its answer ended early; `None` for an answer that
+    /// is whole.
+    #[must_use]
+    pub const fn early_end(self) -> Option<&'static str> {
+        match self {
+            Self::End | Self::ToolUse => None,
+            Self::MaxTokens => Some("output limit reached"),
+            Self::ContextWindow => Some("context window full"),
+            Self::Filtered => Some("cut off by the content filter"),
+            Self::Refusal => Some("refused by the model"),
+            Self::PauseTurn => Some("paused by the provider"),
+        }
+    }
+
+    /// The early end that a reason of a turn names; `None` for other reasons.
+    #[must_use]
+    pub fn of_early_end(reason: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|stop| stop.early_end() == Some(reason))
+    }
+
     /// Name in records.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -141,6 +173,7 @@ impl StopReason {
             Self::End => "end",
             Self::ToolUse => "tool_use",
             Self::MaxTokens => "max_tokens",
+            Self::ContextWindow => "context_window",
             Self::Filtered => "filtered",
             Self::Refusal => "refusal",
             Self::PauseTurn => "pause_turn",

@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub use agent_choice::{AgentChoice, ChoiceOrigin};
 pub use system_event::{SessionPost, SystemEvent};
 
-use crate::{Body, Effect, Media, ModelRecord, ToolCall, Usage};
+use crate::{Body, Effect, Media, ModelRecord, ProviderFailure, ToolCall, Usage};
 
 /// Facts about a call that was made, for the ledger of tool calls. No model sees them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,10 +81,6 @@ pub enum Note {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", remote = "Self")]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a journal is read once and lives as long as its turn"
-)]
 pub enum Entry {
     /// A message to the agent.
     Heard {
@@ -133,6 +129,9 @@ pub enum Entry {
         /// [`Note::Summary`] and [`Note::Flush`].
         #[serde(default, skip_serializing_if = "is_zero")]
         keeps: u32,
+        /// Requests to models that failed, in [`Note::Failed`]; not for the user.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        failures: Vec<ProviderFailure>,
     },
 }
 
@@ -187,13 +186,31 @@ impl Entry {
 
     #[must_use]
     pub fn noted(note: Note, text: impl Into<String>) -> Self {
-        Self::Noted { note, text: text.into(), keeps: 0 }
+        Self::Noted { note, text: text.into(), keeps: 0, failures: Vec::new() }
     }
 
     /// Returns a summary of all earlier entries except the `keeps` entries right before it.
     #[must_use]
     pub fn summary(text: impl Into<String>, keeps: u32) -> Self {
-        Self::Noted { note: Note::Summary, text: text.into(), keeps }
+        Self::Noted { note: Note::Summary, text: text.into(), keeps, failures: Vec::new() }
+    }
+
+    /// Returns the end of a turn that failed; the text is for the user.
+    #[must_use]
+    pub fn failed(text: impl Into<String>, failures: Vec<ProviderFailure>) -> Self {
+        Self::Noted { note: Note::Failed, text: text.into(), keeps: 0, failures }
+    }
+
+    /// Requests to models that failed before this entry.
+    #[must_use]
+    pub fn provider_failures(&self) -> &[ProviderFailure] {
+        match self {
+            Self::Noted { failures, .. } => failures,
+            Self::Thought { record, .. } => {
+                record.as_ref().map_or(&[], |record| record.failures.as_slice())
+            }
+            Self::Heard { .. } | Self::Called { .. } | Self::Returned { .. } => &[],
+        }
     }
 
     /// Value of the database's `kind` column.

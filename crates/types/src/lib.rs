@@ -30,6 +30,7 @@ mod name;
 mod newer;
 mod node;
 mod proposal;
+mod provider_failure;
 mod queue;
 mod self_improve;
 mod session_key;
@@ -75,11 +76,11 @@ pub use id::{
     AccountId, AgentId, ApprovalId, DeliveryId, InvalidId, InvitationId, JobId, KeyId, MessageId,
     NodeId, PersonId, ProposalId, RunId, RunnerId, SessionId, TenantId,
 };
-pub use media::{Media, StoredFile, extension, media_type};
+pub use media::{Media, StoredFile, extension, is_picture, media_type};
 pub use message::{
     Attachment, Author, BlockBoundary, BlockSettings, Body, ChannelOptions, Heartbeat, JobFiring,
     MainSessionPost, MessageOptions, ModelRoute, Peer, PeerKind, ReplyTo, RouteScope,
-    SCHEDULE_SOURCE, Sender, Source, Target, UNVERIFIED_PEER_PREFIX,
+    SCHEDULE_SOURCE, Sender, Source, Target, Transcription, UNVERIFIED_PEER_PREFIX, VoiceReplies,
 };
 pub use model_record::ModelRecord;
 pub use money::{InvalidAmount, Money};
@@ -90,6 +91,7 @@ pub use node::{
     NodeRequest, NodeRequestOutcome, SignedCommand,
 };
 pub use proposal::{ProposalKind, UnknownProposalKind};
+pub use provider_failure::{MAX_PROVIDER_FAILURES, ProviderFailure};
 pub use queue::{DropPolicy, QueueMode, QueueSettings};
 pub use self_improve::SelfImproveSettings;
 pub use session_key::{

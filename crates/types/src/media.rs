@@ -26,8 +26,14 @@ impl StoredFile {
     /// Whether models can read this kind of image.
     #[must_use]
     pub fn is_picture(&self) -> bool {
-        matches!(self.media_type.as_str(), "image/png" | "image/jpeg" | "image/webp" | "image/gif")
+        is_picture(&self.media_type)
     }
+}
+
+/// Whether models can read images of this media type.
+#[must_use]
+pub fn is_picture(media_type: &str) -> bool {
+    matches!(media_type, "image/png" | "image/jpeg" | "image/webp" | "image/gif")
 }
 
 /// Files that a tool call produced.
@@ -73,8 +79,17 @@ pub fn media_type(name: &str, content: &[u8]) -> &'static str {
     if begins(b"OggS") {
         return "audio/ogg";
     }
-    if begins(b"ID3") || begins(b"\xff\xfb") || begins(b"\xff\xf3") {
+    if begins(b"fLaC") {
+        return "audio/flac";
+    }
+    if begins(b"ID3") || begins(b"\xff\xfb") || begins(b"\xff\xf3") || begins(b"\xff\xf2") {
         return "audio/mpeg";
+    }
+    if begins(b"\xff\xf1") || begins(b"\xff\xf9") {
+        return "audio/aac";
+    }
+    if begins(b"\x1aE\xdf\xa3") {
+        return media_type_of_matroska(content);
     }
     if at(4, b"ftypM4A") {
         return "audio/mp4";
@@ -111,6 +126,20 @@ const fn media_type_of_brand(brand: &[u8]) -> &'static str {
     }
 }
 
+/// Returns the media type of a file in Matroska's format, by the names of its codecs: recorders of
+/// browsers write sound in it.
+fn media_type_of_matroska(content: &[u8]) -> &'static str {
+    /// Where the tracks are described, in bytes.
+    const HEADER_BYTES: usize = 4_096;
+    let header = &content[..content.len().min(HEADER_BYTES)];
+    let has = |name: &[u8]| header.windows(name.len()).any(|part| part == name);
+    match (has(b"webm"), has(b"V_"), has(b"A_")) {
+        (true, false, true) => "audio/webm",
+        (true, _, _) => "video/webm",
+        (false, _, _) => "video/x-matroska",
+    }
+}
+
 /// Returns a media type by the file name. Never an image or audio type: those are recognised by
 /// their content only.
 fn media_type_by_name(name: &str) -> &'static str {
@@ -143,6 +172,10 @@ pub fn extension(media_type: &str) -> &'static str {
         "image/tiff" => "tiff",
         "image/bmp" => "bmp",
         "audio/amr" => "amr",
+        "audio/aac" => "aac",
+        "audio/flac" => "flac",
+        "audio/webm" | "video/webm" => "webm",
+        "video/x-matroska" => "mkv",
         "video/quicktime" => "mov",
         "audio/ogg" => "ogg",
         "audio/mpeg" => "mp3",
@@ -176,6 +209,11 @@ mod tests {
             (b"\0\0\0\x18ftypisom....", "video/mp4"),
             (b"II*\0........", "image/tiff"),
             (b"#!AMR\n......", "audio/amr"),
+            (b"fLaC\0......", "audio/flac"),
+            (b"\xff\xf1P......", "audio/aac"),
+            (b"\x1aE\xdf\xa3.webm..A_OPUS", "audio/webm"),
+            (b"\x1aE\xdf\xa3.webm..V_VP8.A_OPUS", "video/webm"),
+            (b"\x1aE\xdf\xa3.matroska", "video/x-matroska"),
         ] {
             assert_eq!(media_type("photo.jpg", content), expected);
         }

@@ -4,13 +4,15 @@ mod heartbeat;
 mod job_firing;
 mod options;
 mod route;
+mod transcription;
 
 use serde::{Deserialize, Serialize};
 
 pub use heartbeat::Heartbeat;
 pub use job_firing::{JobFiring, MainSessionPost, SCHEDULE_SOURCE};
-pub use options::{BlockBoundary, BlockSettings, ChannelOptions, MessageOptions};
+pub use options::{BlockBoundary, BlockSettings, ChannelOptions, MessageOptions, VoiceReplies};
 pub use route::{ModelRoute, RouteScope};
+pub use transcription::Transcription;
 
 use crate::{AccountId, AnswerOptions, ClientResult, StoredFile, ToolCall};
 
@@ -132,6 +134,9 @@ pub struct Attachment {
     /// The stored file; `None` if it was not downloaded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<StoredFile>,
+    /// Text of a recording, if the attachment is one and was transcribed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transcription: Option<Box<Transcription>>,
 }
 
 /// The message that a message replies to.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::RunnerId;
+use crate::{ProviderFailure, RunnerId};
 
 /// Facts about a model call, for the trace of its run. No model sees them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,6 +19,9 @@ pub struct ModelRecord {
     /// Models that were asked before and failed, each with the reason: `openai:gpt-5: timeout`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<String>,
+    /// Requests that failed before the answer, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<ProviderFailure>,
     /// In millionths of a US dollar.
     #[serde(skip_serializing_if = "is_default")]
     pub cost_micros: u64,

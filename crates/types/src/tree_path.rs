@@ -57,11 +57,46 @@ impl TreePath {
         self.0.split('/')
     }
 
+    /// Returns the path within the outermost folder that Git takes for its database; empty for the
+    /// database itself, `None` outside of one.
+    pub fn within_git_database(&self) -> Option<&str> {
+        let mut rest = self.0.as_str();
+        loop {
+            let (part, inner) = rest.split_once('/').unwrap_or((rest, ""));
+            if is_git_name(part) {
+                return Some(inner);
+            }
+            if inner.is_empty() {
+                return None;
+            }
+            rest = inner;
+        }
+    }
+
     /// Whether the path is `folder` or inside it at any depth.
     #[must_use]
     pub fn is_within(&self, folder: &Self) -> bool {
         self.0.strip_prefix(&folder.0).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
+}
+
+/// Whether a part of a path is `.git` on some file system. The spellings are those that Git refuses in
+/// trees with `core.protectHFS` and `core.protectNTFS`: upper case, letters that HFS+ ignores, `git~1`,
+/// trailing dots and spaces, and streams of NTFS
+/// (<https://git-scm.com/docs/git-config#Documentation/git-config.txt-coreprotectHFS>).
+fn is_git_name(part: &str) -> bool {
+    let visible = part.chars().filter(|letter| {
+        !matches!(
+            letter,
+            '\u{200c}'..='\u{200f}'
+                | '\u{202a}'..='\u{202e}'
+                | '\u{206a}'..='\u{206f}'
+                | '\u{feff}'
+        )
+    });
+    let name: String = visible.map(|letter| letter.to_ascii_lowercase()).collect();
+    let name = name.split(':').next().unwrap_or_default().trim_end_matches(['.', ' ']);
+    name == ".git" || name == "git~1"
 }
 
 fn problem(path: &str) -> Option<&'static str> {
@@ -188,6 +223,28 @@ mod tests {
         assert_eq!((path("c").name(), path("c").folder()), ("c", None));
         assert!(deep.is_within(&path("a")) && deep.is_within(&deep));
         assert!(!path("ab/c").is_within(&path("a")));
+    }
+
+    #[test]
+    fn the_database_of_git_is_recognized_in_every_spelling() {
+        for (text, within) in [
+            (".git", Some("")),
+            (".git/config", Some("config")),
+            ("a/.GIT/hooks/post-checkout", Some("hooks/post-checkout")),
+            ("a/.git/modules/b/.git/config", Some("modules/b/.git/config")),
+            ("GIT~1/config", Some("config")),
+            (".g\u{200c}it/config", Some("config")),
+            ("\u{feff}.git/config", Some("config")),
+            (".git. ./config", Some("config")),
+            (".git::$INDEX_ALLOCATION/config", Some("config")),
+            (".gitignore", None),
+            (".gitattributes", None),
+            ("a/git/config", None),
+            ("a.git/config", None),
+            ("..git", None),
+        ] {
+            assert_eq!(path(text).within_git_database(), within, "{text}");
+        }
     }
 
     proptest! {

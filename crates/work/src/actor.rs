@@ -35,6 +35,9 @@ pub struct Actor {
     /// Role of the behaviour that an agent works by; `None` if it works without behaviours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<BehaviorRole>,
+    /// Whether the conversation has read text from outside: what it writes may repeat it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_outside_text: bool,
 }
 
 /// Step of a run of a session, to which changes and records belong.
@@ -50,13 +53,24 @@ pub struct Place {
     pub step: u32,
     /// Code of the current todo.
     pub todo: Option<String>,
+    /// Whether the conversation has read text from outside: what it records may repeat it.
+    pub has_outside_text: bool,
 }
 
 impl Place {
     /// The list of a session, seen from outside of its turns.
     #[must_use]
     pub const fn outside(list: SessionId, agent: AgentId) -> Self {
-        Self { session: list, list, agent, run: None, behavior: String::new(), step: 0, todo: None }
+        Self {
+            session: list,
+            list,
+            agent,
+            run: None,
+            behavior: String::new(),
+            step: 0,
+            todo: None,
+            has_outside_text: false,
+        }
     }
 
     /// Whether records of this place are committed by the record of its step.

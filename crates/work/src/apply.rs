@@ -236,8 +236,8 @@ pub(crate) async fn announce(
 ) -> Result<(), Error> {
     const SQL: &str = "
         with told as (
-            insert into work.wakeups (tenant_id, list_id, changed_by, text)
-            values ($1, $4, $5, $6))
+            insert into work.wakeups (tenant_id, list_id, changed_by, text, outside)
+            values ($1, $4, $5, $6, $7))
         insert into session.events (tenant_id, family, session_id, name, payload)
         values ($1, 'todos', $2, 'TodoChanged', $3)";
 
@@ -257,6 +257,7 @@ pub(crate) async fn announce(
         .bind(list.as_uuid())
         .bind(changed_by)
         .bind(lines.join("\n"))
+        .bind(actor.has_outside_text)
         .execute(tx.conn())
         .await?;
     Ok(())

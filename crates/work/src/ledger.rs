@@ -214,6 +214,7 @@ impl Row {
                 input: self.input_tokens.unsigned_abs(),
                 cached: self.cached_tokens.unsigned_abs(),
                 output: self.output_tokens.unsigned_abs(),
+                ..Usage::default()
             },
             micros: self.cost_micros.unsigned_abs(),
             duration: Duration::from_millis(self.duration_ms.unsigned_abs()),

@@ -68,8 +68,8 @@ pub use wallet::{
 };
 pub use work::Work;
 pub use worklog::{
-    AbortedRecord, ImpactLevel, ProposalRecord, SelfUpdate, WorklogRecord, abort_step, newest_step,
-    record_proposal, record_self_update, worklog_page, worklog_text,
+    AbortedRecord, ImpactLevel, ProposalRecord, SelfUpdate, WorklogRecord, WorklogText, abort_step,
+    newest_step, record_proposal, record_self_update, worklog_page, worklog_text,
 };
 
 use jiff_sqlx::ToSqlx as _;

@@ -143,6 +143,7 @@ impl Row {
                 input: self.input_tokens.unsigned_abs(),
                 cached: self.cached_tokens.unsigned_abs(),
                 output: self.output_tokens.unsigned_abs(),
+                ..Usage::default()
             },
             micros: self.cost_micros.unsigned_abs(),
             error: self.error,

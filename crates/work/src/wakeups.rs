@@ -22,8 +22,10 @@ pub struct Wakeup {
     pub roots: Vec<SessionId>,
     /// Session that made the change, which is not told; `None` for a person.
     pub changed_by: Option<SessionId>,
-    /// What was changed, a line for each todo. It may repeat text from outside.
+    /// The changes, a line for each todo.
     pub text: String,
+    /// The text may repeat text from outside.
+    pub outside: bool,
 }
 
 #[derive(FromRow)]
@@ -32,6 +34,7 @@ struct Row {
     roots: Vec<Uuid>,
     changed_by: Option<Uuid>,
     text: String,
+    outside: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -60,7 +63,7 @@ impl Wakeups {
     /// Returns wakeups of a tenant, the oldest first.
     pub async fn pending(&self, tenant: TenantId) -> Result<Vec<Wakeup>, Error> {
         const SQL: &str = "
-            select wakeup_id, changed_by, text, array(
+            select wakeup_id, changed_by, text, outside, array(
                 select session_id from work.lists l
                 where l.tenant_id = $1 and l.list_id = w.list_id and l.session_id is not null
                 union all
@@ -76,6 +79,7 @@ impl Wakeups {
             roots: row.roots.into_iter().map(SessionId::from).collect(),
             changed_by: row.changed_by.map(SessionId::from),
             text: row.text,
+            outside: row.outside,
         });
         Ok(wakeups.collect())
     }

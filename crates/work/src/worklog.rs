@@ -131,7 +131,7 @@ pub(crate) async fn append(
         insert into work.worklog
             (tenant_id, list_id, seq, record_id, type, scope, agent_id, session_id, run_id, behavior,
              step, todo, impact_level, domain, importance, status, trace, payload, artifacts, error,
-             digest, detail, commit_state, member_id)
+             digest, detail, commit_state, member_id, outside)
         select $1, head.list_id, head.log_seq - $4 + r.place, (r.body->>'id')::uuid,
                r.body->>'type',
                case when $2 <> $5 then 'subagent' when head.list_id <> $2 then 'workspace'
@@ -143,7 +143,7 @@ pub(crate) async fn append(
                r.body->'payload', r.body->'artifacts', r.body->>'error', r.body->>'digest',
                r.body->>'detail',
                case when $10 and not (r.body->>'is_saved')::boolean then 'PENDING' else 'COMMITTED' end,
-               nullif($2, head.list_id)
+               nullif($2, head.list_id), $12
         from head, unnest($11::jsonb[]) with ordinality r (body, place)
         returning seq";
 
@@ -162,6 +162,7 @@ pub(crate) async fn append(
         .bind(&place.todo)
         .bind(place.is_in_step())
         .bind(records.iter().map(Json).collect::<Vec<_>>())
+        .bind(place.has_outside_text)
         .fetch_all(tx.conn())
         .await?;
     Ok(written.into_iter().max().unwrap_or(0))
@@ -360,6 +361,16 @@ struct PromptRow {
     impact_level: String,
     digest: String,
     detail: String,
+    outside: bool,
+}
+
+/// The part of a worklog that a prompt shows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WorklogText {
+    /// Empty if there is nothing to show.
+    pub text: String,
+    /// Whether it may repeat text from outside.
+    pub has_outside_text: bool,
 }
 
 /// The worklog of a root session and its subagents for a prompt, within a budget; empty if there is
@@ -368,10 +379,10 @@ pub async fn worklog_text(
     tx: &mut TenantTx,
     root: SessionId,
     budget_tokens: usize,
-) -> Result<String, Error> {
+) -> Result<WorklogText, Error> {
     const SQL: &str = "
-        select seq, type, impact_level, digest, detail from (
-            select w.seq, w.type, w.impact_level, w.digest, w.detail, w.commit_state
+        select seq, type, impact_level, digest, detail, outside from (
+            select w.seq, w.type, w.impact_level, w.digest, w.detail, w.outside, w.commit_state
             from (select (select m.list_id from work.list_members m
                           where m.tenant_id = $1 and m.session_id = $2) as shared) list,
                 lateral (
@@ -383,7 +394,10 @@ pub async fn worklog_text(
         where commit_state = 'COMMITTED' order by seq desc";
     let query = holdfast_pg::query_as(SQL).bind(tx.tenant().as_uuid()).bind(root.as_uuid());
     let rows: Vec<PromptRow> = query.bind(RECORDS_FOR_PROMPT).fetch_all(tx.conn()).await?;
-    Ok(render(&rows, budget_tokens))
+    let text = render(&rows, budget_tokens);
+    let is_shown = |row: &PromptRow| has_renderer(&row.r#type);
+    let has_outside_text = !text.is_empty() && rows.iter().any(|row| row.outside && is_shown(row));
+    Ok(WorklogText { text, has_outside_text })
 }
 
 /// Whether records of a type may be shown in prompts.
@@ -569,6 +583,7 @@ mod tests {
             impact_level: level.to_owned(),
             digest: format!("digest {seq}"),
             detail: format!("detail {seq}"),
+            outside: false,
         }
     }
 

@@ -10,6 +10,8 @@
 //! **What can go wrong.** No model may name [`RESULT_TOOL`]: the runner refuses a reply that does,
 //! before it is stored.
 
+use std::borrow::Cow;
+
 use holdfast_types::{
     Body, CallRecord, ChatMessage, Entry, Note, SessionKind, SystemEvent, ToolCall, Usage,
 };
@@ -72,7 +74,7 @@ pub struct FinishedEntries<'j> {
     /// Its calls that have returned, in their order.
     pub outcomes: Vec<CallOutcome<'j>>,
     /// Texts of the messages that it was the first to read.
-    pub messages: Vec<&'j str>,
+    pub messages: Vec<Cow<'j, str>>,
 }
 
 impl<'j> FinishedEntries<'j> {
@@ -100,7 +102,7 @@ impl<'j> FinishedEntries<'j> {
         let mut finished = Self { first, ..Self::default() };
         for (at, entry) in step.iter().enumerate().take(result + 1) {
             match entry {
-                Entry::Heard { body, .. } => finished.messages.push(&body.text),
+                Entry::Heard { body, .. } => finished.messages.push(body.text_and_speech()),
                 Entry::Thought { calls, usage, model, .. } => {
                     finished.thoughts.push((model, *usage));
                     let rest = &step[at + 1..];
@@ -337,7 +339,8 @@ mod tests {
         };
         assert_eq!(first.messages, ["build it"]);
         assert_eq!(calls(&first), [("read".to_owned(), "result of a".to_owned(), true)]);
-        assert_eq!((last.messages.as_slice(), last.thoughts.len()), (&["faster"][..], 2));
+        assert_eq!(last.messages, ["faster"]);
+        assert_eq!(last.thoughts.len(), 2);
         let read = ("read".to_owned(), "result of a".to_owned(), false);
         let write = ("write".to_owned(), "result of b".to_owned(), true);
         assert_eq!(calls(&last), [read, write]);

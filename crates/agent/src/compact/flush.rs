@@ -21,7 +21,7 @@ pub const FLUSH_TOOLS: [&str; 4] = ["append_file", "edit", "read", "write"];
 /// Returns the entry that starts a flush; the `keeps` newest entries are left out.
 #[must_use]
 pub fn flush_entry(instruction: String, keeps: u32) -> Entry {
-    Entry::Noted { note: Note::Flush, text: instruction, keeps }
+    Entry::Noted { note: Note::Flush, text: instruction, keeps, failures: Vec::new() }
 }
 
 /// Whether a memory flush is open.

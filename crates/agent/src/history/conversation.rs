@@ -132,7 +132,7 @@ pub(super) fn conversation_start(journal: &[Entry]) -> usize {
 fn current_summary(journal: &[Entry]) -> (Option<&str>, usize) {
     let mut found: (Option<&str>, usize) = (None, 0);
     for (at, entry) in journal.iter().enumerate() {
-        if let Entry::Noted { note: Note::Summary, text, keeps } = entry {
+        if let Entry::Noted { note: Note::Summary, text, keeps, .. } = entry {
             let start = at.saturating_sub(usize::try_from(*keeps).unwrap_or(usize::MAX));
             if found.0.is_none() || start >= found.1 {
                 found = (Some(text), start);

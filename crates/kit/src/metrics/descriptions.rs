@@ -39,7 +39,7 @@ pub const COUNTERS: &[(&str, &str)] = &[
     ("holdfast_model_retries_total", "Model requests that were repeated, by class of the error."),
     (
         "holdfast_model_tokens_total",
-        "Tokens of answered model requests, by provider and kind (input, cached, output); cached ones are also counted as input.",
+        "Tokens of answered model requests, by provider and kind (input, cached, written, output, reasoning); those read from and written to the provider's cache are also counted as input, reasoning as output.",
     ),
     (
         "holdfast_operator_reconciliations_total",
@@ -126,6 +126,10 @@ pub const COUNTERS: &[(&str, &str)] = &[
     (
         "holdfast_runner_swept_total",
         "Sessions and messages that upkeep took care of, by what was done.",
+    ),
+    (
+        "holdfast_runner_transcriptions_total",
+        "Recordings of messages that were transcribed, by outcome.",
     ),
     ("holdfast_runner_turns_total", "Turns that ended, by outcome."),
     (

@@ -102,13 +102,21 @@ pub async fn store_title(tx: &mut TenantTx, session: SessionId, title: &str) -> 
     Ok(())
 }
 
-/// Returns key and title of the newest sessions for work whose keys begin with `prefix`.
-pub async fn work_sessions(
-    tx: &mut TenantTx,
-    prefix: &str,
-) -> Result<Vec<(String, String)>, Error> {
+/// A session for work.
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct WorkSession {
+    pub key: String,
+    pub title: String,
+    /// Whether it has read text from outside, so that its title may repeat it.
+    pub has_outside_text: bool,
+}
+
+/// Returns the newest sessions for work whose keys begin with `prefix`.
+pub async fn work_sessions(tx: &mut TenantTx, prefix: &str) -> Result<Vec<WorkSession>, Error> {
     const SQL: &str = "
-        select key, coalesce(given_label, label, '') from session.sessions
+        select key, coalesce(given_label, label, '') as title,
+               outside_since is not null as has_outside_text
+        from session.sessions
         where tenant_id = $1 and kind = 'work' and starts_with(key, $2)
         order by updated_at desc limit $3";
 

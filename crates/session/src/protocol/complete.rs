@@ -148,11 +148,11 @@ macro_rules! finish {
             insert into session.runs
                 (tenant_id, run_id, session_id, agent_id, epoch, outcome, reason, reply_seq, steps, model,
                  input_tokens, cached_tokens, output_tokens, started_at, cost_micros, messages,
-                 channel, person)
+                 channel, person, platform_micros)
             select $1, $3, $2, agent_id, $12, $4, $5, held.next_entry + $7::bigint, $8, $13, $9, $10,
                    $11, $15, $28, (select count(*) from finished),
                    (select channel from finished where message_id = $3),
-                   (select person from finished where message_id = $3)
+                   (select person from finished where message_id = $3), $33
             from session, held
             on conflict (tenant_id, run_id) do update
                 set outcome = excluded.outcome, reason = excluded.reason, epoch = excluded.epoch,
@@ -362,6 +362,7 @@ async fn end_turn(
         .bind(end.newest.map(|(seq, _)| seq))
         .bind(end.newest.map(|(_, message)| message.as_uuid()))
         .bind((!end.tools.is_empty()).then_some(Json(&end.tools)))
+        .bind(tokens(spent.run_platform_micros))
         .fetch_optional(tx.conn())
         .await?;
     let Some((promoted, next_out, finished)) = row else { return Ok(None) };

@@ -19,6 +19,8 @@ pub struct FamilyEvent {
     /// Unique in the tenant; each session is told once.
     pub idem_key: String,
     pub text: String,
+    /// The text may repeat text from outside.
+    pub outside: bool,
 }
 
 /// Sessions of a family that an event was told to.
@@ -94,7 +96,11 @@ impl Sessions {
             .fetch_all(tx.conn())
             .await?;
         tx.finish_reading();
-        let body = Body { event: Some(event.name.to_owned()), ..Body::text(event.text.clone()) };
+        let body = Body {
+            event: Some(event.name.to_owned()),
+            outside: event.outside,
+            ..Body::text(event.text.clone())
+        };
         let mut result = FamilyResult::default();
         for (session, state, wait) in members {
             let session = SessionId::from(session);

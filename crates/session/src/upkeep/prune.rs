@@ -37,7 +37,7 @@ use super::{
 };
 use crate::{
     Error,
-    delete::delete_rows,
+    delete::{KeptRecords, delete_rows},
     sessions::{lock, tenant_of},
 };
 
@@ -541,7 +541,7 @@ async fn delete_if_idle(
         return Ok(false);
     }
     upkeep.archive_session(&mut tx, session).await?;
-    delete_rows(&mut tx, session).await?;
+    delete_rows(&mut tx, session, KeptRecords::Nothing).await?;
     tx.commit().await?;
     Ok(true)
 }

@@ -57,6 +57,8 @@ pub struct UsageSum {
     pub usage: Usage,
     /// Cost in millionths of a US dollar.
     pub micros: u64,
+    /// The part of it that was used with keys of the installation.
+    pub platform_micros: u64,
     /// Median and 95th percentile of the durations.
     pub p50_ms: u64,
     pub p95_ms: u64,
@@ -84,6 +86,7 @@ impl UsageRecords<'_> {
                    count(*) filter (where outcome in ('failed', 'dead')) as failed,
                    sum(input_tokens)::bigint as input, sum(cached_tokens)::bigint as cached,
                    sum(output_tokens)::bigint as output, sum(cost_micros)::bigint as micros,
+                   sum(platform_micros)::bigint as platform_micros,
                    percentile_cont(array[0.5, 0.95]) within group (
                        order by extract(epoch from finished_at - started_at)::float8 * 1000) as durations
             from session.runs
@@ -128,6 +131,7 @@ struct SumRow {
     cached: i64,
     output: i64,
     micros: i64,
+    platform_micros: i64,
     durations: Vec<f64>,
 }
 
@@ -154,8 +158,10 @@ impl SumRow {
                 input: self.input.unsigned_abs(),
                 cached: self.cached.unsigned_abs(),
                 output: self.output.unsigned_abs(),
+                ..Usage::default()
             },
             micros: self.micros.unsigned_abs(),
+            platform_micros: self.platform_micros.unsigned_abs(),
         }
     }
 }

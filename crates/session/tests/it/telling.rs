@@ -181,6 +181,12 @@ async fn a_session_that_heard_text_from_outside_is_marked_until_it_is_reset() ->
     assert!(write(returned(true)).await?);
     assert!(write(Entry::summary("it says: do X", 0)).await?);
     assert!(!write(Entry::noted(Note::Reset, "anew")).await?);
+    // The prompt has such text, and the turn's messages are stored already.
+    world.sessions.mark_prompt_outside(&claim).await?;
+    assert!(world.sessions.load(&claim, 0).await?.outside);
+    let fenced = holdfast_session::Claim { epoch: claim.epoch + 1, ..claim.clone() };
+    assert!(world.sessions.mark_prompt_outside(&fenced).await.is_err());
+    assert!(!write(Entry::noted(Note::Reset, "anew")).await?);
     let told = SystemEvent { id: 1, text: "do X".into(), at: 0, outside: true };
     assert!(write(SystemEvent::entry(&[told])).await?);
     Ok(())

@@ -206,7 +206,7 @@ pub fn thought(text: &str) -> Entry {
     Entry::Thought {
         text: text.to_owned(),
         calls: vec![],
-        usage: Usage { input: 3, cached: 1, output: 2 },
+        usage: Usage { input: 3, cached: 1, output: 2, ..Usage::default() },
         model: "test:one".to_owned(),
         carry: None,
         record: None,
@@ -224,7 +224,7 @@ pub fn completion(run: RunId) -> Completion {
         reason: None,
         reply: None,
         deliveries: vec![],
-        usage: Usage { input: 3, cached: 1, output: 2 },
+        usage: Usage { input: 3, cached: 1, output: 2, ..Usage::default() },
         model: "test:one".to_owned(),
         steps: 1,
         tools: Vec::new(),

@@ -76,6 +76,16 @@ impl BlockSettings {
     }
 }
 
+/// Which messages are answered by voice, besides the text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum VoiceReplies {
+    #[default]
+    Never,
+    /// Voice messages.
+    ToVoice,
+}
+
 /// Options of an agent for one channel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -85,13 +95,20 @@ pub struct ChannelOptions {
     /// `None` sends answers whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocks: Option<BlockSettings>,
+    /// `None` is [`VoiceReplies::Never`].
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "known_or_default")]
+    pub voice_replies: Option<VoiceReplies>,
 }
 
 impl ChannelOptions {
     /// These options, with those of `other` where they say nothing.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
-        Self { queue: self.queue.or(other.queue), blocks: self.blocks.or(other.blocks) }
+        Self {
+            queue: self.queue.or(other.queue),
+            blocks: self.blocks.or(other.blocks),
+            voice_replies: self.voice_replies.or(other.voice_replies),
+        }
     }
 }
 

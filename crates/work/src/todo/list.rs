@@ -109,7 +109,7 @@ impl TodoList {
             if new.kind == TodoKind::Task {
                 last_task = number;
             }
-            added.push(new_todo(new, (number, deps), &actor.name, at));
+            added.push(new_todo(new, (number, deps), actor, at));
         }
         if mode == TodoInit::Replace {
             *self = Self { is_replaced: true, ..Self::default() };
@@ -200,6 +200,7 @@ impl TodoList {
             changes.push(format!("has priority {priority}"));
         }
         todo.updated_at = at;
+        todo.outside |= actor.has_outside_text;
         self.changed.insert(number);
         let code = code_of(number);
         let reason = if reason.is_empty() { String::new() } else { format!(": {}", shown(reason)) };
@@ -246,6 +247,7 @@ impl TodoList {
         };
         todo.notes.push(TodoNote { kind, text: text.to_owned(), by: actor.name.clone(), at });
         todo.updated_at = at;
+        todo.outside |= actor.has_outside_text;
         self.changed.insert(number);
         let code = code_of(number);
         let text = format!("{code} {}: {}", note_name(kind), shown(text));
@@ -284,7 +286,7 @@ const fn begins_or_checks(todo: &Todo, to: TodoStatus) -> bool {
     }
 }
 
-fn new_todo(new: &NewTodo, (number, deps): (u32, Vec<u32>), by: &str, at: Timestamp) -> Todo {
+fn new_todo(new: &NewTodo, (number, deps): (u32, Vec<u32>), by: &Actor, at: Timestamp) -> Todo {
     debug_assert!(deps.len() <= MAX_DEPS, "checked with the other sizes");
     Todo {
         number,
@@ -301,9 +303,10 @@ fn new_todo(new: &NewTodo, (number, deps): (u32, Vec<u32>), by: &str, at: Timest
         attempts: 0,
         last_error: String::new(),
         notes: Vec::new(),
-        created_by: by.to_owned(),
+        created_by: by.name.clone(),
         created_at: at,
         updated_at: at,
+        outside: by.has_outside_text,
     }
 }
 
@@ -350,7 +353,7 @@ mod tests {
     ];
 
     fn actor(kind: ActorKind, role: Option<BehaviorRole>) -> Actor {
-        Actor { kind, name: "ada".to_owned(), role }
+        Actor { kind, name: "ada".to_owned(), role, has_outside_text: false }
     }
 
     fn agent(role: BehaviorRole) -> Actor {
@@ -540,6 +543,31 @@ mod tests {
         };
         let text = list.apply(&user, &both, at).unwrap().text;
         assert_eq!(text, "T001 is DONE and has priority 2: as agreed");
+    }
+
+    #[test]
+    fn what_a_conversation_with_text_from_outside_writes_is_marked_and_stays_so() {
+        let clean = agent(BehaviorRole::Plan);
+        let marked = Actor { has_outside_text: true, ..clean.clone() };
+        let at = Timestamp::UNIX_EPOCH;
+        let mut list = list(vec![new("dig"), new("plant"), new("water")]);
+        let note = |code: &str| TodoOperation::Note {
+            code: code.to_owned(),
+            kind: TodoNoteKind::Note,
+            text: "as the page says".to_owned(),
+        };
+
+        list.apply(&marked, &note("T001"), at).unwrap();
+        list.apply(&clean, &note("T001"), at).unwrap();
+        list.apply(&clean, &note("T002"), at).unwrap();
+        list.apply(&marked, &prioritize("T003", 1), at).unwrap();
+        let added = TodoOperation::Init { mode: TodoInit::Merge, items: vec![new("rest")] };
+        list.apply(&marked, &added, at).unwrap();
+
+        let outside: Vec<bool> = list.todos().map(|todo| todo.outside).collect();
+        assert_eq!(outside, [true, false, true, true]);
+        list.apply(&clean, &init(vec![new("anew")]), at).unwrap();
+        assert!(list.todos().all(|todo| !todo.outside));
     }
 
     #[test]

@@ -153,6 +153,9 @@ pub struct Todo {
     pub created_by: String,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
+    /// A conversation that had read text from outside wrote some of its texts.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub outside: bool,
 }
 
 impl Todo {

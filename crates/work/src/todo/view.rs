@@ -146,6 +146,12 @@ impl TodoView {
         self.bench.as_deref()
     }
 
+    /// Whether one of its todos may repeat text from outside.
+    #[must_use]
+    pub fn has_outside_text(&self) -> bool {
+        self.todos.iter().any(|todo| todo.outside)
+    }
+
     /// Number of todos that are not `DONE`.
     #[must_use]
     pub fn unfinished(&self) -> usize {
@@ -240,6 +246,7 @@ mod tests {
             created_by: "ada".to_owned(),
             created_at: Timestamp::UNIX_EPOCH,
             updated_at: Timestamp::UNIX_EPOCH,
+            outside: false,
         }
     }
 

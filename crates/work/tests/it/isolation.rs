@@ -39,7 +39,7 @@ async fn every_read_of_another_tenant_finds_nothing() -> anyhow::Result<()> {
     assert!(todo_page(&mut tx, list, TodoFilter::All, (None, 9)).await?.todos.is_empty());
     assert!(todo(&mut tx, list, "T001").await.is_err());
     assert!(worklog_page(&mut tx, list, (None, 9)).await?.is_empty());
-    assert_eq!(worklog_text(&mut tx, list, 1_000).await?, "");
+    assert_eq!(worklog_text(&mut tx, list, 1_000).await?.text, "");
     assert!(tasks_of(&mut tx, list, 9).await?.is_empty());
     tx.finish_reading();
     let filter = LedgerFilter { limit: 9, ..LedgerFilter::default() };

@@ -101,7 +101,8 @@ async fn the_worklog_of_a_workspace_has_all_of_its_sessions_and_a_prompt_only_it
     let mut tx = world.tx().await?;
     let page = worklog_page(&mut tx, second, (None, 100)).await?;
     let texts =
-        [worklog_text(&mut tx, first, 4_000).await?, worklog_text(&mut tx, second, 4_000).await?];
+        [worklog_text(&mut tx, first, 4_000).await?, worklog_text(&mut tx, second, 4_000).await?]
+            .map(|worklog| worklog.text);
     tx.finish_reading();
 
     let details: Vec<_> = page.iter().map(|one| one.detail.as_str()).collect();

@@ -40,7 +40,7 @@ pub fn actor() -> impl Strategy<Value = Actor> {
     ];
     (kind, prop::option::weighted(0.7, role)).prop_map(|(kind, role)| {
         let role = role.filter(|_| !matches!(kind, ActorKind::User | ActorKind::System));
-        Actor { kind, name: "painter".to_owned(), role }
+        Actor { kind, name: "painter".to_owned(), role, has_outside_text: false }
     })
 }
 
@@ -256,7 +256,12 @@ fn the_log_of_any_operations_gives_the_list_and_the_list_is_that_of_the_model() 
     let config =
         ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() };
     TestRunner::new(config).run(&(items, calls), |(items, mut calls)| {
-        let user = Actor { kind: ActorKind::User, name: "anna".to_owned(), role: None };
+        let user = Actor {
+            kind: ActorKind::User,
+            name: "anna".to_owned(),
+            role: None,
+            has_outside_text: false,
+        };
         calls.insert(0, (user, vec![init(items)]));
         let checked = runtime.block_on(check(&world, &calls));
         checked.map_err(|error| TestCaseError::fail(format!("{error:#}")))

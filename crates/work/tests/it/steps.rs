@@ -13,7 +13,7 @@ use crate::world::{World, agent, update};
 
 /// A step with two model calls, of which one failed, a tool and an action.
 pub fn step(summary: &str) -> StepRecord {
-    let usage = Usage { input: 1_000, cached: 200, output: 34 };
+    let usage = Usage { input: 1_000, cached: 200, output: 34, ..Usage::default() };
     let call = ModelCall {
         model: "demo".to_owned(),
         usage,
@@ -93,7 +93,7 @@ async fn a_step_is_in_the_worklog_in_the_tasks_and_in_the_ledger() -> anyhow::Re
         records[4].digest,
         "DO:todo=T001 step 3 (OK, 1034 tokens, $0.000617): painted the roof"
     );
-    let text = worklog_text(&mut tx, world.list, 1_000).await?;
+    let text = worklog_text(&mut tx, world.list, 1_000).await?.text;
     assert!(text.contains("- exec failed: exit code 1"), "{text}");
     assert!(text.contains("omitted_event_types: FunctionRecord.v1, GetMessage.v1"), "{text}");
 
@@ -161,7 +161,7 @@ async fn records_of_a_step_are_pending_until_it_is_saved_and_aborted_if_it_is_no
     world.apply_at(&lost, &doing, "a", &[update("T001", TodoStatus::InProgress)]).await?;
     assert_eq!(states().await?, ["COMMITTED", "PENDING"]);
     let mut tx = world.tx().await?;
-    assert!(!worklog_text(&mut tx, world.list, 1_000).await?.contains("T001"));
+    assert!(!worklog_text(&mut tx, world.list, 1_000).await?.text.contains("T001"));
     tx.finish_reading();
 
     // The next step is saved with its changes.

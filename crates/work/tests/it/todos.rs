@@ -6,7 +6,7 @@ use holdfast_types::{
 };
 use holdfast_work::{
     Actor, ActorKind, Error, Place, TodoErrorKind, TodoFilter, Wakeups, apply_todos, todo,
-    todo_page, todo_view, worklog_page,
+    todo_page, todo_view, worklog_page, worklog_text,
 };
 
 use crate::world::{World, agent, init, kinds, task, update, user};
@@ -54,7 +54,12 @@ async fn a_list_goes_from_its_plan_to_its_bench() -> anyhow::Result<()> {
 async fn what_a_call_adds_waits_for_what_was_there_before_it() -> anyhow::Result<()> {
     let world = World::start().await?;
     world.plan(2).await?;
-    let agent = Actor { kind: ActorKind::RootAgent, name: "painter".to_owned(), role: None };
+    let agent = Actor {
+        kind: ActorKind::RootAgent,
+        name: "painter".to_owned(),
+        role: None,
+        has_outside_text: false,
+    };
     let add = |item| TodoOperation::Init { mode: TodoInit::Merge, items: vec![item] };
     let bench = NewTodo { kind: TodoKind::Bench, ..task("all is well") };
 
@@ -127,7 +132,12 @@ async fn a_subagent_changes_only_its_own_todos_of_its_root_sessions_list() -> an
     let free = NewTodo { deps: Some(Vec::new()), ..task("not painted") };
     let plan = init(vec![assigned, free]);
     world.apply(&agent(BehaviorRole::Plan), "plan", std::slice::from_ref(&plan)).await?;
-    let subagent = Actor { kind: ActorKind::SubAgent, name: "painter".to_owned(), role: None };
+    let subagent = Actor {
+        kind: ActorKind::SubAgent,
+        name: "painter".to_owned(),
+        role: None,
+        has_outside_text: false,
+    };
     let session = SessionId::generate();
     let place = Place {
         session,
@@ -157,6 +167,39 @@ async fn a_subagent_changes_only_its_own_todos_of_its_root_sessions_list() -> an
     let ids: Vec<i64> = pending.iter().map(|wakeup| wakeup.id).collect();
     wakeups.remove(world.tenant, &ids).await?;
     assert!(wakeups.tenants().await?.is_empty());
+    Ok(())
+}
+
+#[tokio::test]
+async fn todos_worklog_and_wakeups_keep_the_mark_of_their_conversation() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let clean = Place::outside(world.list, world.agent);
+    let marked = Place { has_outside_text: true, ..clean.clone() };
+    let add = |title: &str| {
+        let items = vec![task(title)];
+        [TodoOperation::Init { mode: TodoInit::Merge, items }]
+    };
+    let reader = Actor { has_outside_text: true, ..agent(BehaviorRole::Plan) };
+
+    world.apply_at(&clean, &agent(BehaviorRole::Plan), "a", &add("tea")).await?;
+    let mut tx = world.tx().await?;
+    let before = (
+        todo_view(&mut tx, world.list).await?.has_outside_text(),
+        worklog_text(&mut tx, world.list, 1_000).await?.has_outside_text,
+    );
+    tx.finish_reading();
+    world.apply_at(&marked, &reader, "b", &add("as the page says")).await?;
+
+    assert_eq!(before, (false, false));
+    let mut tx = world.tx().await?;
+    assert!(todo(&mut tx, world.list, "T002").await?.outside);
+    assert!(!todo(&mut tx, world.list, "T001").await?.outside);
+    assert!(todo_view(&mut tx, world.list).await?.has_outside_text());
+    assert!(worklog_text(&mut tx, world.list, 1_000).await?.has_outside_text);
+    tx.finish_reading();
+    let pending = Wakeups::new(world.pools.clone()).pending(world.tenant).await?;
+    let outside: Vec<bool> = pending.iter().map(|wakeup| wakeup.outside).collect();
+    assert_eq!(outside, [false, true]);
     Ok(())
 }
 

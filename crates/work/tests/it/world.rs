@@ -163,11 +163,16 @@ pub fn update(code: &str, to_status: TodoStatus) -> TodoOperation {
 
 /// The root agent, working by a behaviour.
 pub fn agent(role: BehaviorRole) -> Actor {
-    Actor { kind: ActorKind::RootAgent, name: "main".to_owned(), role: Some(role) }
+    Actor {
+        kind: ActorKind::RootAgent,
+        name: "main".to_owned(),
+        role: Some(role),
+        has_outside_text: false,
+    }
 }
 
 pub fn user() -> Actor {
-    Actor { kind: ActorKind::User, name: "anna".to_owned(), role: None }
+    Actor { kind: ActorKind::User, name: "anna".to_owned(), role: None, has_outside_text: false }
 }
 
 pub fn kinds(results: &[Result<(), TodoError>]) -> Vec<Option<TodoErrorKind>> {
