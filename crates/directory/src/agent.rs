@@ -469,7 +469,7 @@ mod tests {
     fn options_of_an_account_go_before_those_of_its_channel() {
         let cap = |cap| ChannelOptions {
             queue: holdfast_types::QueueSettings { cap: Some(cap), ..Default::default() },
-            blocks: None,
+            ..Default::default()
         };
         let blocks = ChannelOptions { blocks: Some(Default::default()), ..Default::default() };
         let channels = [("*", cap(1)), ("telegram", blocks), ("telegram/work", cap(3))];

@@ -6,6 +6,7 @@
 //! error repeats a secret or a text value, which may be a secret in the wrong field.
 
 mod allow_list;
+mod concealed;
 mod discord;
 mod email;
 mod field_errors;
@@ -23,6 +24,7 @@ use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::Value;
 
 pub use allow_list::AllowList;
+pub use concealed::concealed;
 pub use discord::{DiscordSecrets, DiscordSettings};
 pub use email::{EmailSecrets, EmailSettings, MailAuthentication, MailSecurity, MailServer};
 pub use groups::GroupSettings;
@@ -129,6 +131,7 @@ pub(crate) fn check(
     settings: &Value,
     secrets: &Value,
 ) -> Result<(), UnusableAccount> {
+    concealed::check(settings)?;
     // The caller has checked the channel.
     kind(channel).map_or(Ok(()), |kind| (kind.check)(settings, secrets))
 }

@@ -53,6 +53,8 @@ pub struct Directory {
     pub(crate) notices: Arc<Cache<(TenantId, LimitName, LimitLevel), ()>>,
     /// One query at a time for tokens without a mark.
     unmarked: Arc<Semaphore>,
+    /// Whether the demonstration model may be chosen, also where no model is.
+    pub(crate) has_demo_model: bool,
 }
 
 impl Directory {
@@ -84,7 +86,14 @@ impl Directory {
             routings: Arc::new(Cache::new(ROUTING_CACHE_TTL, MAX_CACHED_ROUTINGS)),
             notices: Arc::new(Cache::new(NOTICE_CACHE_TTL, MAX_CACHED_KEYS)),
             unmarked: Arc::new(Semaphore::new(1)),
+            has_demo_model: true,
         }
+    }
+
+    /// Refuses to choose the demonstration model. Agents without a model have none then.
+    #[must_use]
+    pub fn without_demo_model(self) -> Self {
+        Self { has_demo_model: false, ..self }
     }
 
     /// Reads the tenant's keys, people, devices and console sessions again when they are used next.

@@ -78,6 +78,14 @@ pub enum Error {
         provider: String,
     },
 
+    /// No model was chosen, or the demonstration model where it does not answer.
+    #[error(
+        "there is no model: set up a provider with `holdfast setup`, or its default with `holdfast \
+         providers put NAME --model MODEL`; the demonstration model answers nobody here \
+         (`runner.demo_model`)"
+    )]
+    NoModel,
+
     /// The installation's key-encryption key is malformed.
     #[error("`secrets.kek` must be base64 of 32 bytes: make one with `openssl rand -base64 32`")]
     InvalidKek,
@@ -137,7 +145,7 @@ impl Fault for Error {
                 Kind::Unauthenticated
             }
             Self::TenantSuspended | Self::PersonDisabled => Kind::Forbidden,
-            Self::NotFound { .. } | Self::NoProvider { .. } => Kind::NotFound,
+            Self::NotFound { .. } | Self::NoProvider { .. } | Self::NoModel => Kind::NotFound,
             Self::Taken { .. } | Self::Conflict(_) => Kind::Conflict,
             Self::Invalid(_) | Self::Id(_) | Self::InvalidKek | Self::WeakSecret(..) => {
                 Kind::Invalid
@@ -157,6 +165,7 @@ impl Fault for Error {
             Self::TenantSuspended => "TENANT_SUSPENDED",
             Self::PersonDisabled => "PERSON_DISABLED",
             Self::NoProvider { .. } => "PROVIDER_NOT_FOUND",
+            Self::NoModel => "MODEL_NOT_SET",
             Self::Taken { .. } => "NAME_TAKEN",
             Self::TooManyUnknownKeys
             | Self::NotFound { .. }

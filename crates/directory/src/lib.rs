@@ -6,7 +6,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `tenant`, `key` (with devices and sessions of the console), `person`, `audit_event`, `agent` (with behaviours), `policy`, `provider` (with credentials, their renewal and the catalogue of models), `budget`, `plan`, `tenant_event`, `event_webhook`, `account`, `connection`, `mcp`, `node`, `routing`, `skill_env` | types and their validation |
+//! | `tenant`, `key` (with devices and sessions of the console), `person`, `audit_event`, `agent` (with behaviours), `policy`, `provider` (with credentials, their renewal, keys of the installation and the catalogue of models), `budget`, `plan`, `tenant_event`, `event_webhook`, `account`, `connection`, `mcp`, `node`, `routing`, `skill_env` | types and their validation |
 //! | [`channel`] | settings of channel accounts, shared with the bridges |
 //! | `token`, `seal` | the text form of a key; encryption of stored secrets |
 //! | `verbs` | operations, one type per resource; transactions begin and end there |
@@ -82,12 +82,16 @@ pub use provider::credential::{
     CredentialKind, CredentialStats, CredentialSummary, NewCredential, PROVIDER_KEY_NAME,
     ProviderCredentials,
 };
+pub use provider::platform::{
+    NewPlatformKey, PLATFORM_KEY_PREFIX, PlatformKeySummary, PlatformProvider,
+};
 pub use provider::renewal::{
     NewTokens, RENEWAL_LEASE, RefreshGrant, RenewableTokens, RenewalClaim, RenewedTokens,
     TokenEndpoint,
 };
 pub use provider::{
-    ELEVENLABS, ModelChoice, ModelSetup, NewProvider, Provider, ProviderKind, SEARCH_PROVIDERS,
+    ELEVENLABS, ModelChoice, ModelSetup, NewProvider, Provider, ProviderAccess, ProviderKind,
+    SEARCH_PROVIDERS,
 };
 pub use routing::link::{CodeOrigin, IssuedLink, LinkOutcome, PersonAccount};
 pub use routing::pattern::Pattern;
@@ -100,7 +104,7 @@ pub use tenant::plan::{LimitLevel, LimitName, NewPlan, Plan, PlanLimits};
 pub use tenant::{Tenant, TenantChanges, TenantState};
 pub use verbs::{
     Accounts, Agents, Audit, BaseVersion, Behaviors, Budgets, Chains, Connections, ConsoleSessions,
-    Credentials, Devices, EventWebhooks, ImportedAgent, Keys, McpServers, Models,
-    NodeConnectionState, Nodes, People, Plans, PolicyDocuments, ProviderCheck, Providers, Routes,
-    SkillEnv, TenantEvents, Tenants,
+    Credentials, Devices, EventWebhooks, ImportedAgent, Keys, McpServers, ModelUse, Models,
+    NodeConnectionState, Nodes, People, Plans, PlatformKeys, PolicyDocuments, ProviderCheck,
+    Providers, Routes, SkillEnv, TenantEvents, Tenants,
 };

@@ -44,6 +44,8 @@ pub struct McpServer {
     pub agents: Option<Vec<AgentId>>,
     /// Whether agents can use the server.
     pub enabled: bool,
+    /// Whether tools that the server marks read-only need no approval after text from outside.
+    pub harmless: bool,
     /// Version; a new value after each change.
     pub version: Uuid,
 }
@@ -78,6 +80,8 @@ pub struct NewMcpServer {
     pub agents: Vec<String>,
     /// Whether agents can use the server.
     pub enabled: bool,
+    /// Whether tools that the server marks read-only need no approval after text from outside.
+    pub harmless: bool,
 }
 
 /// An MCP server with its secrets.
@@ -242,6 +246,7 @@ mod tests {
             secrets: None,
             agents: Vec::new(),
             enabled: true,
+            harmless: false,
         }
     }
 

@@ -2,13 +2,15 @@
 
 pub mod catalogue;
 pub mod credential;
+pub mod platform;
 pub mod renewal;
 
 use std::{collections::BTreeMap, fmt};
 
-use holdfast_llm::{Catalogue, RetiredModel};
+use holdfast_llm::{Catalogue, RequestExtras, RetiredModel, credentials::Credential};
 use holdfast_types::{AccountId, ModelId};
 use secrecy::SecretString;
+use serde_json::{Map, Value};
 
 use crate::{
     Budget, Error, PlanLimits, Product, ProviderCredentials, TenantCatalogue, tenant::check_name,
@@ -21,21 +23,37 @@ const MAX_URL_BYTES: usize = 2_000;
 const MAX_API_KEY_BYTES: usize = 8_000;
 
 /// API protocol of a provider.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ProviderKind {
     /// Chat Completions of OpenAI and all compatible servers.
+    #[default]
     OpenAi,
     Responses,
     Anthropic,
     Gemini,
     Ollama,
+    /// Azure OpenAI.
+    Azure,
+    /// Gemini and Anthropic's models on Vertex AI.
+    Vertex,
+    /// Amazon Bedrock.
+    Bedrock,
     /// Built in, works offline.
     Demo,
 }
 
 impl ProviderKind {
-    pub const ALL: [Self; 6] =
-        [Self::OpenAi, Self::Responses, Self::Anthropic, Self::Gemini, Self::Ollama, Self::Demo];
+    pub const ALL: [Self; 9] = [
+        Self::OpenAi,
+        Self::Responses,
+        Self::Anthropic,
+        Self::Gemini,
+        Self::Ollama,
+        Self::Azure,
+        Self::Vertex,
+        Self::Bedrock,
+        Self::Demo,
+    ];
 
     /// Returns the name that the database and the API use.
     #[must_use]
@@ -46,7 +64,26 @@ impl ProviderKind {
             Self::Anthropic => "anthropic",
             Self::Gemini => "gemini",
             Self::Ollama => "ollama",
+            Self::Azure => "azure",
+            Self::Vertex => "vertex",
+            Self::Bedrock => "bedrock",
             Self::Demo => "demo",
+        }
+    }
+
+    /// Returns the protocol with which models of this kind are asked.
+    #[must_use]
+    pub const fn protocol(self) -> holdfast_llm::ProviderKind {
+        match self {
+            Self::OpenAi => holdfast_llm::ProviderKind::OpenAi,
+            Self::Responses => holdfast_llm::ProviderKind::Responses,
+            Self::Anthropic => holdfast_llm::ProviderKind::Anthropic,
+            Self::Gemini => holdfast_llm::ProviderKind::Gemini,
+            Self::Ollama => holdfast_llm::ProviderKind::Ollama,
+            Self::Azure => holdfast_llm::ProviderKind::Azure,
+            Self::Vertex => holdfast_llm::ProviderKind::Vertex,
+            Self::Bedrock => holdfast_llm::ProviderKind::Bedrock,
+            Self::Demo => holdfast_llm::ProviderKind::Demo,
         }
     }
 
@@ -64,7 +101,7 @@ impl ProviderKind {
     }
 }
 
-/// A provider without its API key.
+/// A provider without its API key and the values of its headers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Provider {
     /// Name; the first part of its models' ids.
@@ -75,10 +112,14 @@ pub struct Provider {
     pub has_key: bool,
     /// Default model of the tenant, as `provider:id`, if it belongs to this provider.
     pub default_model: Option<String>,
+    /// Names of the headers that are added to each request.
+    pub header_names: Vec<String>,
+    /// Fields that are added to the body of each request.
+    pub extra_body: Map<String, Value>,
 }
 
 /// A provider to set up.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct NewProvider {
     /// Name; the first part of its models' ids.
     pub name: String,
@@ -89,6 +130,10 @@ pub struct NewProvider {
     pub api_key: Option<SecretString>,
     /// Model of the provider that becomes the tenant's default, as `gpt-5` or `openai:gpt-5`.
     pub default_model: Option<String>,
+    /// Headers that are added to each request; `None` keeps the stored ones.
+    pub headers: Option<BTreeMap<String, SecretString>>,
+    /// Fields that are added to the body of each request; `None` keeps the stored ones.
+    pub extra_body: Option<Map<String, Value>>,
 }
 
 impl fmt::Debug for NewProvider {
@@ -108,6 +153,32 @@ pub struct ModelChoice {
     pub api_key: Option<SecretString>,
     /// All credentials of the provider, including `api_key`.
     pub keys: ProviderCredentials,
+    /// Headers and fields of the body that are added to each request.
+    pub extras: RequestExtras,
+    /// Whether the keys are the installation's, which the tenant's plan allows.
+    pub is_platform: bool,
+}
+
+impl ModelChoice {
+    /// Returns how the provider is asked, with the first of its keys.
+    #[must_use]
+    pub fn provider(&self) -> holdfast_llm::Provider {
+        let first = self.keys.profiles.first().map(|profile| &profile.credential);
+        let (api_key, is_oauth) = match first {
+            Some(Credential::ApiKey { key }) => (Some(key.clone()), false),
+            Some(Credential::Token { token, .. }) => (Some(token.clone()), false),
+            Some(Credential::OAuth { access, .. }) => (Some(access.clone()), true),
+            None => (self.api_key.clone(), false),
+        };
+        holdfast_llm::Provider {
+            kind: self.kind.protocol(),
+            base_url: Some(self.base_url.clone()),
+            api_key,
+            is_oauth,
+            extras: self.extras.clone(),
+            identity: None,
+        }
+    }
 }
 
 /// Models of an agent with their catalogue and budgets, and what its prompt tells of its tenant.
@@ -133,6 +204,19 @@ pub struct ModelSetup {
     pub actions: BTreeMap<AccountId, &'static [&'static str]>,
 }
 
+/// Providers of a tenant, and what an agent's requests to them may cost.
+#[derive(Debug, Clone)]
+pub struct ProviderAccess {
+    /// In the order of their names.
+    pub choices: Vec<ModelChoice>,
+    /// Model catalogue of the tenant.
+    pub catalogue: TenantCatalogue,
+    /// Budgets of the agent and its tenant.
+    pub budgets: Vec<Budget>,
+    /// Limits of the tenant's plan.
+    pub limits: PlanLimits,
+}
+
 /// Name of a provider that offers speech and no chat.
 pub const ELEVENLABS: &str = "elevenlabs";
 
@@ -151,11 +235,18 @@ impl NewProvider {
         }
         check_url(&self.base_url)?;
         let key = self.api_key.as_ref().map(SecretString::expose_secret).unwrap_or_default();
-        if key.len() > MAX_API_KEY_BYTES || key.chars().any(|c| c.is_control() || !c.is_ascii()) {
+        let is_printable = key.chars().all(|c| c.is_ascii() && !c.is_control());
+        if key.len() > MAX_API_KEY_BYTES || !(is_printable || is_json_object(key)) {
             return Err(Error::Invalid(format!(
-                "an API key has {MAX_API_KEY_BYTES} characters at most, all of them printable ASCII"
+                "an API key has {MAX_API_KEY_BYTES} characters at most, all of them printable ASCII, \
+                 or is a JSON object"
             )));
         }
+        let extras = RequestExtras {
+            headers: self.headers.clone().unwrap_or_default(),
+            body: self.extra_body.clone().unwrap_or_default(),
+        };
+        extras.check().map_err(|error| Error::Invalid(error.to_string()))?;
         self.default_model = match self.default_model {
             Some(model) => {
                 let model = self::default_model(&self.name, &model)?;
@@ -171,6 +262,11 @@ impl NewProvider {
     }
 }
 
+/// Whether a key is a JSON object, as those of Google's service accounts and of AWS.
+pub(crate) fn is_json_object(key: &str) -> bool {
+    key.trim_start().starts_with('{') && serde_json::from_str::<Map<String, Value>>(key).is_ok()
+}
+
 /// Expands a model name: `gpt-5` and `openai:gpt-5` are the same model of `openai`.
 fn default_model(provider: &str, model: &str) -> Result<ModelId, Error> {
     let prefix = format!("{provider}:");
@@ -183,7 +279,8 @@ fn default_model(provider: &str, model: &str) -> Result<ModelId, Error> {
 
 /// Checks that the vendor has not switched the model off.
 fn check_not_retired(model: &ModelId) -> Result<(), Error> {
-    match Catalogue::built_in().retired(model) {
+    let today = jiff::Timestamp::now().strftime("%F").to_string();
+    match Catalogue::built_in().retired(model).filter(|retired| retired.is_off(&today)) {
         Some(RetiredModel { on, successor }) => Err(Error::Invalid(format!(
             "`{model}` was switched off by its vendor ({on}): use `{successor}`"
         ))),
@@ -218,6 +315,7 @@ mod tests {
             base_url: base_url.to_owned(),
             api_key: Some("sk-secret".into()),
             default_model: model.map(str::to_owned),
+            ..NewProvider::default()
         }
         .check()
     }
@@ -230,7 +328,7 @@ mod tests {
         assert_eq!(
             ProviderKind::parse("cohere").unwrap_err().to_string(),
             "`cohere` is not a kind of provider: use one of openai, openai-responses, anthropic, \
-             gemini, ollama, demo"
+             gemini, ollama, azure, vertex, bedrock, demo"
         );
     }
 

@@ -87,6 +87,8 @@ impl fmt::Debug for Kek {
 pub(crate) enum Purpose<'a> {
     /// API key of the provider with this name.
     ProviderKey(&'a str),
+    /// Headers of the provider with this name.
+    ProviderHeaders(&'a str),
     /// A further credential of a provider.
     Credential { provider: &'a str, name: &'a str },
     /// Secrets of the channel account.
@@ -147,6 +149,51 @@ impl Seal {
         let key = self.kek.open(&context(tenant, "data-key", b""), sealed)?;
         let key: [u8; 32] = key.try_into().map_err(|_| Error::Unsealable("a data key"))?;
         Ok(DataKey { tenant, key: SecretBox::new(Box::new(key)) })
+    }
+
+    /// Seals a key of the installation, by its provider and name.
+    ///
+    /// # Errors
+    ///
+    /// If the secret is too large, which stored secrets never are.
+    pub(crate) fn seal_platform_key(
+        &self,
+        which: (&str, &str),
+        secret: &[u8],
+    ) -> Result<Vec<u8>, Error> {
+        self.kek.seal(&platform_context(which), secret)
+    }
+
+    /// Opens a key of the installation.
+    ///
+    /// # Errors
+    ///
+    /// If it was sealed as another one, or with another key-encryption key.
+    pub(crate) fn open_platform_key(
+        &self,
+        which: (&str, &str),
+        sealed: &[u8],
+    ) -> Result<Vec<u8>, Error> {
+        let opened = self.kek.open(&platform_context(which), sealed);
+        opened.map_err(|_| Error::Unsealable("a key of the platform"))
+    }
+
+    /// Returns a key of the installation sealed with the current key-encryption key; `None` if it is
+    /// already.
+    ///
+    /// # Errors
+    ///
+    /// As [`open_platform_key`](Self::open_platform_key).
+    pub(crate) fn reseal_platform_key(
+        &self,
+        which: (&str, &str),
+        sealed: &[u8],
+    ) -> Result<Option<Vec<u8>>, Error> {
+        if self.kek.is_current(sealed) {
+            return Ok(None);
+        }
+        let secret = SecretBox::new(Box::new(self.open_platform_key(which, sealed)?));
+        self.seal_platform_key(which, secret.expose_secret()).map(Some)
     }
 
     /// Returns a tenant's data key sealed with the current key-encryption key; `None` if it is
@@ -215,6 +262,7 @@ impl DataKey {
             Purpose::ProviderKey(_) => "a provider's key",
             Purpose::Credential { .. } => "a credential",
             Purpose::AccountSecrets(_) => "a channel account's secrets",
+            Purpose::ProviderHeaders(_) => "a provider's headers",
             Purpose::McpSecrets(_) => "an mcp server's secrets",
             Purpose::ConnectionSecret(_) => "a connection's secret",
             Purpose::EventWebhook(_) => "the secret of a webhook for events",
@@ -234,6 +282,9 @@ impl DataKey {
             }
             Purpose::AccountSecrets(account) => {
                 context(self.tenant, "account-secrets", account.as_uuid().as_bytes())
+            }
+            Purpose::ProviderHeaders(name) => {
+                context(self.tenant, "provider-headers", name.as_bytes())
             }
             Purpose::McpSecrets(name) => context(self.tenant, "mcp-secrets", name.as_bytes()),
             Purpose::ConnectionSecret(name) => {
@@ -260,6 +311,11 @@ impl fmt::Debug for DataKey {
 /// byte, so no two contexts are equal.
 fn context(tenant: TenantId, field: &str, row: &[u8]) -> Vec<u8> {
     [b"holdfast\0", tenant.as_uuid().as_bytes().as_slice(), field.as_bytes(), b"\0", row].concat()
+}
+
+/// Associated data of a key of the installation. Names contain no zero byte.
+fn platform_context((provider, name): (&str, &str)) -> Vec<u8> {
+    [b"holdfast-platform-key\0", provider.as_bytes(), b"\0", name.as_bytes()].concat()
 }
 
 fn encrypt(key: &Key, context: &[u8], secret: &[u8]) -> Result<Vec<u8>, Error> {
@@ -325,6 +381,8 @@ mod tests {
             Purpose::Credential { provider: "c", name },
             Purpose::AccountSecrets(AccountId::generate()),
             Purpose::AccountSecrets(AccountId::generate()),
+            Purpose::ProviderHeaders("a"),
+            Purpose::ProviderHeaders("b"),
             Purpose::McpSecrets("a"),
             Purpose::McpSecrets("b"),
             Purpose::ConnectionSecret("a"),
@@ -375,6 +433,23 @@ mod tests {
             changed[at] ^= 1;
             assert!(rotating.data_key(tenant, &changed).is_err(), "byte {at}");
         }
+    }
+
+    #[test]
+    fn a_platform_key_opens_only_as_itself_and_is_resealed_in_a_rotation() {
+        let sealed = seal().seal_platform_key(("openai", "a"), b"sk-1").unwrap();
+        let rotating = Seal::new(&kek(2), &kek(1)).unwrap();
+        let rotated = Seal::new(&kek(2), &"".into()).unwrap();
+
+        assert_eq!(seal().open_platform_key(("openai", "a"), &sealed).unwrap(), b"sk-1");
+        for other in [("openai", "b"), ("other", "a"), ("openaia", ""), ("", "openaia")] {
+            assert!(seal().open_platform_key(other, &sealed).is_err(), "{other:?}");
+        }
+        assert!(seal().data_key(TenantId::generate(), &sealed).is_err());
+        let new = rotating.reseal_platform_key(("openai", "a"), &sealed).unwrap().unwrap();
+        assert_eq!(rotated.open_platform_key(("openai", "a"), &new).unwrap(), b"sk-1");
+        assert!(rotated.open_platform_key(("openai", "a"), &sealed).is_err());
+        assert_eq!(rotating.reseal_platform_key(("openai", "a"), &new).unwrap(), None);
     }
 
     #[test]

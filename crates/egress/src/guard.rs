@@ -26,7 +26,7 @@ use reqwest::{
     dns::{Addrs, Name, Resolve, Resolving},
 };
 
-use crate::{client_builder, describe_failure};
+use crate::{client_builder, describe_failure, is_loopback};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -82,6 +82,8 @@ pub struct Guard {
     /// Client for addresses that the operator listed.
     open: Client,
     allow: Arc<BTreeSet<String>>,
+    /// Whether every address of this machine's loopback is allowed.
+    has_loopback: bool,
     lookup: Arc<dyn Lookup>,
 }
 
@@ -115,17 +117,24 @@ impl Guard {
         };
         let allow = allow.into_iter().map(|entry| entry.to_lowercase()).collect();
         let (guarded, open) = (client(true)?, client(false)?);
-        Ok(Self { guarded, open, allow: Arc::new(allow), lookup })
+        Ok(Self { guarded, open, allow: Arc::new(allow), has_loopback: false, lookup })
     }
 
-    /// Parses an address, in which `https://` may be missing.
+    /// Allows every address of this machine's loopback, too.
+    #[must_use]
+    pub(crate) fn with_loopback(self) -> Self {
+        Self { has_loopback: true, ..self }
+    }
+
+    /// Parses an address, in which `https://` may be missing. Whoever judges an address must judge
+    /// this value: the same text may mean another host to another parser.
     ///
     /// # Errors
     ///
     /// If it is not a URL.
     pub fn parse(said: &str) -> Result<Url, AddressRefusal> {
         let said = said.trim();
-        let whole = if said.contains("://") { said.to_owned() } else { format!("https://{said}") };
+        let whole = if has_scheme(said) { said.to_owned() } else { format!("https://{said}") };
         Url::parse(&whole).map_err(|_| AddressRefusal::Url(shown(said)))
     }
 
@@ -209,10 +218,12 @@ impl Guard {
             .map_or_else(|| describe_failure(error).to_owned(), AddressRefusal::to_string)
     }
 
-    /// Whether the operator listed this host.
+    /// Whether the operator allowed this host.
     #[must_use]
     pub fn is_listed(&self, host: &str, port: u16) -> bool {
-        self.allow.contains(host) || self.allow.contains(&format!("{host}:{port}"))
+        (self.has_loopback && is_loopback(host))
+            || self.allow.contains(host)
+            || self.allow.contains(&format!("{host}:{port}"))
     }
 }
 
@@ -256,6 +267,15 @@ impl Resolve for Resolver {
             Ok(addresses)
         })
     }
+}
+
+/// Whether a text begins with a scheme and `//`. `https:host` does not: the URL parser would accept it,
+/// although nobody writes it.
+fn has_scheme(text: &str) -> bool {
+    text.split_once("://").is_some_and(|(scheme, _)| {
+        let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+        !scheme.is_empty() && scheme.chars().all(is_part)
+    })
 }
 
 /// Visible part of a text that somebody else wrote, for a message.
@@ -313,6 +333,25 @@ mod tests {
         }
         assert_eq!(check(&guard, "http://1.1.1.1/"), None);
         assert_eq!(check(&guard, "example.com/x"), None);
+    }
+
+    #[test]
+    fn an_address_with_another_address_in_it_is_of_its_own_host() {
+        for (text, host) in [
+            ("HTTPS://A.example/x", Some("a.example")),
+            ("a.example/x?to=https://b.example/", Some("a.example")),
+            ("https:b.example/x?to=://a.example/", None),
+            ("https:/b.example/x?to=://a.example/", None),
+            ("//a.example/x", Some("a.example")),
+            ("https://a.example\\@b.example/", Some("a.example")),
+            ("ht\ttps://b.example/", None),
+            ("https://b.exam\nple/", Some("b.example")),
+        ] {
+            let parsed = Guard::parse(text).ok();
+            let parsed = parsed.and_then(|url| url.host_str().map(str::to_owned));
+            let parsed = parsed.filter(|host| host.contains('.'));
+            assert_eq!(parsed.as_deref(), host, "{text:?}");
+        }
     }
 
     #[test]

@@ -26,9 +26,23 @@ pub struct Config {
     /// Addresses that are allowed though they are not on the public internet or have no TLS:
     /// `host:port`, or `host` for any port.
     pub allow: Vec<String>,
+    /// Whether providers of models, speech and images may be on the loopback of their machine, at
+    /// any port and without TLS. `holdfast up` sets it where it is unset and `runner.sandbox.hosted`
+    /// is not set.
+    pub local_providers: Option<bool>,
 }
 
 impl Config {
+    /// Builds the guard for providers of models, speech and images.
+    ///
+    /// # Errors
+    ///
+    /// If this machine has no root certificates.
+    pub fn provider_guard(&self) -> anyhow::Result<Guard> {
+        let guard = self.guard()?;
+        Ok(if self.local_providers == Some(true) { guard.with_loopback() } else { guard })
+    }
+
     /// Builds the guard of these addresses.
     ///
     /// # Errors
@@ -44,9 +58,29 @@ impl Config {
 pub fn loopback_address(url: &str) -> Option<String> {
     let url = Url::parse(url).ok()?;
     let host = url.host_str()?;
+    is_loopback(host).then(|| format!("{host}:{}", url.port_or_known_default().unwrap_or_default()))
+}
+
+/// Whether a URL's host is this machine. Other names count as foreign, whatever they resolve to.
+fn is_loopback(host: &str) -> bool {
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    let is_local = host == "localhost" || address.is_ok_and(|address| address.is_loopback());
-    is_local.then(|| format!("{host}:{}", url.port_or_known_default().unwrap_or_default()))
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+/// Says how an operator allows a URL that a [`Guard`] refuses.
+#[must_use]
+pub fn how_to_allow(url: &str) -> String {
+    let entry = Guard::parse(url).ok().and_then(|url| {
+        let port = url.port_or_known_default().unwrap_or_default();
+        url.host_str().map(|host| format!("{host}:{port}"))
+    });
+    match entry {
+        Some(entry) => format!(
+            "an operator can allow it: add \"{entry}\" to `egress.allow`, as by \
+             HOLDFAST_EGRESS__ALLOW='[\"{entry}\"]', and restart the services"
+        ),
+        None => "an operator can list it in `egress.allow`".to_owned(),
+    }
 }
 
 /// Interval of keep-alive probes on an idle connection.
@@ -83,6 +117,36 @@ pub fn describe_failure(error: &reqwest::Error) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_setting_that_allows_an_address_is_named_with_its_value() {
+        let how = how_to_allow("http://127.0.0.1:11434/v1");
+
+        assert!(how.contains(r#"HOLDFAST_EGRESS__ALLOW='["127.0.0.1:11434"]'"#), "{how}");
+        assert!(how_to_allow("https://[::1]/").contains(r#""[::1]:443""#));
+    }
+
+    #[test]
+    fn only_providers_may_be_on_this_machine_and_only_where_the_setting_says_so() {
+        let url = |url| Guard::parse(url).unwrap();
+        let local = Config { local_providers: Some(true), ..Config::default() };
+
+        let providers = local.provider_guard().unwrap();
+        for address in
+            ["http://127.0.0.1:11434/v1", "http://localhost:1234/v1", "http://[::1]:8080/"]
+        {
+            assert!(providers.client_for_secret(&url(address)).is_ok(), "{address}");
+            assert!(local.guard().unwrap().client_for_secret(&url(address)).is_err(), "{address}");
+            for unset in [None, Some(false)] {
+                let config = Config { local_providers: unset, ..Config::default() };
+                let refused = config.provider_guard().unwrap();
+                assert!(refused.client_for_secret(&url(address)).is_err(), "{address}");
+            }
+        }
+        for address in ["http://10.0.0.7:11434/", "http://169.254.169.254/", "http://100.64.0.1/"] {
+            assert!(providers.client_for_secret(&url(address)).is_err(), "{address}");
+        }
+    }
 
     #[test]
     fn only_addresses_of_this_machine_are_local() {

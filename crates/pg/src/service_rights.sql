@@ -91,11 +91,13 @@ begin
             ('scheduler', 'system', '^(session|schedule)[.]|^control[.]tenants$', null, null),
             ('memory', 'app', '^memory[.]', null, null),
             ('memory', 'system', '^memory[.]', null, null),
-            ('bridge', 'app', '^session[.]', null, null),
-            ('bridge', 'app', '^workspace[.]', array['SELECT'], null),
+            ('bridge', 'app', '^session[.]deliveries$', array['SELECT', 'INSERT', 'UPDATE'], null),
+            ('bridge', 'app', '^session[.]events$', array['INSERT'], null),
+            ('bridge', 'app', '^workspace[.]contents$', array['SELECT'], null),
             ('bridge', 'app', '^control[.](tenants|accounts)$', array['SELECT'], null),
             ('bridge', 'app', '^control[.](account_(status|positions)|widget_messages)$', null, null),
-            ('bridge', 'system', '^session[.]|^control[.](tenants|accounts)$', null, null)
+            ('bridge', 'system', '^session[.]deliveries$|^control[.](tenants|accounts)$', null, null),
+            ('bridge', 'system', '^session[.]events$', array['INSERT'], null)
         ),
         base (kind, relation, name, is_sequence, privilege, columns) as (
             select b.kind, c.oid, n.nspname || '.' || c.relname, c.relkind = 'S', a.privilege_type, null::text[]
@@ -133,6 +135,10 @@ begin
             execute format('grant select (tenant_id, ctid) on %s to %I', r.relation, r.own);
         end if;
     end loop;
+
+    -- How the previews of replies stand; no text of a conversation.
+    grant select (tenant_id, session_id, message_id, state, target, preview), update (preview)
+        on session.inbox to holdfast_bridge_app;
 
     for r in
         select p.oid::regprocedure as function, n.nspname, own_name as own

@@ -27,12 +27,16 @@ const FIELDS: [Field; 9] = [
     ("tls", "true or false"),
     ("nick", "a nick of letters, digits and -_[]{}\\`^|, 30 at most"),
     ("account", "the name for SASL, if it is not the nick"),
-    ("channels", "a list of channels: [\"#team\", \"#private key\"]"),
+    ("channels", "a list of channels: [\"#team\", \"#private\"]"),
     ("mention_only", "true or false"),
     ("identify_by", "\"account\" or \"nick\""),
     ("allow", "a list of names, or [\"*\"]: [\"anna\"]"),
 ];
-const SECRETS: &str = "{}, or {\"password\": …} for SASL, {\"server_password\": …} for PASS";
+const SECRETS: &str = "{}, or {\"password\": …} for SASL, {\"server_password\": …} for PASS, \
+                       {\"channel_keys\": …} for channels";
+
+/// Maximum length of all keys of channels, in bytes.
+const MAX_CHANNEL_KEYS_BYTES: usize = 4096;
 
 /// Maximum length of a nick, in bytes.
 const MAX_NICK_BYTES: usize = 30;
@@ -46,7 +50,7 @@ pub struct IrcSettings {
     pub tls: bool,
     pub nick: String,
     account: Option<String>,
-    /// Channels to join, each with its key after a space if it has one. All members may write.
+    /// Channels to join. All members may write. Older accounts have keys here, each after its channel and a space.
     pub channels: Vec<String>,
     /// Whether only messages that name the nick are answered in channels; others are read too.
     pub mention_only: bool,
@@ -90,6 +94,8 @@ pub struct IrcSecrets {
     pub password: Option<SecretString>,
     /// Password of the server, for PASS.
     pub server_password: Option<SecretString>,
+    /// Channels with their keys: `#private key, #other key`.
+    pub channel_keys: Option<SecretString>,
 }
 
 impl IrcSettings {
@@ -99,7 +105,7 @@ impl IrcSettings {
     ///
     /// [`UnusableAccount`] if the account could not be served.
     pub fn read(settings: &Value, secrets: &Value) -> Result<(Self, IrcSecrets), UnusableAccount> {
-        let settings: Self = field_errors::parse_settings("settings", &FIELDS, settings)?;
+        let mut settings: Self = field_errors::parse_settings("settings", &FIELDS, settings)?;
         let secrets: IrcSecrets = field_errors::parse_secrets(secrets, SECRETS)?;
         let refused = |why: &str| Err(UnusableAccount(why.to_owned()));
         let is_host = |c: char| c.is_ascii_alphanumeric() || ".-:".contains(c);
@@ -115,6 +121,9 @@ impl IrcSettings {
         if settings.account.as_deref().is_some_and(|name| !is_word(name)) {
             return refused("`settings.account` is no name: write one word");
         }
+        if let Some(keys) = &secrets.channel_keys {
+            settings.add_channel_keys(keys.expose_secret())?;
+        }
         for channel in &settings.channels {
             let words: Vec<&str> = channel.split(' ').collect();
             let is_channel = channel.starts_with(['#', '&', '+', '!'])
@@ -123,8 +132,7 @@ impl IrcSettings {
                 && words.iter().all(|word| is_word(word) && !word.contains(','));
             if !is_channel {
                 return refused(
-                    "`settings.channels` has an entry that is no channel: write \"#team\", or \
-                     \"#team key\"",
+                    "`settings.channels` has an entry that is no channel: write \"#team\"",
                 );
             }
         }
@@ -146,6 +154,27 @@ impl IrcSettings {
             }
         }
         Ok((settings, secrets))
+    }
+
+    /// Adds keys to the channels that they belong to.
+    fn add_channel_keys(&mut self, keys: &str) -> Result<(), UnusableAccount> {
+        let refused = |why: &str| UnusableAccount(format!("`secrets.channel_keys` {why}"));
+        if keys.len() > MAX_CHANNEL_KEYS_BYTES {
+            return Err(refused("is too long"));
+        }
+        if !self.tls && !is_this_machine(&self.server) {
+            return Err(refused("would be sent in the clear: set `settings.tls` to true"));
+        }
+        for entry in keys.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
+            let Some((name, key)) = entry.split_once(' ').filter(|(_, key)| is_word(key)) else {
+                return Err(refused("has an entry without a key: write \"#private key\""));
+            };
+            let Some(channel) = self.channels.iter_mut().find(|channel| *channel == name) else {
+                return Err(refused("names a channel that `settings.channels` does not have"));
+            };
+            *channel = format!("{name} {key}");
+        }
+        Ok(())
     }
 
     #[must_use]
@@ -195,6 +224,26 @@ mod tests {
         assert!(settings.tls && settings.mention_only && !settings.allow.allows("anna", "anna"));
         assert_eq!((settings.port(), settings.account()), (6697, "bot"));
         assert_eq!(settings.identify_by, IrcIdentity::Account);
+    }
+
+    #[test]
+    fn keys_of_channels_are_secrets() {
+        let settings =
+            json!({"server": "irc.example.org", "nick": "bot", "channels": ["#a", "#b", "#c"]});
+        let read = |keys: &str| IrcSettings::read(&settings, &json!({ "channel_keys": keys }));
+
+        let (both, _) = read("#a one, #c two").unwrap();
+        assert_eq!(both.channels, ["#a one", "#b", "#c two"]);
+        for keys in ["#a", "#d S3CRET", "#a S3CRET two"] {
+            let told = read(keys).unwrap_err().to_string();
+            assert!(
+                told.starts_with("`secrets.channel_keys`") && !told.contains("S3CRET"),
+                "{told}"
+            );
+        }
+        // As older versions stored it.
+        let old = json!({"server": "irc.example.org", "nick": "bot", "channels": ["#a one"]});
+        assert_eq!(IrcSettings::read(&old, &json!({})).unwrap().0.channels, ["#a one"]);
     }
 
     #[test]

@@ -37,6 +37,11 @@ const FIELDS: [Field; 4] = [
     ("actions", "true, if the receiver understands `action`"),
 ];
 
+const SECRETS: &str = "{\"secret\": …}, and \"authorization\" if the receiver asks for one";
+
+/// Maximum length of a header, in bytes.
+const MAX_HEADER_BYTES: usize = 2048;
+
 /// Minimum length of a secret, in bytes.
 const MIN_SECRET_BYTES: usize = 16;
 
@@ -68,6 +73,9 @@ impl Default for WebhookSettings {
 pub struct WebhookSecrets {
     /// Key of the signatures in both directions.
     pub secret: SecretString,
+    /// Header `Authorization` of posts to the URL, such as `Basic …`.
+    #[serde(default)]
+    pub authorization: Option<SecretString>,
 }
 
 impl WebhookSettings {
@@ -92,12 +100,21 @@ impl WebhookSettings {
                 settings.tolerance
             )));
         }
-        let secrets: WebhookSecrets = field_errors::parse_secrets(secrets, "{\"secret\": …}")?;
+        let secrets: WebhookSecrets = field_errors::parse_secrets(secrets, SECRETS)?;
         let length = secrets.secret.expose_secret().len();
         if length < MIN_SECRET_BYTES {
             return Err(UnusableAccount(format!(
                 "`secrets.secret` has {length} bytes, and {MIN_SECRET_BYTES} are the least: \
                  write what `openssl rand -hex 32` says"
+            )));
+        }
+        let is_header = |text: &str| {
+            text.len() <= MAX_HEADER_BYTES && text.chars().all(|c| matches!(c, ' '..='~'))
+        };
+        if secrets.authorization.as_ref().is_some_and(|text| !is_header(text.expose_secret())) {
+            return Err(UnusableAccount(format!(
+                "`secrets.authorization` cannot be a header: write `Basic …` or `Bearer …`, \
+                 {MAX_HEADER_BYTES} bytes at most"
             )));
         }
         Ok((settings, secrets))
@@ -168,6 +185,10 @@ mod tests {
     fn a_secret_has_to_be_long_and_is_not_repeated() {
         for (secrets, told) in [
             (json!({"secret": "S3CRET"}), "`secrets.secret` has 6 bytes, and 16 are the least"),
+            (
+                json!({"secret": "0123456789abcdef", "authorization": "S3CRET\n"}),
+                "`secrets.authorization` cannot be a header",
+            ),
             (json!({"secret": ["S3CRET"]}), "the `secrets` are not what they should be: write {"),
         ] {
             let refused = WebhookSettings::read(&json!({}), &secrets).unwrap_err().to_string();

@@ -48,10 +48,10 @@ pub(crate) fn check_card(card: &ModelCard) -> Result<(), Error> {
             "a model's largest output is 1 token at least, and no more than its context",
         );
     }
+    holdfast_llm::check_body(&card.extra_body)
+        .map_err(|error| Error::Invalid(error.to_string()))?;
     let Some(prices) = &card.prices else { return Ok(()) };
-    let long = prices.long.map(|long| [Some(long.input), long.cached, Some(long.output)]);
-    let all = [Some(prices.input), prices.cached, Some(prices.output)];
-    if all.into_iter().chain(long.into_iter().flatten()).flatten().any(|p| p > MAX_PRICE) {
+    if prices.of_tokens().any(|price| price > MAX_PRICE) {
         return refuse(
             "a price is 10000 US dollars for a million tokens at most, written in thousandths of \
              a dollar: 2500 is $2.50",
@@ -97,8 +97,7 @@ mod tests {
 
     #[test]
     fn what_no_model_is_is_refused() {
-        let prices =
-            |input| Some(Prices { input, cached: None, output: 1, long: None, picture: None });
+        let prices = |input| Some(Prices { input, output: 1, ..Prices::default() });
         assert!(check_card(&ModelCard { prices: prices(2_500), ..ModelCard::default() }).is_ok());
         for wrong in [
             ModelCard { context: 10, ..ModelCard::default() },

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, TokenEndpoint, tenant::check_name};
+use crate::{Error, TokenEndpoint, provider::is_json_object, tenant::check_name};
 
 /// Name of the API key that a provider was set up with.
 pub const PROVIDER_KEY_NAME: &str = "default";
@@ -220,12 +220,13 @@ impl NewCredential {
 
 fn check_secret(secret: &SecretString) -> Result<(), Error> {
     let text = secret.expose_secret();
-    if (1..=MAX_SECRET_BYTES).contains(&text.len()) && text.chars().all(|c| c.is_ascii_graphic()) {
+    let is_word = text.chars().all(|c| c.is_ascii_graphic());
+    if (1..=MAX_SECRET_BYTES).contains(&text.len()) && (is_word || is_json_object(text)) {
         return Ok(());
     }
     Err(Error::Invalid(format!(
         "a credential's secret has 1 to {MAX_SECRET_BYTES} characters, all of them printable ASCII \
-         without a space"
+         without a space, or is a JSON object"
     )))
 }
 

@@ -82,11 +82,13 @@ impl TokenEndpoint {
 /// <https://developers.google.com/identity/protocols/oauth2/web-server#offline>.
 const fn token_url(kind: ProviderKind) -> Option<&'static str> {
     match kind {
-        ProviderKind::Gemini => Some("https://oauth2.googleapis.com/token"),
+        ProviderKind::Gemini | ProviderKind::Vertex => Some("https://oauth2.googleapis.com/token"),
         ProviderKind::OpenAi
         | ProviderKind::Responses
         | ProviderKind::Anthropic
         | ProviderKind::Ollama
+        | ProviderKind::Azure
+        | ProviderKind::Bedrock
         | ProviderKind::Demo => None,
     }
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use sqlx::types::Json;
 use uuid::{NoContext, Timestamp, Uuid};
 
-use crate::{Actor, AuditEvent, AuditFilter, CallOutcome};
+use crate::{Actor, AuditEvent, AuditFilter, CallOutcome, channel::concealed};
 
 /// Assumed difference between the clocks of the gateway and the database, in seconds.
 const MAX_CLOCK_DIFFERENCE: u64 = 300;
@@ -97,7 +97,8 @@ impl Row {
             subject_name: self.subject_name,
             invited_by: self.invited_by,
             inviter_name: self.inviter_name,
-            changes: self.changes.map_or(Value::Null, |changes| changes.0),
+            // Older versions stored secrets in the settings of channel accounts.
+            changes: self.changes.map_or(Value::Null, |changes| concealed(&changes.0)),
         }
     }
 }

@@ -17,6 +17,7 @@ struct Row {
     secret_names: Vec<String>,
     agents: Option<Vec<Uuid>>,
     enabled: bool,
+    harmless: bool,
     version: Uuid,
 }
 
@@ -48,6 +49,7 @@ impl Row {
             secret_names: self.secret_names,
             agents,
             enabled: self.enabled,
+            harmless: self.harmless,
             version: self.version,
         })
     }
@@ -55,7 +57,8 @@ impl Row {
 
 pub(crate) async fn all(tx: &mut TenantTx) -> Result<Vec<McpServer>, Error> {
     const SQL: &str = "select name, url, command, args, network, keep, secret_names, agents, \
-                       enabled, version from control.mcp_servers where tenant_id = $1 order by name";
+                       enabled, harmless, version from control.mcp_servers \
+                       where tenant_id = $1 order by name";
     let tenant = tx.tenant().as_uuid();
     let rows: Vec<Row> = holdfast_pg::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
     rows.into_iter().map(Row::read).collect()
@@ -63,7 +66,8 @@ pub(crate) async fn all(tx: &mut TenantTx) -> Result<Vec<McpServer>, Error> {
 
 pub(crate) async fn get(tx: &mut TenantTx, name: &str) -> Result<Option<McpServer>, Error> {
     const SQL: &str = "select name, url, command, args, network, keep, secret_names, agents, \
-                       enabled, version from control.mcp_servers where tenant_id = $1 and name = $2";
+                       enabled, harmless, version from control.mcp_servers \
+                       where tenant_id = $1 and name = $2";
     let tenant = tx.tenant().as_uuid();
     let row: Option<Row> =
         holdfast_pg::query_as(SQL).bind(tenant).bind(name).fetch_optional(tx.conn()).await?;
@@ -73,7 +77,7 @@ pub(crate) async fn get(tx: &mut TenantTx, name: &str) -> Result<Option<McpServe
 /// Returns the enabled servers, each with its sealed secrets.
 pub(crate) async fn enabled(tx: &mut TenantTx) -> Result<Vec<(McpServer, Option<Vec<u8>>)>, Error> {
     const SQL: &str = "select name, url, command, args, network, keep, secret_names, agents, \
-                       enabled, version, secrets from control.mcp_servers \
+                       enabled, harmless, version, secrets from control.mcp_servers \
                        where tenant_id = $1 and enabled order by name";
     let tenant = tx.tenant().as_uuid();
     let rows: Vec<SealedRow> = holdfast_pg::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
@@ -95,15 +99,17 @@ pub(crate) async fn put(
     secrets: Secrets<'_>,
 ) -> sqlx::Result<()> {
     const SQL: &str = "insert into control.mcp_servers as s (tenant_id, name, transport, url, \
-                       command, args, network, secrets, secret_names, agents, enabled, version, keep) \
-                       values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $14) \
+                       command, args, network, secrets, secret_names, agents, enabled, version, \
+                       keep, harmless) \
+                       values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $14, $15) \
                        on conflict (tenant_id, name) do update set \
                        transport = excluded.transport, url = excluded.url, \
                        command = excluded.command, args = excluded.args, \
                        network = excluded.network, keep = excluded.keep, \
                        secrets = case when $13 then s.secrets else excluded.secrets end, \
                        secret_names = excluded.secret_names, agents = excluded.agents, \
-                       enabled = excluded.enabled, version = excluded.version, \
+                       enabled = excluded.enabled, harmless = excluded.harmless, \
+                       version = excluded.version, \
                        updated_at = now()";
     let tenant = tx.tenant().as_uuid();
     let (word, url, command, args, network, keep) = match &server.transport {
@@ -130,6 +136,7 @@ pub(crate) async fn put(
         .bind(server.version)
         .bind(secrets.is_none())
         .bind(keep)
+        .bind(server.harmless)
         .execute(tx.conn())
         .await?;
     Ok(())

@@ -12,6 +12,7 @@ struct Row {
     name: String,
     description: String,
     limits: Json<PlanLimits>,
+    platform_providers: Vec<String>,
     updated_at: jiff_sqlx::Timestamp,
     tenants: i64,
 }
@@ -22,6 +23,7 @@ impl Row {
             name: self.name,
             description: self.description,
             limits: self.limits.0,
+            platform_providers: self.platform_providers,
             updated_at: self.updated_at.to_jiff(),
             tenants: self.tenants.unsigned_abs(),
         }
@@ -31,7 +33,7 @@ impl Row {
 /// Returns the plan with this name, or all plans.
 pub(crate) async fn find(tx: &mut SystemTx, name: Option<&str>) -> sqlx::Result<Vec<Plan>> {
     const SQL: &str = "
-        select name, description, limits, updated_at,
+        select name, description, limits, platform_providers, updated_at,
                (select count(*) from control.tenants where plan = p.name) as tenants
         from control.plans p where $1::text is null or name = $1 order by name";
     let rows: Vec<Row> = holdfast_pg::query_as(SQL).bind(name).fetch_all(tx.conn()).await?;
@@ -41,14 +43,17 @@ pub(crate) async fn find(tx: &mut SystemTx, name: Option<&str>) -> sqlx::Result<
 /// Creates or replaces a plan. Its version grows only if its limits change.
 pub(crate) async fn put(tx: &mut SystemTx, plan: &NewPlan) -> sqlx::Result<()> {
     const SQL: &str = "
-        insert into control.plans as p (name, description, limits) values ($1, $2, $3)
+        insert into control.plans as p (name, description, limits, platform_providers)
+        select $1, $2, $3, array(select distinct name from unnest($4::text[]) name order by name)
         on conflict (name) do update
             set description = excluded.description, limits = excluded.limits, updated_at = now(),
+                platform_providers = excluded.platform_providers,
                 version = p.version + (p.limits <> excluded.limits)::integer";
     holdfast_pg::query(SQL)
         .bind(&plan.name)
         .bind(&plan.description)
         .bind(Json(plan.limits))
+        .bind(&plan.platform_providers)
         .execute(tx.conn())
         .await?;
     Ok(())

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use holdfast_llm::servers::WHISPER;
 use holdfast_pg::TenantTx;
 use holdfast_types::AccountId;
 use serde::Deserialize;
@@ -47,14 +48,14 @@ pub(crate) async fn get(tx: &mut TenantTx) -> sqlx::Result<PromptFacts> {
                     select from control.providers
                     where tenant_id = $1 and api_key is not null
                       and (name = $2 or (kind in ('openai', 'openai-responses')
-                                         and name <> all ($3)))) as has_speech,
+                                         and name <> all ($3) and name <> $4))) as has_speech,
                exists (
                     select from control.providers
                     where tenant_id = $1 and api_key is not null and name = any ($3)) as has_search";
     let tenant = tx.tenant().as_uuid();
     let search = SEARCH_PROVIDERS.map(str::to_owned);
     let asked = holdfast_pg::query_as(SQL).bind(tenant).bind(ELEVENLABS).bind(search);
-    let row: Row = asked.fetch_one(tx.conn()).await?;
+    let row: Row = asked.bind(WHISPER).fetch_one(tx.conn()).await?;
     let accounts = row.accounts.map(|accounts| accounts.0).unwrap_or_default();
     let actions = |(id, account): (Uuid, AccountRow)| {
         (AccountId::from(id), supported_actions(&account.channel, &account.settings))

@@ -7,6 +7,7 @@ use super::check_name;
 use crate::Error;
 
 const MAX_DESCRIPTION_CHARS: usize = 500;
+const MAX_PLATFORM_PROVIDERS: usize = 50;
 
 /// Limits of a plan; `None` is the default of the installation, or no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -130,6 +131,8 @@ pub struct NewPlan {
     pub name: String,
     pub description: String,
     pub limits: PlanLimits,
+    /// Providers of the installation whose keys its tenants may use.
+    pub platform_providers: Vec<String>,
 }
 
 impl NewPlan {
@@ -140,6 +143,14 @@ impl NewPlan {
                 "a plan's description has {MAX_DESCRIPTION_CHARS} characters at most: shorten it"
             )));
         }
+        if self.platform_providers.len() > MAX_PLATFORM_PROVIDERS {
+            return Err(Error::Invalid(format!(
+                "a plan allows {MAX_PLATFORM_PROVIDERS} providers of the platform at most"
+            )));
+        }
+        for provider in &self.platform_providers {
+            check_name("provider", provider)?;
+        }
         self.limits.check()
     }
 }
@@ -149,6 +160,8 @@ pub struct Plan {
     pub name: String,
     pub description: String,
     pub limits: PlanLimits,
+    /// Providers of the installation whose keys its tenants may use, by name.
+    pub platform_providers: Vec<String>,
     pub updated_at: Timestamp,
     /// Number of tenants that have it.
     pub tenants: u64,

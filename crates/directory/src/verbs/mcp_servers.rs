@@ -124,6 +124,7 @@ impl McpServers<'_> {
             transport: new.transport,
             agents,
             enabled: new.enabled,
+            harmless: new.harmless,
             version: Uuid::now_v7(),
         };
         let secrets = sealed.as_ref().map(Option::as_deref);

@@ -1,11 +1,16 @@
 //! Operations on providers.
 
+pub mod platform;
+
+use std::collections::BTreeMap;
+
 use holdfast_types::TenantId;
-use secrecy::ExposeSecret as _;
+use secrecy::{ExposeSecret as _, SecretString};
 
 use super::{check_limit, credentials::now};
 use crate::{
-    Actor, Directory, Error, NewProvider, PROVIDER_KEY_NAME, Provider, Purpose, store,
+    Actor, DataKey, Directory, Error, NewProvider, PROVIDER_KEY_NAME, Provider, Purpose,
+    store::{self, providers::SealedSecrets},
     tenant::check_name,
 };
 
@@ -35,8 +40,8 @@ impl Providers<'_> {
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] for a malformed value, or if a stored key would be sent to another URL
-    /// than it was given for; [`Error::TooMany`] at the limit.
+    /// [`Error::Invalid`] for a malformed value, or if a stored key or header would be sent to
+    /// another URL than it was given for; [`Error::TooMany`] at the limit.
     pub async fn put(
         self,
         tenant: TenantId,
@@ -46,13 +51,25 @@ impl Providers<'_> {
         let new = new.check()?;
         let mut tx = self.0.begin_change(tenant).await?;
         let old = store::providers::get(&mut tx, &new.name).await?;
+        // Without a base URL the kind decides where requests go.
+        let goes_elsewhere = |old: &Provider| {
+            old.base_url != new.base_url || (new.base_url.is_empty() && old.kind != new.kind)
+        };
         match &old {
             None => {
                 check_limit("providers", store::providers::count(&mut tx).await?, MAX_PROVIDERS)?
             }
-            Some(old) if old.has_key && new.api_key.is_none() && old.base_url != new.base_url => {
+            Some(old) if old.has_key && new.api_key.is_none() && goes_elsewhere(old) => {
                 return Err(Error::Invalid(
-                    "the stored API key was given for another `base_url`: give the key again"
+                    "the stored API key was given for another `base_url` or kind: give the key again"
+                        .to_owned(),
+                ));
+            }
+            Some(old)
+                if new.headers.is_none() && !old.header_names.is_empty() && goes_elsewhere(old) =>
+            {
+                return Err(Error::Invalid(
+                    "the stored headers were given for another `base_url` or kind: give them again"
                         .to_owned(),
                 ));
             }
@@ -69,14 +86,35 @@ impl Providers<'_> {
             }
             None => None,
         };
+        let headers = match &new.headers {
+            None => None,
+            Some(headers) if headers.is_empty() => Some(None),
+            Some(headers) => {
+                let data_key = self.0.data_key(&mut tx).await?;
+                Some(Some(seal_headers(&data_key, &new.name, headers)?))
+            }
+        };
+        let (had_key, stored_names, stored_body) = match old {
+            Some(old) => (old.has_key, old.header_names, old.extra_body),
+            None => Default::default(),
+        };
         let provider = Provider {
-            has_key: sealed.is_some() || old.is_some_and(|old| old.has_key),
+            has_key: sealed.is_some() || had_key,
+            header_names: match new.headers {
+                Some(headers) => headers.into_keys().collect(),
+                None => stored_names,
+            },
+            extra_body: new.extra_body.unwrap_or(stored_body),
             name: new.name,
             kind: new.kind,
             base_url: new.base_url,
             default_model: new.default_model,
         };
-        store::providers::put(&mut tx, &provider, sealed.as_deref()).await?;
+        let secrets = SealedSecrets {
+            api_key: sealed.as_deref(),
+            headers: headers.as_ref().map(Option::as_deref),
+        };
+        store::providers::put(&mut tx, &provider, secrets).await?;
         if sealed.is_some() {
             // The statistics belong to the previous key.
             store::credentials::reset_stats(&mut tx, &provider.name, PROVIDER_KEY_NAME, now())
@@ -102,4 +140,25 @@ impl Providers<'_> {
         tx.commit().await?;
         Ok(())
     }
+}
+
+fn seal_headers(
+    key: &DataKey,
+    provider: &str,
+    headers: &BTreeMap<String, SecretString>,
+) -> Result<Vec<u8>, Error> {
+    let open: BTreeMap<&str, &str> =
+        headers.iter().map(|(name, value)| (name.as_str(), value.expose_secret())).collect();
+    let json = serde_json::to_vec(&open).map_err(|error| Error::corrupt("headers", error))?;
+    key.seal(Purpose::ProviderHeaders(provider), &json)
+}
+
+/// Opens the headers of a provider.
+pub(super) fn open_headers(
+    key: &DataKey,
+    provider: &str,
+    sealed: &[u8],
+) -> Result<BTreeMap<String, SecretString>, Error> {
+    let json = key.open(Purpose::ProviderHeaders(provider), sealed)?;
+    serde_json::from_slice(&json).map_err(|_| Error::Unsealable("a provider's headers"))
 }

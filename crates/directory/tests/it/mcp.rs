@@ -16,6 +16,7 @@ fn server(name: &str, url: &str, secret: Option<&str>) -> NewMcpServer {
         secrets,
         agents: Vec::new(),
         enabled: true,
+        harmless: false,
     }
 }
 

@@ -3,6 +3,7 @@
 use holdfast_directory::{Error, NewAgent, NewProvider, ProviderKind};
 use holdfast_llm::ModelCard;
 use holdfast_types::{Fault as _, Kind};
+use secrecy::ExposeSecret as _;
 use sqlx::AssertSqlSafe;
 
 use crate::world::{BY, World, agent, provider};
@@ -63,6 +64,26 @@ async fn a_fresh_tenant_has_the_built_in_model_and_then_the_one_it_chose() {
 }
 
 #[tokio::test]
+async fn where_the_demonstration_does_not_answer_an_agent_without_a_model_has_none() {
+    let world = World::new().await;
+    let (tenant, _) = world.tenant("acme").await;
+    let main = world.directory.agents().default_agent(tenant.id).await.unwrap();
+    let hosted = world.directory.clone().without_demo_model();
+
+    let none = hosted.models().of_agent(tenant.id, &main).await.unwrap_err();
+    let demo = NewAgent { model: Some("demo:demo".into()), ..agent("coder") };
+    let coder = world.directory.agents().create(tenant.id, BY, demo).await.unwrap();
+    let chosen = hosted.models().of_agent(tenant.id, &coder).await.unwrap_err();
+    let new = provider("openai", Some("sk-1"), Some("m"));
+    world.directory.providers().put(tenant.id, BY, new).await.unwrap();
+    let model = hosted.models().of_agent(tenant.id, &main).await.unwrap().model;
+
+    assert!(none.to_string().contains("holdfast setup"), "{none}");
+    assert_eq!((none.reason(), chosen.reason()), ("MODEL_NOT_SET", "MODEL_NOT_SET"));
+    assert_eq!(model.to_string(), "openai:m");
+}
+
+#[tokio::test]
 async fn a_model_of_a_provider_that_is_not_there_says_which() {
     let world = World::new().await;
     let (tenant, _) = world.tenant("acme").await;
@@ -112,4 +133,58 @@ async fn a_tenant_at_the_limit_of_models_replaces_what_it_has_and_adds_nothing()
     let of = |name: &str| known.iter().find(|known| known.model.to_string() == name).unwrap();
     assert_eq!(of("lab:m1").card.context, 4_096);
     assert_eq!(of("lab:m2").aliases, ["a1"]);
+}
+
+#[tokio::test]
+async fn headers_of_a_provider_are_sealed_kept_and_bound_to_its_address() {
+    let world = World::new().await;
+    let (tenant, _) = world.tenant("acme").await;
+    let put = async |new| world.directory.providers().put(tenant.id, BY, new).await;
+    let plain = || provider("openai", Some("sk-1"), Some("gpt-5"));
+    let headers = Some([("x-team".to_owned(), "blue".into())].into());
+    let fields = |text: &str| Some(serde_json::from_str(text).unwrap());
+
+    put(NewProvider { headers, extra_body: fields(r#"{"top_k":40}"#), ..plain() }).await.unwrap();
+    let kept = put(plain()).await.unwrap();
+    let main = world.directory.agents().default_agent(tenant.id).await.unwrap();
+    let choice = world.directory.models().of_agent(tenant.id, &main).await.unwrap();
+    let moved = NewProvider { base_url: "https://other.example/v1".into(), ..plain() };
+    let moved = put(moved).await.unwrap_err();
+    let reserved = Some([("Authorization".to_owned(), "x".into())].into());
+    let reserved = put(NewProvider { headers: reserved, ..plain() }).await.unwrap_err();
+    let own_field = put(NewProvider { extra_body: fields(r#"{"model":"x"}"#), ..plain() }).await;
+    let removed = NewProvider {
+        headers: Some(Default::default()),
+        extra_body: Some(Default::default()),
+        ..plain()
+    };
+    let removed = put(removed).await.unwrap();
+
+    assert_eq!(kept.header_names, ["x-team"]);
+    assert_eq!(choice.extras.headers["x-team"].expose_secret(), "blue");
+    assert_eq!(choice.extras.body["top_k"], 40);
+    assert!(!format!("{choice:?}").contains("blue"));
+    assert!(moved.to_string().contains("another `base_url`"), "{moved}");
+    assert!(reserved.to_string().contains("`authorization` is set by Holdfast"), "{reserved}");
+    assert!(own_field.unwrap_err().to_string().contains("`model`"));
+    assert!(removed.header_names.is_empty() && removed.extra_body.is_empty());
+}
+
+#[tokio::test]
+async fn a_kept_key_does_not_go_to_the_address_of_another_kind() {
+    let world = World::new().await;
+    let (tenant, _) = world.tenant("acme").await;
+    let put = async |new| world.directory.providers().put(tenant.id, BY, new).await;
+    let bare = |kind, key| {
+        let base_url = String::new();
+        NewProvider { kind, base_url, ..provider("mine", key, None) }
+    };
+
+    put(bare(ProviderKind::OpenAi, Some("sk-1"))).await.unwrap();
+    let kept = put(bare(ProviderKind::OpenAi, None)).await.unwrap();
+    let lured = put(bare(ProviderKind::Anthropic, None)).await.unwrap_err().to_string();
+    let given = put(bare(ProviderKind::Anthropic, Some("sk-2"))).await.unwrap();
+
+    assert!(kept.has_key && given.has_key);
+    assert!(lured.contains("stored API key was given for another `base_url` or kind"), "{lured}");
 }

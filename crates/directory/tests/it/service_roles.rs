@@ -21,6 +21,7 @@ async fn refusal(world: &World, service: &str, sql: &str) -> Option<String> {
 #[tokio::test]
 async fn a_service_reaches_the_tables_that_it_uses_and_no_others() {
     const RUNNER: &[&str] = &["gateway", "agent-runner"];
+    const WITH_SESSIONS: &[&str] = &["gateway", "agent-runner", "scheduler"];
     const ALL_BUT_MEMORY: &[&str] = &["gateway", "agent-runner", "scheduler", "channel-bridge"];
     let world = World::new().await;
 
@@ -33,18 +34,26 @@ async fn a_service_reaches_the_tables_that_it_uses_and_no_others() {
         ("select settings from control.accounts", ALL_BUT_MEMORY),
         ("select api_key from control.providers", RUNNER),
         ("select secret from control.auth_profiles", RUNNER),
+        ("select secret from control.platform_keys", RUNNER),
+        ("update control.platform_keys set name = name", &[]),
         ("select secret from control.connections", RUNNER),
         ("select secrets from control.mcp_servers", RUNNER),
         ("select value from control.skill_env", RUNNER),
         ("select digest from control.keys", RUNNER),
         ("select digest from control.nodes", RUNNER),
-        ("select settings from control.agents", &["gateway", "agent-runner", "scheduler"]),
+        ("select settings from control.agents", WITH_SESSIONS),
         ("update control.agents set name = name", RUNNER),
         ("update control.accounts set name = name", RUNNER),
-        ("select body from session.inbox", ALL_BUT_MEMORY),
-        ("select hash from workspace.files", ALL_BUT_MEMORY),
+        ("select body from session.inbox", WITH_SESSIONS),
+        ("update session.inbox set body = body", WITH_SESSIONS),
+        ("update session.inbox set preview = preview", ALL_BUT_MEMORY),
+        ("select body from session.entries", WITH_SESSIONS),
+        ("select body from session.deliveries", ALL_BUT_MEMORY),
+        ("delete from session.deliveries", WITH_SESSIONS),
+        ("select hash from workspace.files", WITH_SESSIONS),
+        ("select hash from workspace.contents", ALL_BUT_MEMORY),
         ("update workspace.files set hash = hash", RUNNER),
-        ("select payload from schedule.jobs", &["gateway", "agent-runner", "scheduler"]),
+        ("select payload from schedule.jobs", WITH_SESSIONS),
         ("select * from memory.items", &["memory-service"]),
         ("select * from memory.units", &["memory-service"]),
         ("update memory.items set active = true", &["memory-service"]),

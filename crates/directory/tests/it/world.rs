@@ -149,6 +149,7 @@ pub fn provider(name: &str, key: Option<&str>, model: Option<&str>) -> NewProvid
         base_url: "https://models.example/v1".into(),
         api_key: key.map(Into::into),
         default_model: model.map(str::to_owned),
+        ..NewProvider::default()
     }
 }
 
