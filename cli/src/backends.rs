@@ -11,7 +11,12 @@ use tokio::process::Command;
 
 use crate::state_dir::StateDir;
 
-const BACKENDS_SCRIPT: &str = include_str!("../../deploy/dev/backends.py");
+/// The script, and the users of NATS and Redis that it reads.
+const SCRIPT_FILES: [(&str, &str); 3] = [
+    ("backends.py", include_str!("../../deploy/dev/backends.py")),
+    ("nats-users.conf", include_str!("../../helm/holdfast/files/nats-users.conf")),
+    ("redis-users.conf", include_str!("../../helm/holdfast/files/redis-users.conf")),
+];
 
 pub const DATABASE: &str = "HOLDFAST_DATABASE__URL";
 pub const ADMIN: &str = "HOLDFAST_DATABASE__ADMIN_URL";
@@ -22,11 +27,12 @@ pub const REDIS: &str = "HOLDFAST_REDIS__URL";
 pub struct Backends {
     /// Postgres, with a login that has the rights of all services.
     pub database: String,
-    /// By the name of the service: Postgres, with the service's own login. Empty if the operator set
-    /// the URL for all.
-    pub of_services: BTreeMap<String, String>,
+    /// By the name of the service: variables with the URLs of backends to which the service has a
+    /// login of its own. Those of a backend are missing if the operator set the URL for all.
+    pub of_services: BTreeMap<String, BTreeMap<String, String>>,
     /// Postgres, with the schema's owner; `None` if the operator set only the services' URL.
     pub admin: Option<String>,
+    /// NATS and Redis, with a login that may do everything.
     pub nats: String,
     pub redis: String,
 }
@@ -60,14 +66,17 @@ impl Backends {
                 redis: redis.clone(),
             });
         }
-        let started = start().await?;
-        let (admin, database, of_services) = match database {
-            Some(database) => (admin, database, BTreeMap::new()),
-            None => (started.admin, started.database, started.of_services),
+        let mut started = start().await?;
+        for urls in started.of_services.values_mut() {
+            urls.retain(|variable, _| given(variable).is_none());
+        }
+        let (admin, database) = match database {
+            Some(database) => (admin, database),
+            None => (started.admin, started.database),
         };
         Ok(Self {
             database,
-            of_services,
+            of_services: started.of_services,
             admin,
             nats: nats.unwrap_or(started.nats),
             redis: redis.unwrap_or(started.redis),
@@ -137,10 +146,12 @@ async fn run(home: &StateDir, command: &str) -> anyhow::Result<String> {
 
 /// Writes the script to the directory of `up`, where a person can run it too.
 fn script(home: &StateDir) -> anyhow::Result<PathBuf> {
-    let path = home.path().join("backends.py");
-    std::fs::write(&path, BACKENDS_SCRIPT)
-        .with_context(|| format!("cannot write `{}`", path.display()))?;
-    Ok(path)
+    for (name, text) in SCRIPT_FILES {
+        let path = home.path().join(name);
+        std::fs::write(&path, text)
+            .with_context(|| format!("cannot write `{}`", path.display()))?;
+    }
+    Ok(home.path().join("backends.py"))
 }
 
 fn parse(json: &str) -> anyhow::Result<Backends> {
@@ -159,13 +170,24 @@ fn parse(json: &str) -> anyhow::Result<Backends> {
     #[derive(Deserialize)]
     struct BackendUrl {
         url: String,
+        service_urls: BTreeMap<String, String>,
     }
     let all: ScriptOutput = serde_json::from_str(json)
         .with_context(|| format!("the backends' script printed `{json}`"))?;
+    let mut of_services: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
+    for (variable, urls) in [
+        (DATABASE, all.postgres.service_urls),
+        (NATS, all.nats.service_urls),
+        (REDIS, all.redis.service_urls),
+    ] {
+        for (service, url) in urls {
+            of_services.entry(service).or_default().insert(variable.to_owned(), url);
+        }
+    }
     Ok(Backends {
         admin: Some(same_database(&all.postgres.admin_url, &all.postgres.url)),
         database: all.postgres.url,
-        of_services: all.postgres.service_urls,
+        of_services,
         nats: all.nats.url,
         redis: all.redis.url,
     })
@@ -189,8 +211,9 @@ mod tests {
             "admin_url": "postgres://postgres@127.0.0.1:25432/postgres",
             "url": "postgres://holdfast:holdfast@127.0.0.1:25432/holdfast",
             "service_urls": {"gateway": "postgres://holdfast_gateway:g@127.0.0.1:25432/holdfast"}},
-        "nats": {"pid": 1, "port": 2, "url": "nats://127.0.0.1:24222"},
-        "redis": {"pid": 1, "port": 2, "url": "redis://127.0.0.1:26379"}
+        "nats": {"pid": 1, "port": 2, "url": "nats://127.0.0.1:24222",
+            "service_urls": {"gateway": "nats://holdfast_gateway:g@127.0.0.1:24222"}},
+        "redis": {"pid": 1, "port": 2, "url": "redis://127.0.0.1:26379", "service_urls": {}}
     }"#;
 
     #[test]
@@ -228,7 +251,9 @@ mod tests {
 
         assert_eq!(backends.database, "postgres://mine");
         assert_eq!(backends.admin, None);
-        assert!(backends.of_services.is_empty());
+        let gateway = &backends.of_services["gateway"];
+        assert_eq!(gateway.get(DATABASE), None);
+        assert_eq!(gateway[NATS], "nats://holdfast_gateway:g@127.0.0.1:24222");
         assert_eq!(backends.nats, "nats://127.0.0.1:24222");
     }
 

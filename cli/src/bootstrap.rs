@@ -62,8 +62,6 @@ pub struct BootstrappedTenant {
     pub key: String,
     /// Default model of the tenant, if the environment names one.
     pub model: Option<String>,
-    /// Addresses of the tenant's providers that are on this machine, as `host:port`.
-    pub local_models: Vec<String>,
 }
 
 /// Runs `holdfast migrate`.
@@ -180,12 +178,8 @@ pub async fn set_up_tenant(
         None => None,
     };
     accounts::set_up(&directory, tenant.id, |name| env::var(name).ok()).await?;
-    let providers = directory.providers().list(tenant.id).await?;
     pools.close().await;
-    let local = providers
-        .iter()
-        .filter_map(|provider| holdfast_egress::loopback_address(&provider.base_url));
-    Ok(BootstrappedTenant { key, model, local_models: local.collect() })
+    Ok(BootstrappedTenant { key, model })
 }
 
 /// Name of the first owner: that of the user of this machine.
@@ -302,6 +296,7 @@ async fn set_model(
         base_url: if is_demo { String::new() } else { base_url },
         api_key: if is_demo { None } else { api_key },
         default_model: Some(model.to_string()),
+        ..NewProvider::default()
     };
     directory.providers().put(tenant, Actor::Operator, provider).await.context(
         "the model of HOLDFAST_MODEL could not be set up; if the secrets of this installation were \

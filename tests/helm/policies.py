@@ -40,8 +40,8 @@ OTHER_SECRETS = {
     "secrets": set(),
     "test": {"key"},
     "postgres": {"postgres-password", "logins.sql"},
-    "nats": {"nats-login.conf"},
-    "redis": {"redis-login.conf"},
+    "nats": {"nats-passwords.conf"},
+    "redis": {"redis-passwords.conf"},
     "operator": {"key"},
 }
 OTHER_EDGES = {
@@ -740,13 +740,23 @@ def check_made_secrets(secrets, documents):
     values = [value for one in secrets.values() for value in one.values()]
     if len(set(values)) != len(values):
         found.append("two secrets are equal")
-    backends = next((one for one in secrets.values() if "nats-url" in one), {})
+    backends = next((one for one in secrets.values() if "database-admin-url" in one), {})
     for name, url in backends.items():
         login = re.fullmatch(r"postgres://(\w+):(\w+)@[a-z-]+:5432/holdfast", url)
         if name.startswith("database-") and not login:
             found.append(f"{name} is no URL of the bundled Postgres")
         if login and login[1] != "postgres" and f"create role {login[1]} login password '{login[2]}';" not in backends["logins.sql"]:
             found.append(f"the bundled Postgres does not make the login of {name}")
+    buses = next((one for one in secrets.values() if "nats-url" in one), {})
+    for name, url in buses.items():
+        login = re.fullmatch(r"(nats|redis)://(?:holdfast_)?(\w*):(\w+)@[a-z-]+:\d+", url)
+        if name.endswith("-url") and not login:
+            found.append(f"{name} is no URL of the bundled NATS or Redis")
+        elif login:
+            backend, user, password = login.groups()
+            variable = f"HOLDFAST_BUS_{user.upper()}_PASSWORD" if user not in ("", "holdfast") else f"HOLDFAST_{backend.upper()}_PASSWORD"
+            if f'{variable}="{password}"\n' not in buses[f"{backend}-passwords.conf"]:
+                found.append(f"the bundled {backend} is not told the password of {name}")
     return found
 
 

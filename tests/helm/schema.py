@@ -36,6 +36,8 @@ LISTS = {
     "runner.sandbox.guard.custom_deny_patterns",
     "runner.sandbox.guard.allow_patterns",
     "runner.mcp.allow",
+    "runner.workload_identity.hosts",
+    "runner.workload_identity.tenants",
     "runner.pods.image_pull_secrets",
     "runner.browser.args",
     "memory.mask",

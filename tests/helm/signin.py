@@ -11,7 +11,6 @@ import sys
 import check
 import kubelet as kubelets
 
-PACKAGE = "oidc-provider@9.13.3"
 SCRIPT = check.ROOT / "cli" / "tests" / "first_minute" / "people" / "provider.mjs"
 PORT = 8443
 URL = f"https://{kubelets.HOST}:{PORT}"
@@ -25,15 +24,12 @@ urllib.request.build_opener(tls, urllib.request.HTTPCookieProcessor()).open(sys.
 
 
 def install(directory):
-    """Fetches the provider once; returns its folder."""
-    package = directory / "test-packages" / "oidc-provider"
-    if not (package / "node_modules" / "oidc-provider" / "package.json").exists():
-        package.mkdir(parents=True, exist_ok=True)
-        argv = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(package), PACKAGE]
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-        if done.returncode:
-            raise check.Problem(f"npm cannot install {PACKAGE}:\n{done.stderr}")
-    return package.resolve()
+    """Installs the packages of tests if they are missing; returns the provider's folder."""
+    packages = directory / "test-packages"
+    done = subprocess.run([sys.executable, check.ROOT / "tests" / "packages.py", "--dir", packages], stdin=subprocess.DEVNULL)
+    if done.returncode:
+        raise check.Problem("the identity provider is not installed")
+    return (packages / "oidc-provider").resolve()
 
 
 class Provider:

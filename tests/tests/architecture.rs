@@ -9,6 +9,7 @@
 
 mod architecture {
     pub mod arrows;
+    pub mod bus_users;
     pub mod exceptions;
     pub mod features;
     pub mod logs;

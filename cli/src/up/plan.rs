@@ -12,7 +12,7 @@ use crate::{
     bootstrap,
     ports::{Ports, Reservation},
     screen::{Screen, progress},
-    secret,
+    secret::{self, SecretFiles},
     service::{self, Service as _},
     state_dir::{Gateway, Http, State, StateDir, write_private},
 };
@@ -41,7 +41,7 @@ impl Plan {
     ) -> anyhow::Result<(Self, Reservation)> {
         progress::begin("starting Postgres, NATS and Redis");
         let backends = Backends::get(home).await?;
-        let secrets = secret::ensure(home, bootstrap::is_set)?;
+        let mut secrets = secret::ensure(home, bootstrap::is_set)?;
         let mut vars = BTreeMap::new();
         if let Some(file) = &args.config {
             // Each service reads it, wherever it is started.
@@ -71,6 +71,8 @@ impl Plan {
             "`tls.certificate` is set, and `holdfast up` serves plain text on loopback: unset it, or \
              start each service by its own command"
         );
+        let runner: agent_runner::Config =
+            config::load_from(service::AgentRunner::TABLE, with_environment(&operator))?;
         progress::begin("bringing the database up to date");
         match &backends.admin {
             Some(admin) => {
@@ -79,15 +81,12 @@ impl Plan {
             None => bootstrap::check_schema(&config).await?,
         }
         progress::begin("setting up the tenant");
-        // The variable of a model on this machine replaces the list in the configuration file.
-        let listed = config.egress.allow.clone();
+        let allows_local_providers = config.egress.local_providers;
         let opened =
             Box::pin(bootstrap::set_up_tenant(config, home, bootstrap::DEV_TENANT)).await?;
 
-        let egress = variable("egress.allow");
-        if !bootstrap::is_set(&egress) && !opened.local_models.is_empty() {
-            let allowed = merged(listed, opened.local_models);
-            vars.insert(egress, serde_json::to_string(&allowed)?);
+        if allows_local_providers.is_none() && !runner.runner.sandbox.hosted {
+            vars.insert(variable("egress.local_providers"), true.to_string());
         }
 
         let (ports, reservation) = Ports::choose(args.port_base, args.gateways, args.runners)?;
@@ -98,16 +97,13 @@ impl Plan {
         }
         vars.insert(variable("mesh.gateway_url"), url(ports.gateways[0].1));
         vars.insert(variable("mesh.memory_url"), url(ports.memory));
-        let mut own_vars = secrets.services;
-        for (service, url) in backends.of_services {
-            own_vars.entry(service).or_default().insert(backends::DATABASE.to_owned(), url);
-        }
+        give_logins(&mut secrets, &mut vars, backends.of_services);
         let plan = Self {
             split: args.split,
             workers: args.workers,
             ports,
             vars,
-            own_vars,
+            own_vars: secrets.services,
             key: opened.key,
             model: opened.model,
         };
@@ -183,6 +179,21 @@ impl Plan {
     }
 }
 
+/// Gives each service its own logins of the backends. Logins with the rights of all services are for
+/// the operator only.
+fn give_logins(
+    secrets: &mut SecretFiles,
+    vars: &mut BTreeMap<String, String>,
+    of_services: BTreeMap<String, BTreeMap<String, String>>,
+) {
+    for (service, urls) in of_services {
+        for variable in urls.keys() {
+            secrets.operator.extend(vars.remove_entry(variable));
+        }
+        secrets.services.entry(service).or_default().extend(urls);
+    }
+}
+
 fn url(at: SocketAddr) -> String {
     format!("http://{at}")
 }
@@ -203,28 +214,9 @@ fn shell(usage: &str, vars: &BTreeMap<String, String>) -> String {
     lines
 }
 
-/// Adds addresses that a list does not have.
-fn merged(mut list: Vec<String>, more: Vec<String>) -> Vec<String> {
-    for address in more {
-        if !list.contains(&address) {
-            list.push(address);
-        }
-    }
-    list
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_model_on_this_machine_is_allowed_besides_what_the_operator_lists() {
-        let listed = vec!["10.0.0.7:11434".to_owned(), "127.0.0.1:1".to_owned()];
-
-        let allowed = merged(listed, vec!["127.0.0.1:1".to_owned(), "127.0.0.1:2".to_owned()]);
-
-        assert_eq!(allowed, ["10.0.0.7:11434", "127.0.0.1:1", "127.0.0.1:2"]);
-    }
 
     fn plan() -> Plan {
         Plan {
@@ -253,6 +245,21 @@ mod tests {
         assert_eq!(vars["HOLDFAST_MESH__KEY"], "its own");
         assert!(!plan.vars_with("gateway", &[]).contains_key("HOLDFAST_MESH__KEY"));
         assert!(vars.contains_key("PATH"));
+    }
+
+    #[test]
+    fn a_service_is_told_its_own_login_and_none_that_may_do_everything() {
+        let variable = "HOLDFAST_NATS__URL".to_owned();
+        let login = |url: &str| BTreeMap::from([(variable.clone(), url.to_owned())]);
+        let mut secrets = SecretFiles::default();
+        let mut vars = login("nats://holdfast:all@h");
+
+        let own = login("nats://holdfast_gateway:g@h");
+        give_logins(&mut secrets, &mut vars, BTreeMap::from([("gateway".to_owned(), own.clone())]));
+
+        assert!(vars.is_empty());
+        assert_eq!(secrets.operator, login("nats://holdfast:all@h"));
+        assert_eq!(secrets.services, BTreeMap::from([("gateway".to_owned(), own)]));
     }
 
     #[test]

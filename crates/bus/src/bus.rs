@@ -32,6 +32,7 @@ pub struct Bus {
     pub(crate) client: Client,
     pub(crate) jetstream: jetstream::Context,
     pub(crate) config: Arc<Config>,
+    pub(crate) may_create_streams: bool,
     health: Arc<Health>,
 }
 
@@ -57,7 +58,8 @@ impl fmt::Debug for Bus {
 }
 
 impl Bus {
-    /// Connects to NATS as client `name`. NATS may be down: the client keeps trying.
+    /// Connects to NATS as client `name`, which reads replies to it below `_INBOX.<name>` only. NATS
+    /// may be down: the client keeps trying.
     ///
     /// # Errors
     ///
@@ -84,6 +86,7 @@ impl Bus {
         let health = Arc::new(Health { prefix: config.prefix.clone(), ..Health::default() });
         let client = login::options(config, &servers)?
             .name(name)
+            .custom_inbox_prefix(format!("_INBOX.{name}"))
             .retry_on_initial_connect()
             .connection_timeout(config.connect_timeout)
             .subscription_capacity(config.subscription_capacity)
@@ -116,7 +119,9 @@ impl Bus {
         jetstream.set_timeout(NATS_TIMEOUT);
         let service = (config.clone(), name.to_owned());
         tokio::spawn(rights::try_all(client.clone(), jetstream.clone(), service));
-        Ok(Self { client, jetstream, config: Arc::new(config.clone()), health })
+        let config = Arc::new(config.clone());
+        let may_create_streams = rights::may_create_streams(name);
+        Ok(Self { client, jetstream, config, may_create_streams, health })
     }
 
     #[must_use]

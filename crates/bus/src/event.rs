@@ -61,7 +61,8 @@ impl Bus {
     /// Publishes an event and waits until JetStream has stored it. An event sent again under the
     /// same `id` is stored once.
     ///
-    /// If the stream is missing because JetStream's storage was wiped, it is created again.
+    /// If the stream is missing because JetStream's storage was wiped, it is created again, by a
+    /// service that may do so.
     ///
     /// # Errors
     ///
@@ -83,6 +84,9 @@ impl Bus {
                 return Err(error);
             }
             Ok(()) => return Ok(()),
+        }
+        if !self.may_create_streams {
+            return Err(Error::Unavailable(None));
         }
         self.ensure_streams().await?;
         info!("the stream of events was made");

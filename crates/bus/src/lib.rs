@@ -42,7 +42,7 @@ pub use control::{Control, ControlKind, Controls};
 pub use delta::{Delta, DeltaBody, Deltas, Outcome, StepProgress, TenantDeltas};
 pub use error::Error;
 pub use model_question::{ModelAnswer, ModelQuestion};
-pub use probe::{McpProbe, McpProbeResult, McpProbeTool};
+pub use probe::{McpOmittedTool, McpProbe, McpProbeResult, McpProbeTool};
 pub use process_report::ProcessReport;
 pub use prompt_question::{PromptAnswer, PromptQuestion, RenderedMessage, RenderedPrompt};
 pub use question::{Questions, Responder};

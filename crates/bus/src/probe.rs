@@ -19,6 +19,9 @@ pub struct McpProbe {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct McpProbeResult {
     pub tools: Vec<McpProbeTool>,
+    /// Tools of the server that agents cannot use.
+    #[serde(default)]
+    pub omitted: Vec<McpOmittedTool>,
     /// Reason why the server could not be used.
     pub error: Option<String>,
 }
@@ -31,6 +34,13 @@ pub struct McpProbeTool {
     pub description: String,
     /// Whether the server declares the tool read-only.
     pub reads: bool,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct McpOmittedTool {
+    /// Name of the tool on its server; empty for those that the server was not asked for.
+    pub name: String,
+    pub reason: String,
 }
 
 impl Bus {

@@ -19,6 +19,11 @@ const SUBJECT_FAMILIES: [(&str, &[&str]); 3] = [
 /// Services that publish events, for which they use JetStream.
 const PUBLISH_EVENTS: [&str; 2] = ["holdfast-runner", "holdfast-scheduler"];
 
+/// Whether the service `name` may create the stream of events. A scheduler leaves it to a runner.
+pub(crate) fn may_create_streams(name: &str) -> bool {
+    name != "holdfast-scheduler"
+}
+
 /// Uses each right once that the service `name` needs. Denied ones are reported to the connection.
 pub(crate) async fn try_all(
     client: Client,
@@ -59,7 +64,14 @@ impl DeniedRight {
             _ => return None,
         };
         let subject = error.split('"').nth(1)?.to_owned();
-        let grant = pattern(&subject, prefix);
+        // Services publish a subject of each family once to try the right; they subscribe to those that
+        // they need.
+        let is_listed =
+            ["wake.", "ask."].iter().any(|one| subject.starts_with(&under(prefix, one)));
+        let grant = match operation {
+            "subscribe" if is_listed => subject.clone(),
+            _ => pattern(&subject, prefix),
+        };
         Some(Self { operation, subject, grant })
     }
 
@@ -75,7 +87,10 @@ impl DeniedRight {
 /// Returns the pattern of the subjects that begin like `subject`.
 fn pattern(subject: &str, prefix: &str) -> String {
     if subject.starts_with("$JS.API.") {
-        return "$JS.API.>".to_owned();
+        return subject.to_owned();
+    }
+    if let Some(service) = subject.strip_prefix("_INBOX.").and_then(|rest| rest.split('.').next()) {
+        return format!("_INBOX.{service}.>");
     }
     let own = match prefix {
         "" => Some(subject),
@@ -106,13 +121,13 @@ mod tests {
         let subscribe =
             r#"nats: Permissions Violation for Subscription to "wake.run" using queue "runners""#;
         let stream = r#"Permissions Violation for Publish to "$JS.API.STREAM.INFO.EVENTS""#;
-        let inbox = r#"Permissions Violation for Subscription to "_INBOX.xy.*""#;
+        let inbox = r#"Permissions Violation for Subscription to "_INBOX.holdfast-runner.xy.*""#;
 
         assert_eq!(denied(publish, "a"), Some(("publish", "a.wake.>".to_owned())));
         assert_eq!(denied(publish, ""), Some(("publish", "a.>".to_owned())));
-        assert_eq!(denied(subscribe, ""), Some(("subscribe", "wake.>".to_owned())));
-        assert_eq!(denied(stream, "a"), Some(("publish", "$JS.API.>".to_owned())));
-        assert_eq!(denied(inbox, "a"), Some(("subscribe", "_INBOX.>".to_owned())));
+        assert_eq!(denied(subscribe, ""), Some(("subscribe", "wake.run".to_owned())));
+        assert_eq!(denied(stream, "a"), Some(("publish", "$JS.API.STREAM.INFO.EVENTS".to_owned())));
+        assert_eq!(denied(inbox, "a"), Some(("subscribe", "_INBOX.holdfast-runner.>".to_owned())));
         assert_eq!(denied("nats: Authorization Violation", "a"), None);
     }
 }

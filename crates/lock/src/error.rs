@@ -44,7 +44,7 @@ impl Error {
         }
         if text.contains("NOPERM") || error.code() == Some("NOPERM") {
             return Some(
-                "give the user the rights `+@all ~*`, or those that the error names".to_owned(),
+                "give the user the rights that docs/operating.md lists for this service".to_owned(),
             );
         }
         TlsProblem::find(error).map(|problem| match problem {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes the Secrets of this installation that do not exist: keys of the services, passwords of the
-# bundled backends, and an authority with certificates of the services. KEYS_SECRET, BACKENDS_SECRET or
-# CERTIFICATES_SECRET is empty where the operator makes them.
+# bundled backends, and an authority with certificates of the services. KEYS_SECRET, BACKENDS_SECRET,
+# BUS_SECRET or CERTIFICATES_SECRET is empty where the operator makes them.
 set -euo pipefail
 . "$(dirname "$0")/kubernetes.sh"
 
@@ -24,7 +24,7 @@ if [ -n "${KEYS_SECRET:-}" ]; then
 fi
 
 if [ -n "${BACKENDS_SECRET:-}" ]; then
-    admin=$(password) nats=$(password) redis=$(password)
+    admin=$(password)
     data="\"postgres-password\": \"$admin\",
         \"database-admin-url\": \"postgres://postgres:$admin@$POSTGRES_HOST:5432/holdfast\","
     logins=""
@@ -36,11 +36,23 @@ if [ -n "${BACKENDS_SECRET:-}" ]; then
         logins="${logins}create role $login login password '$secret'; "
     done
     create_secret "$BACKENDS_SECRET" "{ $data
-        \"logins.sql\": \"$logins\",
-        \"nats-url\": \"nats://holdfast:$nats@$NATS_HOST:4222\",
-        \"nats-login.conf\": \"authorization { user: holdfast, password: \\\"$nats\\\" }\",
-        \"redis-url\": \"redis://:$redis@$REDIS_HOST:6379\",
-        \"redis-login.conf\": \"requirepass $redis\"}"
+        \"logins.sql\": \"$logins\"}"
+fi
+
+if [ -n "${BUS_SECRET:-}" ]; then
+    nats=$(password) redis=$(password) passwords=""
+    data="\"nats-url\": \"nats://holdfast:$nats@$NATS_HOST:4222\",
+        \"redis-url\": \"redis://:$redis@$REDIS_HOST:6379\","
+    for name in gateway runner scheduler bridge; do
+        secret=$(password)
+        passwords="${passwords}HOLDFAST_BUS_${name^^}_PASSWORD=\\\"$secret\\\"\\n"
+        data="$data \"nats-$name-url\": \"nats://holdfast_$name:$secret@$NATS_HOST:4222\",
+            \"redis-$name-url\": \"redis://holdfast_$name:$secret@$REDIS_HOST:6379\","
+    done
+    # Lines NAME="password": variables in the configuration of NATS, and of the shell in redis.sh.
+    create_secret "$BUS_SECRET" "{ $data
+        \"nats-passwords.conf\": \"${passwords}HOLDFAST_NATS_PASSWORD=\\\"$nats\\\"\\n\",
+        \"redis-passwords.conf\": \"${passwords}HOLDFAST_REDIS_PASSWORD=\\\"$redis\\\"\\n\"}"
 fi
 
 # certificate NAME EXTENSIONS SIGNER…: makes NAME.key and NAME.crt in /tmp, for ten years.

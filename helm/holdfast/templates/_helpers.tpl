@@ -48,6 +48,15 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- end -}}
 {{- end -}}
 
+{{- /* The Secret with the URLs of NATS and Redis. */ -}}
+{{- define "holdfast.busSecret" -}}
+{{- if .Values.backends.bundled -}}
+{{ include "holdfast.fullname" . }}-bus
+{{- else -}}
+{{ include "holdfast.backendsSecret" . }}
+{{- end -}}
+{{- end -}}
+
 {{- /* Whether the job makes the certificates: nobody else issues them. */ -}}
 {{- define "holdfast.makesCertificates" -}}
 {{- if and .Values.tls.enabled (not .Values.tls.issuerRef) }}true{{ end -}}
@@ -198,7 +207,7 @@ memory-service:
 {{- $keys := include "holdfast.keysSecret" $root -}}
 {{- $files := list (dict "variable" "HOLDFAST_DATABASE__URL" "secret" $backends "key" .service.database) -}}
 {{- range .service.buses -}}
-{{- $files = append $files (dict "variable" (printf "HOLDFAST_%s__URL" (upper .)) "secret" $backends "key" (printf "%s-url" .)) -}}
+{{- $files = append $files (dict "variable" (printf "HOLDFAST_%s__URL" (upper .)) "secret" (include "holdfast.busSecret" $root) "key" (replace "database" . $.service.database)) -}}
 {{- end -}}
 {{- if and (has "redis" .service.buses) $root.Values.backends.redis.sentinel.enabled -}}
 {{- if $root.Values.backends.bundled -}}

@@ -13,14 +13,14 @@ const LAYERS: &[&[&str]] = &[
         "holdfast-browser",
         "holdfast-bus",
         "holdfast-console",
+        // What it reads is read in a process of its own.
+        "holdfast-documents",
         "holdfast-doors",
         "holdfast-embed",
         "holdfast-grpc",
         "holdfast-llm",
         "holdfast-lock",
         "holdfast-mcp",
-        // What it reads is read in a process of its own.
-        "holdfast-pdf",
         "holdfast-pg",
         "holdfast-recall",
         "holdfast-sandbox",

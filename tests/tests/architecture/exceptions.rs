@@ -1,7 +1,12 @@
 //! What may break a rule of this folder, each with its reason.
 
 /// Folders with more than 25 files.
-pub const FULL_FOLDERS: &[(&str, &str)] = &[("crates/types/src", "one small type per file")];
+pub const FULL_FOLDERS: &[(&str, &str)] = &[
+    ("crates/directory/src/verbs", "one file for each kind of object of the API"),
+    ("crates/llm/src", "one file for each API of a vendor, and what they share"),
+    ("crates/types/src", "one small type per file"),
+    ("services/gateway/src", "one file for each API that it serves, and what they share"),
+];
 
 /// Functions with more than 80 lines.
 pub const LONG_FUNCTIONS: &[(&str, &str)] = &[
@@ -35,7 +40,11 @@ pub const LARGE_TYPES: &[(&str, &str)] = &[
 ];
 
 /// Modules that use each other.
-pub const CYCLES: &[(&str, &str)] = &[];
+pub const CYCLES: &[(&str, &str)] = &[(
+    "crates/llm: authorize bedrock carry failure_log google http identity model plain_history provider_text refusal reply_builder",
+    "a request carries the log of its failures, whose texts are cleaned by what the request says; \
+         credentials of clouds are fetched by the transport that asks for them",
+)];
 
 /// Public code that the product does not call: seams for tests, and code to wire or to delete.
 pub const FOR_TESTS: &[(&str, &str)] = &[
@@ -51,6 +60,6 @@ pub const FOR_TESTS: &[(&str, &str)] = &[
         "services/agent-runner/src/app.rs: with_demo",
         "tests run the demonstration model without delay",
     ),
-    ("services/agent-runner/src/app.rs: with_tool", "tests add a tool that acts"),
-    ("services/memory/src/app.rs: with_pdf_reader", "tests use a reader of their own"),
+    ("services/agent-runner/src/app.rs: with_document_reader", "tests use a reader of their own"),
+    ("services/memory/src/app.rs: with_document_reader", "tests use a reader of their own"),
 ];

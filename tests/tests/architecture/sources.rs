@@ -92,9 +92,12 @@ fn http_clients_are_built_in_one_crate() {
 }
 
 /// Files outside of `crates/egress` that build a client without its guard, and why they may.
-const UNGUARDED_CLIENTS: [(&str, &str); 4] = [
+const UNGUARDED_CLIENTS: [(&str, &str); 7] = [
+    ("cli/src/commands/llm/local_servers.rs", "the addresses are the person's own machine"),
     ("cli/src/tokens/provider.rs", "the person chose the address of their identity provider"),
     ("crates/embed/src/openai.rs", "the operator chose the address of the embedding server"),
+    ("crates/llm/src/bedrock/credentials.rs", "the operator chose the address of AWS's services"),
+    ("crates/llm/src/google.rs", "the operator chose the address of the metadata server"),
     ("services/channel-bridge/src/guard.rs", "the operator chose the platform's address"),
     ("services/gateway/src/oidc/keys.rs", "the operator chose the address of the issuer"),
 ];

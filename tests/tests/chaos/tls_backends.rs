@@ -299,8 +299,8 @@ async fn a_right_that_nats_denies_is_told_at_the_start_with_what_to_grant() -> a
 
     let grant = |what: &str| format!("{what} in the permissions of this service's user in NATS");
     world.is_told(settings(), &grant("wake.>` to `publish`")).await?;
-    world.is_told_by(runner, settings(), &grant("add `$JS.API.>` to `publish`")).await?;
-    world.is_told_by(runner, settings(), &grant("wake.>` to `subscribe`")).await
+    world.is_told_by(runner, settings(), "add `$JS.API.STREAM.INFO.").await?;
+    world.is_told_by(runner, settings(), &grant("wake.run` to `subscribe`")).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -181,7 +181,7 @@ async fn a_question_about_a_server_is_answered_by_one_runner_and_not_silently_by
     let mut probes = world.bus.mcp_probes("").await.unwrap();
     let mut others = world.bus.mcp_probes("").await.unwrap();
     let tool = McpProbeTool { name: "mcp_x_echo".into(), ..McpProbeTool::default() };
-    let found = McpProbeResult { tools: vec![tool], error: None };
+    let found = McpProbeResult { tools: vec![tool], ..McpProbeResult::default() };
 
     let answer = async {
         let asked = tokio::select! {

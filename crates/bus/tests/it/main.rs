@@ -6,5 +6,6 @@ mod core;
 mod events;
 mod login;
 mod outage;
+mod rights;
 mod tenants;
 mod world;

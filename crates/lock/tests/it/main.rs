@@ -7,6 +7,7 @@ mod lease;
 mod marks;
 mod outage;
 mod rate;
+mod rights;
 mod sentinel;
 mod session;
 mod tenants;
