@@ -121,6 +121,22 @@ impl Browser {
         Ok(page_of(&cdp, window))
     }
 
+    /// Address of the page that the conversation looks at; `None` if it has no window.
+    ///
+    /// # Errors
+    ///
+    /// If the browser cannot be reached.
+    pub async fn current_address(&self, who: Uuid) -> Result<Option<String>, Error> {
+        let state = self.0.state.lock().await;
+        let (Some(window), Some(link)) = (state.windows.get(&who), &state.connection) else {
+            return Ok(None);
+        };
+        let tabs = page_of(&link.cdp, window).tabs().await?;
+        // The next action uses the last tab if the current one was closed.
+        let shown = tabs.iter().find(|tab| tab.is_current).or(tabs.last());
+        Ok(shown.map(|tab| tab.url.clone()))
+    }
+
     /// Whether a conversation has a window.
     pub async fn has_window(&self, who: Uuid) -> bool {
         self.0.state.lock().await.windows.contains_key(&who)

@@ -40,7 +40,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{Error, Tool, ToolResult, tool::MAX_TOOLS_PER_SERVER};
+use crate::{Error, ToolList, ToolResult};
 
 /// Maximum number of pages of the tool list that are loaded.
 const MAX_TOOL_PAGES: usize = 32;
@@ -106,28 +106,27 @@ impl Client {
         Ok(Self { running, changed })
     }
 
-    /// Lists the server's tools, in its order, at most 256. Tools with an invalid name or a schema
-    /// that is too large are left out.
+    /// Lists the server's tools, at most 256, and those that are left out.
     ///
     /// # Errors
     ///
     /// If the server does not answer within `patience`, or answers with an error.
-    pub async fn tools(&self, patience: Duration) -> Result<Vec<Tool>, Error> {
+    pub async fn tools(&self, patience: Duration) -> Result<ToolList, Error> {
         self.changed.store(false, Ordering::Release);
         with_timeout(patience, async {
-            let (mut tools, mut cursor) = (Vec::new(), None);
+            let (mut list, mut cursor) = (ToolList::default(), None);
             for _ in 0..MAX_TOOL_PAGES {
                 let page = PaginatedRequestParams::default().with_cursor(cursor);
                 let listed = self.running.list_tools(Some(page)).await;
                 let listed = listed.map_err(|error| Error::of_call(&error))?;
-                tools.extend(listed.tools.into_iter().filter_map(Tool::read));
+                listed.tools.into_iter().for_each(|tool| list.add(tool));
                 cursor = listed.next_cursor.filter(|cursor| !cursor.is_empty());
-                if cursor.is_none() || tools.len() >= MAX_TOOLS_PER_SERVER {
+                if cursor.is_none() || list.is_full() {
                     break;
                 }
             }
-            tools.truncate(MAX_TOOLS_PER_SERVER);
-            Ok(tools)
+            list.has_more = cursor.is_some();
+            Ok(list)
         })
         .await?
     }

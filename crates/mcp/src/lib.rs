@@ -26,5 +26,5 @@ pub use error::Error;
 pub use server::{
     CallContext, HttpSettings, OfferedTool, ServerDescription, Service, ToolProvider, http_service,
 };
-pub use tool::{Tool, assign_tool_names};
+pub use tool::{OmitReason, OmittedTool, Tool, ToolList, assign_tool_names};
 pub use tool_result::{Content, ToolResult};

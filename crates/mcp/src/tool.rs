@@ -1,6 +1,9 @@
 //! Tools of a server, with size limits, and the names by which models call them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use holdfast_types::ToolSpec;
 use serde_json::{Value, json};
@@ -33,12 +36,90 @@ pub struct Tool {
     pub reads: bool,
 }
 
+/// Tools of a server, in its order, and those that cannot be used.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ToolList {
+    pub tools: Vec<Tool>,
+    /// Tools that are left out, at most 256.
+    pub omitted: Vec<OmittedTool>,
+    /// Whether the server has further tools, which were not listed.
+    pub has_more: bool,
+}
+
+impl ToolList {
+    /// Adds a tool as its server lists it, or the reason why it is left out.
+    pub(crate) fn add(&mut self, tool: rmcp::model::Tool) {
+        let name = tool.name.to_string();
+        let reason = if self.tools.iter().any(|known| known.name == name) {
+            OmitReason::DuplicateName
+        } else {
+            match Tool::read(tool) {
+                Ok(_) if self.is_full() => OmitReason::TooManyTools,
+                Ok(tool) => return self.tools.push(tool),
+                Err(reason) => reason,
+            }
+        };
+        if self.omitted.len() < MAX_TOOLS_PER_SERVER {
+            self.omitted.push(OmittedTool { name, reason });
+        }
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.tools.len() >= MAX_TOOLS_PER_SERVER
+    }
+}
+
+/// Tool of a server that no model is offered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OmittedTool {
+    /// Name of the tool on its server; untrusted, and of any length.
+    pub name: String,
+    pub reason: OmitReason,
+}
+
+/// Reason why a tool of a server is left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OmitReason {
+    InvalidName,
+    /// The server lists another tool of this name before it.
+    DuplicateName,
+    LargeSchema {
+        /// Size as JSON.
+        bytes: usize,
+    },
+    /// The server lists as many tools as are used before it.
+    TooManyTools,
+}
+
+impl fmt::Display for OmitReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InvalidName => write!(
+                f,
+                "its name is empty, has more than {MAX_SERVER_TOOL_NAME_BYTES} bytes, or has \
+                 control characters"
+            ),
+            Self::DuplicateName => write!(f, "the server lists another tool of this name"),
+            Self::LargeSchema { bytes } => write!(
+                f,
+                "the schema of its arguments has {bytes} bytes, and {MAX_SCHEMA_BYTES} are the most"
+            ),
+            Self::TooManyTools => write!(
+                f,
+                "the server lists too many tools: the first {MAX_TOOLS_PER_SERVER} are used"
+            ),
+        }
+    }
+}
+
 impl Tool {
-    /// Returns `None` if the name is invalid or the schema is too large.
-    pub(crate) fn read(tool: rmcp::model::Tool) -> Option<Self> {
+    fn read(tool: rmcp::model::Tool) -> Result<Self, OmitReason> {
         let name = tool.name.into_owned();
-        let is_name = (1..=MAX_SERVER_TOOL_NAME_BYTES).contains(&name.len())
-            && !name.chars().any(char::is_control);
+        if !(1..=MAX_SERVER_TOOL_NAME_BYTES).contains(&name.len())
+            || name.chars().any(char::is_control)
+        {
+            return Err(OmitReason::InvalidName);
+        }
         let description = tool.description.as_deref().or(tool.title.as_deref()).unwrap_or_default();
         let mut input = tool.input_schema.as_ref().clone();
         for needless in ["$schema", "title"] {
@@ -50,8 +131,11 @@ impl Tool {
             input.insert("properties".to_owned(), json!({}));
         }
         let input = Value::Object(input);
-        let fits = input.to_string().len() <= MAX_SCHEMA_BYTES;
-        (is_name && fits).then(|| Self {
+        let bytes = input.to_string().len();
+        if bytes > MAX_SCHEMA_BYTES {
+            return Err(OmitReason::LargeSchema { bytes });
+        }
+        Ok(Self {
             description: description.chars().take(MAX_DESCRIPTION_CHARS).collect(),
             reads: tool.annotations.and_then(|hints| hints.read_only_hint).unwrap_or_default(),
             name,
@@ -162,11 +246,49 @@ mod tests {
     }
 
     #[test]
-    fn what_no_model_could_be_told_of_is_left_out() {
-        let huge = json!({ "description": "x".repeat(MAX_SCHEMA_BYTES) });
-        for unfit in [tool("", json!({})), tool("a\nb", json!({})), tool("huge", huge)] {
-            assert_eq!(Tool::read(unfit), None);
+    fn a_tool_that_no_model_can_be_offered_is_left_out_with_the_reason() {
+        let large = json!({ "description": "x".repeat(20 * 1024) });
+        let mut list = ToolList::default();
+        for tool in [
+            tool("", json!({})),
+            tool("a\nb", json!({})),
+            tool("large", large.clone()),
+            tool("echo", json!({})),
+            tool("echo", large),
+        ] {
+            list.add(tool);
         }
+
+        let names: Vec<&str> = list.tools.iter().map(|tool| tool.name.as_str()).collect();
+        assert_eq!(names, ["echo"]);
+        let omitted: Vec<_> =
+            list.omitted.iter().map(|tool| (tool.name.as_str(), tool.reason)).collect();
+        assert_eq!(
+            omitted,
+            [
+                ("", OmitReason::InvalidName),
+                ("a\nb", OmitReason::InvalidName),
+                ("large", OmitReason::LargeSchema { bytes: 20_530 }),
+                ("echo", OmitReason::DuplicateName),
+            ]
+        );
+        assert_eq!(
+            list.omitted[2].reason.to_string(),
+            "the schema of its arguments has 20530 bytes, and 16384 are the most"
+        );
+    }
+
+    #[test]
+    fn tools_above_the_limit_of_a_server_are_left_out() {
+        let mut list = ToolList::default();
+
+        for n in 0..MAX_TOOLS_PER_SERVER + 2 {
+            list.add(tool(&format!("t{n}"), json!({})));
+        }
+
+        assert_eq!(list.tools.len(), MAX_TOOLS_PER_SERVER);
+        let reasons: Vec<OmitReason> = list.omitted.iter().map(|tool| tool.reason).collect();
+        assert_eq!(reasons, [OmitReason::TooManyTools; 2]);
     }
 
     const TOOLS: [&str; 2] = [
@@ -178,7 +300,7 @@ mod tests {
         #[test]
         fn any_tool_of_a_server_is_fit_for_a_model_or_left_out(tool in mutated_json(&TOOLS)) {
             if let Ok(tool) = serde_json::from_str::<rmcp::model::Tool>(&tool)
-                && let Some(read) = Tool::read(tool)
+                && let Ok(read) = Tool::read(tool)
             {
                 prop_assert!(read.input["type"] == "object" && read.input["properties"] != json!(null));
                 let names = assign_tool_names([("s", read.name.as_str())]);

@@ -2,6 +2,7 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use rmcp::model::{Annotations, CallToolResult, ContentBlock, ResourceContents, Role, TextContent};
+use serde_json::Value;
 
 use crate::error::shorten;
 
@@ -53,7 +54,9 @@ impl ToolResult {
         let failed = result.is_error.unwrap_or_default();
         let mut content: Vec<Content> = result.content.into_iter().map(Content::read).collect();
         // Servers should repeat structured content as text, but not all do.
-        if let (true, Some(value)) = (content.is_empty(), result.structured_content) {
+        if let Some(value) = result.structured_content
+            && !content.iter().any(|part| part.repeats(&value))
+        {
             content.push(Content::Text(value.to_string()));
         }
         Self { content, failed }
@@ -84,6 +87,17 @@ impl ToolResult {
 }
 
 impl Content {
+    /// Whether the model reads this value in the text already.
+    fn repeats(&self, value: &Value) -> bool {
+        match self {
+            Self::Text(text) => {
+                serde_json::from_str(text).is_ok_and(|read: Value| read == *value)
+                    || text.contains(&value.to_string())
+            }
+            Self::UserText(_) | Self::Image { .. } | Self::File { .. } => false,
+        }
+    }
+
     fn read(block: ContentBlock) -> Self {
         match block {
             ContentBlock::Text(text) => {
@@ -187,12 +201,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_only_structured_is_told_as_json() {
+    fn what_is_structured_is_told_as_json_unless_the_text_says_it() {
         let answer = read(json!({ "content": [], "structuredContent": { "n": 1 } }));
 
         assert_eq!(answer, ToolResult::text(r#"{"n":1}"#));
-        let both = json!({ "content": [{ "type": "text", "text": "x" }], "structuredContent": 1, "isError": true });
-        assert_eq!(read(both), ToolResult::failed("x"));
+        let both = |text: &str| {
+            let text = json!({ "type": "text", "text": text });
+            read(json!({ "content": [text], "structuredContent": { "n": 1 }, "isError": true }))
+        };
+        let told = vec![Content::Text("ok".to_owned()), Content::Text(r#"{"n":1}"#.to_owned())];
+        assert_eq!(both("ok"), ToolResult { content: told, failed: true });
+        for text in ["{ \"n\": 1 }", r#"It is {"n":1}."#] {
+            assert_eq!(both(text), ToolResult::failed(text), "{text}");
+        }
     }
 
     #[test]

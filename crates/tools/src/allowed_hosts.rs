@@ -9,30 +9,48 @@ type HostRule = dyn Fn(&str) -> bool + Send + Sync;
 
 /// The hosts that the web tools may reach for a caller; by default all.
 #[derive(Clone, Default)]
-pub struct AllowedHosts(Option<Arc<HostRule>>);
+pub struct AllowedHosts {
+    rule: Option<Arc<HostRule>>,
+    /// The only host that redirects of this call may lead to.
+    only: Option<String>,
+}
 
 impl AllowedHosts {
     /// Allows the hosts that the rule accepts.
     #[must_use]
     pub fn matching(rule: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
-        Self(Some(Arc::new(rule)))
+        Self { rule: Some(Arc::new(rule)), only: None }
+    }
+
+    /// Lets redirects lead to this host only: what the model wrote into an address goes to no other.
+    #[must_use]
+    pub fn staying_on(self, host: String) -> Self {
+        Self { only: Some(host), ..self }
     }
 
     #[must_use]
     pub fn are_restricted(&self) -> bool {
-        self.0.is_some()
+        self.rule.is_some()
     }
 
     /// Refuses an address on another host, with a text for the model.
     pub(crate) fn check(&self, url: &Url) -> Result<(), String> {
         let host = url.host_str().unwrap_or_default();
-        match &self.0 {
-            Some(allows) if !allows(host) => {
-                Err(format!("`{host}` is not among the hosts that the policy allows"))
-            }
+        if self.rule.as_ref().is_some_and(|allows| !allows(host)) {
+            return Err(format!("`{host}` is not among the hosts that the policy allows"));
+        }
+        match &self.only {
+            Some(only) if without_www(only) != without_www(host) => Err(format!(
+                "it leads to the host `{host}`, and the call was allowed for `{only}`: fetch the \
+                 address there itself"
+            )),
             Some(_) | None => Ok(()),
         }
     }
+}
+
+fn without_www(host: &str) -> &str {
+    host.strip_prefix("www.").unwrap_or(host)
 }
 
 impl fmt::Debug for AllowedHosts {

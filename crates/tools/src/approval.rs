@@ -28,6 +28,23 @@ pub enum Approval {
     Deny(String),
 }
 
+/// Where a call sends what the model wrote; see [`Tool::destination`](crate::Tool::destination).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Destination {
+    /// Name for people and for "always" rules: `messages to telegram:8`.
+    pub name: String,
+    /// Whether "always" covers all calls to the destination, or only the same call.
+    pub covers_all: bool,
+}
+
+impl Destination {
+    /// A destination of which "always" covers all calls.
+    #[must_use]
+    pub const fn new(name: String) -> Self {
+        Self { name, covers_all: true }
+    }
+}
+
 /// Text of an approval's subject: values with their names, one below the other. Two different lists
 /// of names and values never give the same text.
 ///

@@ -17,11 +17,12 @@ use holdfast_browser::{
 };
 use holdfast_egress::{Guard, Lookup, SystemResolver};
 use holdfast_types::Effect;
+use reqwest::Url;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::{Call, Output, Part, Tool, ToolError, untrusted, web::Web};
+use crate::{Call, Destination, Output, Part, Tool, ToolError, untrusted, web::Web};
 
 /// Maximum length of the page text that the model gets, in characters.
 const MAX_SHOWN_CHARS: usize = 30_000;
@@ -97,6 +98,37 @@ enum Action {
     #[serde(alias = "close_tab")]
     CloseTab,
     Close,
+}
+
+impl Action {
+    /// Whether the page gets something that the model chose: a text, a script, or an element whose
+    /// handlers run. Addresses are judged apart.
+    const fn acts(self) -> bool {
+        match self {
+            Self::Click
+            | Self::DoubleClick
+            | Self::Type
+            | Self::Press
+            | Self::Drag
+            | Self::Hover
+            | Self::Fill
+            | Self::SelectOption
+            | Self::Check
+            | Self::Uncheck
+            | Self::Focus
+            | Self::Blur
+            | Self::Evaluate => true,
+            Self::Navigate
+            | Self::Snapshot
+            | Self::Wait
+            | Self::Scroll
+            | Self::Screenshot
+            | Self::Tabs
+            | Self::Tab
+            | Self::CloseTab
+            | Self::Close => false,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -276,6 +308,15 @@ async fn screenshot(page: &Page, input: &BrowserInput) -> Result<Output, Error> 
     Ok(Output::from(told).with(image).record(json!({ "url": url })))
 }
 
+/// Origin of a page's address; of a page without an origin, such as `about:blank`, its scheme.
+fn site(address: &str) -> String {
+    match Url::parse(address) {
+        Ok(url) if url.origin().is_tuple() => url.origin().ascii_serialization(),
+        Ok(url) => format!("{}:", url.scheme()),
+        Err(_) => "an unknown site".to_owned(),
+    }
+}
+
 fn tab_list(tabs: &[Tab]) -> String {
     tabs.iter().fold(String::new(), |mut text, tab| {
         let here = if tab.is_current { " (looked at)" } else { "" };
@@ -299,6 +340,25 @@ impl Tool<Output> for Browser {
     // A page has limits of its own; this one covers all waiting within one action.
     const TIMEOUT: Option<Duration> = Some(Duration::from_secs(90));
     type Input = BrowserInput;
+
+    async fn destination(
+        &self,
+        call: &Call,
+        input: &BrowserInput,
+    ) -> Result<Option<Destination>, ToolError> {
+        if !input.action.acts() {
+            return Ok(None);
+        }
+        let page = match self.windows.current_address(call.session.as_uuid()).await {
+            // Another call of the step may open a page before this one is made.
+            Ok(None) => "no site yet".to_owned(),
+            Ok(Some(address)) => site(&address),
+            Err(_) => "an unknown site".to_owned(),
+        };
+        // A script reaches any host, whatever page it runs in.
+        let covers_all = input.action != Action::Evaluate;
+        Ok(Some(Destination { name: format!("actions on pages of {page}"), covers_all }))
+    }
 
     async fn call(&self, call: Call, input: BrowserInput) -> Result<Output, ToolError> {
         // A page loads from any host, and all conversations share the proxy.

@@ -5,7 +5,7 @@ use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 use holdfast_types::{Effect, ToolSpec};
 use serde_json::Value;
 
-use crate::{Call, Output, ToolError};
+use crate::{Call, Destination, Output, ToolError};
 
 /// Future of a dynamic tool's call.
 pub type ToolFuture<'a> = Pin<Box<dyn Future<Output = Result<Output, ToolError>> + Send + 'a>>;
@@ -21,6 +21,10 @@ pub trait DynamicTool: Send + Sync + 'static {
     fn timeout(&self) -> Option<Duration> {
         None
     }
+
+    /// Where a call sends its input; `None` if the call may be made without an approval also after text
+    /// from outside was read.
+    fn destination(&self) -> Option<Destination>;
 
     /// Calls the tool. The input is JSON, and was not checked against the schema.
     fn call(&self, call: Call, input: Value) -> ToolFuture<'_>;

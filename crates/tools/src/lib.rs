@@ -75,7 +75,7 @@ mod work;
 
 pub use allowed_hosts::AllowedHosts;
 pub use allowed_tools::AllowedTools;
-pub use approval::{Approval, SubjectText};
+pub use approval::{Approval, Destination, SubjectText};
 #[cfg(feature = "browser")]
 pub use browser::{Browser, LostWindows, ReasonFuture};
 pub use canvas::{Canvas, CanvasSurface, Canvases, SurfaceFormat};
@@ -96,7 +96,7 @@ pub use files::{
 };
 pub use gateway::{Gateway, GatewayMethod, GatewayMethods, GatewayParams};
 #[cfg(feature = "image")]
-pub use image::Image;
+pub use image::{Image, ShownPicture, picture_for_models};
 pub use media::{MediaBackend, MediaFile, Speaker, Speech};
 pub use memory::{
     Article, ArticleChange, ArticleUpdate, KbGet, KbIngest, KbSearch, KbUpdate, MAX_MEMORY_LEN,
@@ -124,8 +124,8 @@ pub use tts::{SpeechExtract, Tts, extract_speech};
 pub use untrusted::{clean, is_untrusted, untrusted, visible};
 #[cfg(feature = "web")]
 pub use web::{
-    DuckDuckGo, KeyedProvider, Perplexity, Search, SearchAccount, SearchAccounts, SearchProvider,
-    Searxng, Web, WebFetch, WebSearch,
+    ANSWER_HEADING, DuckDuckGo, KeyedProvider, Perplexity, Search, SearchAccount, SearchAccounts,
+    SearchProvider, Searxng, Web, WebFetch, WebSearch,
 };
 pub use work::{
     NewSelfProposal, SelfChange, SelfLog, SelfProposals, SelfTool, TodoRequest, TodoTool, Todos,

@@ -18,8 +18,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{
-    AllowedTools, Approval, Call, DynamicTool, DynamicTools, MAX_OUTPUT_BYTES, Output, Tool,
-    ToolError, UnavailableSource,
+    AllowedTools, Approval, Call, Destination, DynamicTool, DynamicTools, MAX_OUTPUT_BYTES, Output,
+    Tool, ToolError, UnavailableSource,
     alias::{ALIASES, Alias},
     disclosure::{self, DESCRIBE_TOOL, SEARCH_TOOL},
     tool,
@@ -219,6 +219,29 @@ impl Registry {
         asked.unwrap_or_else(|_| Err(panic_error(known, Effect::Reads)))
     }
 
+    /// Returns where this call sends what the model wrote, as far as only the tool knows it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`call`](Self::call); the call would fail in the same way.
+    pub async fn destination(
+        &self,
+        call: &Call,
+        name: &str,
+        input: &str,
+    ) -> Result<Option<Destination>, ToolError> {
+        let (known, input) = self.resolve(&call.allowed, name, input)?;
+        let Some(kept) = self.tools.get(known) else { return Ok(None) };
+        let asked = AssertUnwindSafe(kept.tool.destination(call, input)).catch_unwind().await;
+        asked.unwrap_or_else(|_| Err(panic_error(known, Effect::Reads)))
+    }
+
+    /// Returns the tool of a call with the input as the tool gets it; `None` if the call would fail.
+    #[must_use]
+    pub fn parse_call(&self, name: &str, input: &str) -> Option<(&str, Value)> {
+        self.resolve(&AllowedTools::matching(|_| true), name, input).ok()
+    }
+
     /// Finds the outcome of a call that acts and whose runner crashed, if its tool can.
     pub async fn find_outcome(&self, call: &Call, name: &str, input: &str) -> Option<Output> {
         let (known, input) = self.resolve(&call.allowed, name, input).ok()?;
@@ -354,6 +377,11 @@ trait ErasedTool: Send + Sync {
     fn effect(&self) -> Effect;
     fn timeout(&self) -> Option<Duration>;
     fn approval<'a>(&'a self, call: &'a Call, input: Value) -> CallFuture<'a, Approval>;
+    fn destination<'a>(
+        &'a self,
+        call: &'a Call,
+        input: Value,
+    ) -> CallFuture<'a, Option<Destination>>;
     fn call(&self, call: Call, input: Value) -> CallFuture<'_>;
     /// Dynamic tools cannot find the outcome of earlier calls.
     fn recall<'a>(&'a self, call: &'a Call, input: Value) -> OutcomeFuture<'a> {
@@ -378,6 +406,17 @@ impl<T: Tool<A>, A: Into<Output> + Send + 'static> ErasedTool for TypedTool<T, A
         Box::pin(async move {
             let input = parsed(input)?;
             self.0.approval(call, &input).await
+        })
+    }
+
+    fn destination<'a>(
+        &'a self,
+        call: &'a Call,
+        input: Value,
+    ) -> CallFuture<'a, Option<Destination>> {
+        Box::pin(async move {
+            let input = parsed(input)?;
+            self.0.destination(call, &input).await
         })
     }
 
@@ -415,6 +454,10 @@ impl ErasedTool for DynamicToolAdapter {
     /// Only the policy decides about dynamic tools.
     fn approval<'a>(&'a self, _: &'a Call, _: Value) -> CallFuture<'a, Approval> {
         Box::pin(std::future::ready(Ok(Approval::Never)))
+    }
+
+    fn destination<'a>(&'a self, _: &'a Call, _: Value) -> CallFuture<'a, Option<Destination>> {
+        Box::pin(std::future::ready(Ok(self.0.destination())))
     }
 
     fn call(&self, call: Call, input: Value) -> CallFuture<'_> {

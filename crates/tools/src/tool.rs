@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::{AllowedHosts, AllowedTools, Approval};
+use crate::{AllowedHosts, AllowedTools, Approval, Destination};
 
 /// Function that a model can call.
 ///
@@ -42,6 +42,21 @@ pub trait Tool<A: Send = String>: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Approval, ToolError>> + Send {
         let _: (&Call, &Self::Input) = (call, input);
         std::future::ready(Ok(Approval::Never))
+    }
+
+    /// Returns where this call sends what the model wrote, if only the tool knows it. In a conversation
+    /// that has read text from outside, a person decides about such a call. It must change nothing.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`call`](Self::call); the call is then not made.
+    fn destination(
+        &self,
+        call: &Call,
+        input: &Self::Input,
+    ) -> impl Future<Output = Result<Option<Destination>, ToolError>> + Send {
+        let _: (&Call, &Self::Input) = (call, input);
+        std::future::ready(Ok(None))
     }
 
     /// Executes the call; returns the answer for the model.

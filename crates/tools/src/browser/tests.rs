@@ -5,6 +5,7 @@ use std::{
     path::PathBuf,
 };
 
+use anyhow::Context as _;
 use axum::{
     Router,
     extract::Path as Part_,
@@ -62,6 +63,35 @@ async fn a_browser_that_does_not_start_is_told() -> anyhow::Result<()> {
         let told = tell(tools.call(call(), "browser", go).await);
 
         assert!(told.contains("the browser is away") && told.contains(why), "{told}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_page_s_site_is_its_origin() {
+    for (address, shown) in [
+        ("https://me:pw@a.example:8443/x?y#z", "https://a.example:8443"),
+        ("https://bücher.example/", "https://xn--bcher-kva.example"),
+        ("about:blank", "about:"),
+        ("", "an unknown site"),
+    ] {
+        assert_eq!(site(address), shown, "{address}");
+    }
+}
+
+#[tokio::test]
+async fn actions_have_a_destination_although_no_page_is_open_yet() -> anyhow::Result<()> {
+    let config = Config { path: Some("/nowhere/chromium".into()), ..Config::default() };
+    let browser = Browser::configured(&config, &Web::default(), Arc::new(Losses(None)))?;
+    let tools = Registry::default().with(browser.context("it is configured")?);
+
+    for (input, acts) in [
+        (r#"{"action":"navigate","url":"https://a.example/"}"#, false),
+        (r#"{"action":"snapshot"}"#, false),
+        (r#"{"action":"evaluate","expression":"1"}"#, true),
+    ] {
+        let to = tools.destination(&call(), "browser", input).await?;
+        assert_eq!(to.is_some(), acts, "{input}");
     }
     Ok(())
 }
@@ -170,6 +200,13 @@ mod needs_chromium {
         world.ask(&call, json!({"action": "press", "ref": name, "key": "Shift+A"})).await;
         world.ask(&call, json!({"action": "selectOption", "ref": kind, "values": ["Black"]})).await;
         world.ask(&call, json!({"action": "check", "ref": sugar})).await;
+        let click = json!({"action": "click", "ref": order}).to_string();
+        let to = world.tools.destination(&call, "browser", &click).await?;
+        let site = format!("actions on pages of {}", world.url(""));
+        assert_eq!(to, Some(Destination { name: site.clone(), covers_all: true }));
+        let script = json!({"action": "evaluate", "expression": "1"}).to_string();
+        let to = world.tools.destination(&call, "browser", &script).await?;
+        assert_eq!(to, Some(Destination { name: site, covers_all: false }));
         // The page's dialog does not block the call.
         let ordered = world.ask(&call, json!({"action": "click", "ref": order})).await;
         assert!(ordered.contains("AnnaA b true") || ordered.contains("nabA b true"), "{ordered}");

@@ -6,7 +6,7 @@ use holdfast_types::Effect;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{File, FileEdit, Files, commit, decode_text, earlier_result, file_path};
+use super::{EditableText, File, FileEdit, Files, commit, earlier_result, encode_text, file_path};
 use crate::{Call, Output, Tool, ToolError};
 
 /// Add a text to the end of a file, on a line of its own; the file is made if there is none.
@@ -43,13 +43,14 @@ impl<F: Files> Tool<Output> for AppendFile<F> {
 
 /// Appends a text to a file, on a line of its own.
 pub(super) fn appended(path: String, there: File, more: &str) -> Result<FileEdit, ToolError> {
-    let there = decode_text(&path, there)?;
+    let there = EditableText::decode(&path, there)?;
     let mut content = there.content;
     if !content.is_empty() && !content.ends_with('\n') {
         content.push('\n');
     }
     content.push_str(more);
-    Ok(FileEdit { path, base: Some(there.hash), content: Some(content.into_bytes()) })
+    let content = encode_text(&path, there.encoding, &content)?;
+    Ok(FileEdit { path, base: Some(there.hash), content: Some(content) })
 }
 
 #[cfg(test)]
@@ -83,7 +84,7 @@ mod tests {
     #[tokio::test]
     async fn nothing_is_added_to_what_is_no_text() {
         let (call, files, tools) = files();
-        files.put(&call, "x", [0xff]);
+        files.put(&call, "x", [0xff, 0xd8, 0xff, 0]);
 
         let told = refused(&tools, &call, "append_file", r#"{"path":"x","content":"a"}"#).await;
 

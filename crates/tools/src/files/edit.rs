@@ -6,7 +6,10 @@ use holdfast_types::Effect;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{FileEdit, Files, commit, earlier_result, file_path, read_text, similar_lines};
+use super::{
+    EditableText, FileEdit, Files, commit, earlier_result, encode_text, file_path, read_file,
+    similar_lines,
+};
 use crate::{Call, Output, Tool, ToolError};
 
 /// Maximum number of matches whose lines are named.
@@ -43,10 +46,10 @@ impl<F: Files> Tool<Output> for Edit<F> {
         if let Some(made) = earlier_result(files, &call).await? {
             return Ok(made);
         }
-        let file = read_text(files, &call, &path).await?;
+        let file = EditableText::decode(&path, read_file(files, &call, &path).await?)?;
         let content = apply_edit(&path, &file.content, &input)?;
-        let base = Some(file.hash);
-        let edit = FileEdit { path, base, content: Some(content.into_bytes()) };
+        let content = encode_text(&path, file.encoding, &content)?;
+        let edit = FileEdit { path, base: Some(file.hash), content: Some(content) };
         commit(files, &call, vec![edit], "edit").await
     }
 }
@@ -158,6 +161,33 @@ mod tests {
         ask(&tools, &call, "edit", &input("a\nb", "a\nx\nb")).await;
 
         assert_eq!(files.get(&call, "x.rs").unwrap(), "a\r\nx\r\nb\r\nc\r\n");
+    }
+
+    #[tokio::test]
+    async fn a_file_keeps_its_encoding_and_takes_no_character_that_it_lacks() {
+        let (call, files, tools) = files();
+        let gbk = "姓名,电话\r\n张三,123\r\n";
+        let (content, _, _) = encoding_rs::GBK.encode(gbk);
+        files.put(&call, "x.rs", content.into_owned());
+
+        ask(&tools, &call, "edit", &input("张三", "李四")).await;
+        let told = refused(&tools, &next(&call, "b"), "edit", &input("123", "😀")).await;
+
+        let (expected, _, _) = encoding_rs::GBK.encode("姓名,电话\r\n李四,123\r\n");
+        assert_eq!(files.bytes(&call, "x.rs").unwrap(), expected.into_owned());
+        let start = "`x.rs` is in GBK, and `😀` (U+1F600) does not exist in GBK: leave";
+        assert!(told.starts_with(start), "{told}");
+    }
+
+    #[tokio::test]
+    async fn a_file_that_would_lose_something_is_not_changed() {
+        let (call, files, tools) = files();
+        // Half a character at the end.
+        files.put(&call, "x.rs", [b"one \xe5".as_slice()].concat());
+
+        let told = refused(&tools, &call, "edit", &input("one", "two")).await;
+
+        assert!(told.contains("cannot be written back without loss"), "{told}");
     }
 
     #[tokio::test]

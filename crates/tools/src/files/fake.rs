@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use holdfast_documents::DocumentReader;
 use holdfast_types::{AgentId, TenantId};
 use sha2::{Digest as _, Sha256};
 
@@ -39,10 +40,14 @@ impl Memory {
         self.state().files.insert((whose(call), path.to_owned()), content.into());
     }
 
+    /// Returns the bytes of a file.
+    pub(crate) fn bytes(&self, call: &Call, path: &str) -> Option<Vec<u8>> {
+        self.state().files.get(&(whose(call), path.to_owned())).cloned()
+    }
+
     /// Returns the contents of a file.
     pub(crate) fn get(&self, call: &Call, path: &str) -> Option<String> {
-        let content = self.state().files.get(&(whose(call), path.to_owned())).cloned();
-        content.map(|content| String::from_utf8_lossy(&content).into_owned())
+        self.bytes(call, path).map(|content| String::from_utf8_lossy(&content).into_owned())
     }
 
     /// Schedules a concurrent write, applied right after the file is read.
@@ -129,10 +134,15 @@ impl Files for Memory {
     }
 }
 
+/// Reader of documents that cannot read any.
+pub(crate) fn no_documents() -> DocumentReader {
+    DocumentReader::new("/nonexistent/reader".into())
+}
+
 /// Returns a call, its files, and the tools for them.
 pub(crate) fn files() -> (Call, Arc<Memory>, Registry) {
     let files = Arc::new(Memory::default());
-    (call(), Arc::clone(&files), Registry::default().with_files(files))
+    (call(), Arc::clone(&files), Registry::default().with_files(files, no_documents()))
 }
 
 /// Copies the call with another key, like the model's next call.

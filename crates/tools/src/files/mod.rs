@@ -2,7 +2,7 @@
 //!
 //! | tool | effect | purpose |
 //! |---|---|---|
-//! | `read` | reads | lines of a text file |
+//! | `read` | reads | lines of a text file, or of a document's text |
 //! | `list_files` | reads | paths, sizes and times |
 //! | `write` | writes | a whole file |
 //! | `append_file` | writes | text at the end of a file |
@@ -32,6 +32,7 @@ mod write;
 
 use std::{fmt::Write as _, future::Future, sync::Arc};
 
+use holdfast_documents::{DecodedText, DocumentReader, TextEncoding, decode_text};
 use serde_json::json;
 
 pub use append::AppendFile;
@@ -160,10 +161,10 @@ impl From<FilesError> for ToolError {
 }
 
 impl Registry {
-    /// Adds the tools for these files.
+    /// Adds the tools for these files; `documents` reads those that are no text.
     #[must_use]
-    pub fn with_files<F: Files>(self, files: Arc<F>) -> Self {
-        self.with(Read(Arc::clone(&files)))
+    pub fn with_files<F: Files>(self, files: Arc<F>, documents: DocumentReader) -> Self {
+        self.with(Read { files: Arc::clone(&files), documents })
             .with(ListFiles(Arc::clone(&files)))
             .with(Write(Arc::clone(&files)))
             .with(AppendFile(Arc::clone(&files)))
@@ -174,29 +175,57 @@ impl Registry {
     }
 }
 
-/// Reads a text file that must exist.
-async fn read_text<F: Files>(files: &F, call: &Call, path: &str) -> Result<Text, ToolError> {
+/// Reads a file that must exist and may be read.
+async fn read_file<F: Files>(files: &F, call: &Call, path: &str) -> Result<File, ToolError> {
     let found = files.read(call, path).await?;
-    decode_text(path, found.ok_or_else(|| FilesError::NotFound(path.to_owned()))?)
-}
-
-/// Decodes a file as text.
-fn decode_text(path: &str, file: File) -> Result<Text, ToolError> {
+    let file = found.ok_or_else(|| FilesError::NotFound(path.to_owned()))?;
     let size = file.content.len();
     if size > MAX_READ_BYTES {
         return Err(ToolError::Tell(format!(
             "`{path}` has {size} bytes, and {MAX_READ_BYTES} are the most that is read"
         )));
     }
-    let content = String::from_utf8(file.content).map_err(|_| {
-        ToolError::Tell(format!("`{path}` is not text ({size} bytes that are not UTF-8)"))
-    })?;
-    Ok(Text { content, hash: file.hash })
+    Ok(file)
 }
 
-struct Text {
+/// Text file that is to be changed.
+struct EditableText {
     content: String,
     hash: String,
+    encoding: TextEncoding,
+}
+
+impl EditableText {
+    /// Decodes a file, unless its unchanged text would be written back as other bytes.
+    fn decode(path: &str, file: File) -> Result<Self, ToolError> {
+        let size = file.content.len();
+        let Some(DecodedText { text, encoding }) = decode_text(&file.content, None) else {
+            return Err(ToolError::Tell(format!(
+                "`{path}` is not text ({size} bytes of binary data): it cannot be changed here. \
+                 `read` shows the text of documents; write it to a new file to change it"
+            )));
+        };
+        let is_lossless = encoding.encode(&text).is_ok_and(|encoded| encoded == file.content);
+        if !is_lossless {
+            return Err(ToolError::Tell(format!(
+                "`{path}` was read as {}, and cannot be written back without loss: write its \
+                 whole text with `write`, which makes it UTF-8",
+                encoding.name()
+            )));
+        }
+        Ok(Self { content: text, hash: file.hash, encoding })
+    }
+}
+
+/// Encodes a changed text in the encoding that the file has.
+fn encode_text(path: &str, encoding: TextEncoding, text: &str) -> Result<Vec<u8>, ToolError> {
+    encoding.encode(text).map_err(|error| {
+        ToolError::Tell(format!(
+            "`{path}` is in {}, and {error}: leave the character out, or write the whole file \
+             with `write`, which makes it UTF-8",
+            encoding.name()
+        ))
+    })
 }
 
 /// Stores a change, and describes it.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use holdfast_documents::decode_text;
 use holdfast_types::Effect;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -9,7 +10,7 @@ use serde::Deserialize;
 use super::{FileEdit, Files, append::appended, commit, earlier_result, file_path};
 use crate::{Call, Output, Tool, ToolError};
 
-/// Write a text file: a new one, or the whole of one that is there.
+/// Write a text file in UTF-8: a new one, or the whole of one that is there.
 ///
 /// To change a part of a file use `edit`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -49,6 +50,9 @@ impl<F: Files> Tool<Output> for Write<F> {
         if input.new && there.is_some() {
             return Err(ToolError::Tell(format!("there is a file `{path}` already")));
         }
+        let replaced = there.as_ref().filter(|_| !input.append);
+        let former = replaced.and_then(|file| decode_text(&file.content, None));
+        let former = former.map(|text| text.encoding).filter(|encoding| !encoding.is_utf8());
         let edit = match there {
             Some(there) if input.append => appended(path, there, &input.content)?,
             there => FileEdit {
@@ -57,7 +61,13 @@ impl<F: Files> Tool<Output> for Write<F> {
                 content: Some(input.content.into_bytes()),
             },
         };
-        commit(files, &call, vec![edit], "write").await
+        let mut output = commit(files, &call, vec![edit], "write").await?;
+        if let Some(former) = former {
+            output
+                .for_llm
+                .push_str(&format!("[the file was in {}, and is in UTF-8 now]\n", former.name()));
+        }
+        Ok(output)
     }
 }
 
@@ -77,6 +87,18 @@ mod tests {
         assert_eq!(made, "Done, as revision r1.\n+ notes/a.md\n");
         assert_eq!(files.get(&call, "notes/a.md").unwrap(), "two\n");
         assert_eq!(files.changes(), (2, Some("write".into())));
+    }
+
+    #[tokio::test]
+    async fn a_file_in_another_encoding_becomes_utf_8_and_the_answer_says_so() {
+        let (call, files, tools) = files();
+        let (content, _, _) = encoding_rs::GBK.encode("姓名,电话\n张三,123\n");
+        files.put(&call, "a.csv", content.into_owned());
+
+        let made = ask(&tools, &call, "write", r#"{"path":"a.csv","content":"姓名\n"}"#).await;
+
+        assert!(made.ends_with("[the file was in GBK, and is in UTF-8 now]\n"), "{made}");
+        assert_eq!(files.bytes(&call, "a.csv").unwrap(), "姓名\n".as_bytes());
     }
 
     #[tokio::test]

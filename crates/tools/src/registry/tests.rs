@@ -178,6 +178,10 @@ impl DynamicTool for Brings {
         self.1
     }
 
+    fn destination(&self) -> Option<crate::Destination> {
+        Some(crate::Destination::new(format!("calls of {}", self.0)))
+    }
+
     fn call(&self, _: Call, input: Value) -> crate::ToolFuture<'_> {
         Box::pin(async move { Ok(format!("frobbed {input}").into()) })
     }

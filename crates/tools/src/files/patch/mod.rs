@@ -6,11 +6,14 @@ mod unified;
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use holdfast_documents::TextEncoding;
 use holdfast_types::Effect;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{FileEdit, Files, FilesError, commit, decode_text, earlier_result, file_path};
+use super::{
+    EditableText, FileEdit, Files, FilesError, commit, earlier_result, encode_text, file_path,
+};
 use crate::{Call, Output, Tool, ToolError};
 
 /// Change files by a patch: all that it says, or nothing.
@@ -60,6 +63,7 @@ enum Line {
 /// State of a file while a patch is applied.
 struct PatchedFile {
     base: Option<String>,
+    encoding: TextEncoding,
     old: Option<String>,
     new: Option<String>,
 }
@@ -79,15 +83,13 @@ impl<F: Files> Tool<Output> for ApplyPatch<F> {
         for patch in &patches {
             apply_one(files, &call, &mut works, patch).await?;
         }
-        let edits: Vec<FileEdit> = works
-            .into_iter()
-            .filter(|(_, work): &(String, PatchedFile)| work.old != work.new)
-            .map(|(path, PatchedFile { base, new: is, .. })| FileEdit {
-                path,
-                base,
-                content: is.map(String::into_bytes),
-            })
-            .collect();
+        let changed =
+            works.into_iter().filter(|(_, work): &(String, PatchedFile)| work.old != work.new);
+        let edits = changed.map(|(path, PatchedFile { base, encoding, new, .. })| {
+            let content = new.map(|text| encode_text(&path, encoding, &text)).transpose()?;
+            Ok(FileEdit { path, base, content })
+        });
+        let edits = edits.collect::<Result<Vec<FileEdit>, ToolError>>()?;
         if edits.is_empty() {
             return Err(ToolError::Tell("the patch changes nothing".to_owned()));
         }
@@ -143,21 +145,24 @@ async fn apply_one<F: Files>(
     for path in [&from, &to].into_iter().flatten() {
         if !works.contains_key(path) {
             let work = match files.read(call, path).await? {
-                None => PatchedFile { base: None, old: None, new: None },
+                None => {
+                    PatchedFile { base: None, encoding: TextEncoding::UTF_8, old: None, new: None }
+                }
                 Some(file) => {
-                    let text = decode_text(path, file)?;
-                    let (was, is) = (Some(text.content.clone()), Some(text.content));
-                    PatchedFile { base: Some(text.hash), old: was, new: is }
+                    let EditableText { content, hash, encoding } =
+                        EditableText::decode(path, file)?;
+                    let (old, new) = (Some(content.clone()), Some(content));
+                    PatchedFile { base: Some(hash), encoding, old, new }
                 }
             };
             works.insert(path.clone(), work);
         }
     }
-    let old = match &from {
-        None => String::new(),
+    let (old, encoding) = match &from {
+        None => (String::new(), TextEncoding::UTF_8),
         Some(path) => works
             .get_mut(path)
-            .and_then(|work| work.new.take())
+            .and_then(|work| Some((work.new.take()?, work.encoding)))
             .ok_or_else(|| FilesError::NotFound(path.clone()))?,
     };
     let name = to.as_deref().or(from.as_deref()).unwrap_or_default();
@@ -175,6 +180,7 @@ async fn apply_one<F: Files>(
         }
         Some(work) => {
             work.new = Some(new);
+            work.encoding = encoding;
             Ok(())
         }
         None => Ok(()),

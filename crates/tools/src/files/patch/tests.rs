@@ -62,6 +62,19 @@ async fn a_unified_diff_changes_makes_and_deletes_in_one_revision() {
 }
 
 #[tokio::test]
+async fn a_patched_file_keeps_its_encoding_also_under_another_name() {
+    let (call, files, tools) = files();
+    let encode = |text: &str| encoding_rs::GBK.encode(text).0.into_owned();
+    files.put(&call, "a.csv", encode("姓名,电话\n张三,123\n"));
+    let patch = "*** Begin Patch\n*** Update File: a.csv\n*** Move to: b.csv\n@@\n-张三,123\n\
+                 +李四,456\n*** End Patch";
+
+    ask(&tools, &call, "apply_patch", &input(patch)).await;
+
+    assert_eq!(files.bytes(&call, "b.csv").unwrap(), encode("姓名,电话\n李四,456\n"));
+}
+
+#[tokio::test]
 async fn the_form_that_models_were_taught_does_the_same() {
     let (call, files, tools) = world();
     let patch = "\

@@ -130,6 +130,22 @@ async fn no_redirect_leads_to_a_host_that_is_not_listed() -> anyhow::Result<()> 
 }
 
 #[tokio::test]
+async fn a_call_that_was_allowed_for_a_host_follows_no_redirect_to_another() -> anyhow::Result<()> {
+    let server = server().await?;
+    let tools = tools(&server, Answers::default())?;
+    let hosts = AllowedHosts::default().staying_on("start.test".to_owned());
+    let allowed = || Call { hosts: hosts.clone(), ..call() };
+
+    let page = tools.call(allowed(), "web_fetch", &input(&url(&server, "/near"))).await?;
+    let away = input(&url(&server, "/to/http://1.1.1.1/page"));
+    let told = tell(tools.call(allowed(), "web_fetch", &away).await);
+
+    assert!(page.for_llm.contains("# Hi"), "{}", page.for_llm);
+    assert!(told.contains("it leads to the host `1.1.1.1`"), "{told}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn what_is_too_long_is_cut_and_keeps_its_marks() -> anyhow::Result<()> {
     let server = server().await?;
     let tools = tools(&server, Answers::default())?;

@@ -171,19 +171,22 @@ impl<A: SearchAccounts> Tool<Output> for WebSearch<A> {
     }
 }
 
+/// Line before an answer that the provider itself has written.
+pub const ANSWER_HEADING: &str = "Answer of the search engine:";
+
 /// Formats the results for the model (TOL-042).
 fn format_results(query: &str, provider: &str, found: &SearchResults) -> String {
     let mut text = format!("Results for: {query} (via {provider})\n");
     // Writing to a `String` cannot fail.
-    if let Some(answer) = &found.answer {
-        let _ = writeln!(text, "\n{}\n", answer.trim());
-    }
     for (number, hit) in found.hits.iter().enumerate() {
         let short = |text: &str| one_line(text).chars().take(MAX_SNIPPET_CHARS).collect::<String>();
         let _ = writeln!(text, "{}. {}\n   {}", number + 1, short(&hit.title), short(&hit.url));
         if !hit.snippet.trim().is_empty() {
             let _ = writeln!(text, "   {}", short(&hit.snippet));
         }
+    }
+    if let Some(answer) = &found.answer {
+        let _ = writeln!(text, "\n{ANSWER_HEADING}\n{}", answer.trim());
     }
     text
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
+use holdfast_documents::html::{attribute, tokens};
 use holdfast_egress::Guard;
 use html5gum::Token;
 use reqwest::{Client, RequestBuilder, Response, Url};
@@ -11,7 +12,6 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::json;
 
 use super::{Hit, KeyedProvider, Provider, Search, SearchResults};
-use crate::web::html::{attribute, tokens};
 
 /// Maximum size of a response, in bytes.
 const MAX_RESPONSE_BYTES: usize = 2 * 1024 * 1024;

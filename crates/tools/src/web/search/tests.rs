@@ -135,7 +135,8 @@ async fn each_provider_is_asked_as_it_wants_and_told_in_one_form() -> anyhow::Re
     let told = search(json!({ "perplexity": keyed("perplexity") })).await?;
     assert_eq!(
         inside(&told),
-        "Results for: a b&c (via Perplexity)\n\nIt is so [1].\n\n1. One\n   https://one.example/"
+        "Results for: a b&c (via Perplexity)\n1. One\n   https://one.example/\n\nAnswer of the search \
+         engine:\nIt is so [1]."
     );
     let told = search(json!({ "brave": keyed("brave") })).await?;
     assert_eq!(
