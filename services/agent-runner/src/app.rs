@@ -1,15 +1,16 @@
 //! Composition root of the runner.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use holdfast_bus::{Bus, RunnerReport};
 use holdfast_directory::Directory;
+use holdfast_documents::DocumentReader;
 use holdfast_doors as doors;
 use holdfast_grpc::{NodeCommandSigner, Signer};
 use holdfast_kit::{Readiness, Tasks, net, tls::Tls};
-use holdfast_llm::{Model, Models};
+use holdfast_llm::{Model, Models, WorkloadIdentity};
 use holdfast_lock::Locks;
 use holdfast_pg::{Pools, wait_until_ready};
 use holdfast_proposals::Proposals;
@@ -17,9 +18,9 @@ use holdfast_schedule::store::{Calendar, Jobs};
 use holdfast_session::Sessions;
 use holdfast_skills::{Finder, Registries, SkillLibrary, WithSkillTools as _};
 use holdfast_tools::{
-    Browser, Canvas, ChainRun, Cron, DEFAULT_DIRECT_TOOLS, Gateway, Output, Registry, SchedulerAdd,
-    SchedulerCancel, SchedulerList, SelfTool, SessionsMerge, SessionsSend, SessionsSpawn,
-    SubagentsTool, TodoTool, Tool, WalletTool,
+    Browser, Canvas, ChainRun, Cron, DEFAULT_DIRECT_TOOLS, Gateway, Output, Read, Registry,
+    SchedulerAdd, SchedulerCancel, SchedulerList, SelfTool, SessionsMerge, SessionsSend,
+    SessionsSpawn, SubagentsTool, TodoTool, Tool, WalletTool,
 };
 use holdfast_types::RunnerId;
 use holdfast_work::{InternalCurrency, Work};
@@ -108,7 +109,10 @@ impl App {
         let tls = Tls::load(&config.tls)?;
         let listener = net::listen(config.runner.listen, "runner.listen").await?;
         let pools = Pools::lazy(&config.database, "runner")?;
-        let directory = Directory::new(pools.clone(), &config.secrets)?;
+        let mut directory = Directory::new(pools.clone(), &config.secrets)?;
+        if !config.runner.has_demo_model() {
+            directory = directory.without_demo_model();
+        }
         let bus = Bus::connect(&config.nats, "holdfast-runner").await?;
         let locks = Locks::connect_lazy(&config.redis)?;
         let sessions = Sessions::new(pools.clone())
@@ -120,6 +124,8 @@ impl App {
         let registries = Registries::from_configs(&config.skills.registries)?;
         let library = SkillLibrary::new(workspaces.clone(), Arc::new(Finder::new(registries)));
         let files = Arc::new(WorkspaceFiles::new(library.clone()));
+        let documents =
+            DocumentReader::of_current_exe().context("this program's own file cannot be found")?;
         let mesh = SessionTools::new(sessions.clone(), directory.clone(), bus.clone())
             .with_files(Arc::clone(&files));
         let mesh = Arc::new(mesh);
@@ -138,7 +144,11 @@ impl App {
         };
         let media = config.runner.media.clone();
         let guard = config.egress.guard()?;
-        let studio = Arc::new(MediaProviders::new(directory.clone(), media, guard.clone()));
+        let studio = Arc::new(MediaProviders::new(
+            directory.clone(),
+            media,
+            config.egress.provider_guard()?,
+        ));
         let jobs = Jobs::new(pools.clone(), Arc::new(Calendar::default()))
             .with_limits(config.schedules.limits());
         let schedules =
@@ -177,7 +187,7 @@ impl App {
                 sessions: sessions.clone(),
                 provider: Arc::new(InternalCurrency),
             })))
-            .with_files(Arc::clone(&files))
+            .with_files(Arc::clone(&files), documents)
             .with_images(Arc::clone(&files), Arc::clone(&studio))
             .with_speech(Arc::clone(&studio))
             .with_web(&config.runner.web, search, guard)?
@@ -235,11 +245,25 @@ impl App {
         })
     }
 
+    /// Tools that every agent has.
+    #[cfg(test)]
+    pub(crate) const fn tools(&self) -> &Registry {
+        &self.tools
+    }
+
     /// Adds a tool that every agent has. Replaces a built-in tool of the same name.
     #[must_use]
     pub fn with_tool<A: Into<Output> + Send + 'static>(mut self, tool: impl Tool<A>) -> Self {
         self.tools = self.tools.with(tool);
         self
+    }
+
+    /// Sets the program that reads documents; it must call
+    /// [`run_document_reader`](holdfast_documents::run_document_reader) first in its `main`.
+    #[must_use]
+    pub fn with_document_reader(self, program: PathBuf) -> Self {
+        let files = Arc::new(WorkspaceFiles::new(self.library.clone()));
+        self.with_tool(Read { files, documents: DocumentReader::new(program) })
     }
 
     /// Uses this model for agents whose provider is the built-in `demo`.
@@ -293,6 +317,8 @@ impl App {
         let grace = config.runner.shutdown_grace + Duration::from_secs(4);
         let approval_timeout = config.runner.approval_timeout;
         let guard = config.egress.guard()?;
+        let identity = WorkloadIdentity::new(&config.runner.workload_identity)
+            .context("`runner.workload_identity`")?;
         let bins = match shell {
             Some(_) => tokio::task::spawn_blocking(skills::sandbox_commands).await?,
             None => BTreeSet::new(),
@@ -311,9 +337,10 @@ impl App {
                 shelves,
                 models,
                 locks.clone(),
-                guard.clone(),
+                config.egress.provider_guard()?,
             )?
-            .with_approval_timeout(approval_timeout),
+            .with_approval_timeout(approval_timeout)
+            .with_identity(identity),
             workspaces,
             policies: Policies::new(directory.clone()),
             media_providers: studio,

@@ -8,6 +8,7 @@ use holdfast_kit::{
     config::{Mesh, Secrets, Tls},
     telemetry,
 };
+use holdfast_llm::WorkloadIdentityConfig;
 use holdfast_sandbox::BackendChoice;
 use holdfast_session::{CLAIM_LEASE, HOLDER_WAIT, RunnerPool};
 use holdfast_tools::Web;
@@ -150,6 +151,10 @@ pub struct RunnerConfig {
     /// archived. What cannot be archived is not deleted.
     pub archive: PathBuf,
 
+    /// Whether agents without a model of their own, of tenants without a default, are answered by
+    /// the demonstration model. Unset: unless tenants are hosted (`sandbox.hosted`).
+    pub demo_model: Option<bool>,
+
     /// Limits of the web tools.
     pub web: Web,
 
@@ -164,6 +169,8 @@ pub struct RunnerConfig {
     pub mcp: McpConfig,
     /// Models for images and speech.
     pub media: MediaConfig,
+    /// Identities that the cloud gives to this installation; no tenant uses them by default.
+    pub workload_identity: WorkloadIdentityConfig,
     /// Texts of prompts.
     pub prompt: PromptConfig,
     pub memory: MemoryConfig,
@@ -307,12 +314,14 @@ impl Default for RunnerConfig {
             webhook_retry: Duration::from_secs(5),
             webhook_give_up: Duration::from_secs(86_400),
             archive: PathBuf::new(),
+            demo_model: None,
             web: Web::default(),
             sandbox: holdfast_sandbox::Config::default(),
             pods: holdfast_sandbox_pods::Config::default(),
             scratch: ScratchConfig::default(),
             mcp: McpConfig::default(),
             media: MediaConfig::default(),
+            workload_identity: WorkloadIdentityConfig::default(),
             prompt: PromptConfig::default(),
             memory: MemoryConfig::default(),
             browser: holdfast_browser::Config::default(),
@@ -324,6 +333,11 @@ impl Default for RunnerConfig {
 impl RunnerConfig {
     pub(crate) const fn limits(&self) -> Limits {
         Limits { calls: self.tool_calls_per_turn, at_once: self.tool_calls_at_once }
+    }
+
+    /// Whether the demonstration model answers.
+    pub(crate) fn has_demo_model(&self) -> bool {
+        self.demo_model.unwrap_or(!self.sandbox.hosted)
     }
 
     /// Whether commands may run in pods.
@@ -366,6 +380,7 @@ impl RunnerConfig {
     /// Names the setting to change.
     pub fn check(&self) -> anyhow::Result<()> {
         self.pool()?;
+        self.workload_identity.check().context("`runner.workload_identity`")?;
         ensure!(self.slots > 0, "`runner.slots` is 0: nothing would ever run");
         ensure!(self.history_entries > 0, "`runner.history_entries` is 0: write 200, say");
         ensure!(

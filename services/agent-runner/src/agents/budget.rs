@@ -12,12 +12,12 @@ use std::{fmt::Write as _, time::Duration};
 
 use holdfast_agent::tokens::{CjkAware, Tokenizer as _};
 use holdfast_directory::{Budget, PlanLimits, TenantCatalogue};
-use holdfast_llm::{ModelCard, Request};
+use holdfast_llm::{ModelCard, Prices, Request};
 use holdfast_lock::Amount;
 use holdfast_lock::Locks;
 use holdfast_session::Sessions;
 use holdfast_session::{Charge, Spending};
-use holdfast_types::{AgentId, Chat, ChatMessage, TenantId, Usage};
+use holdfast_types::{AgentId, Chat, ChatMessage, ModelId, TenantId, Usage};
 
 use crate::error::Error;
 
@@ -34,6 +34,8 @@ pub(crate) struct Ledger {
     pub(crate) budgets: Vec<Budget>,
     /// Cost of the whole tenant in a UTC month that its plan allows, in millionths of a US dollar.
     pub(crate) micros_per_month: Option<u64>,
+    /// Models that are asked with keys of the installation.
+    platform_models: Vec<ModelId>,
 }
 
 /// A reservation for one answer.
@@ -60,7 +62,26 @@ impl Ledger {
                 None => budgets.push(Budget { agent: None, tokens, micros: None }),
             }
         }
-        Self { catalogue, budgets, micros_per_month }
+        Self { catalogue, budgets, micros_per_month, platform_models: Vec::new() }
+    }
+
+    /// Sets the models that are asked with keys of the installation.
+    #[must_use]
+    pub(crate) fn with_platform_models(self, platform_models: Vec<ModelId>) -> Self {
+        Self { platform_models, ..self }
+    }
+
+    /// What an answer of a model is charged with.
+    pub(crate) fn charge(&self, model: &str, usage: &Usage) -> Charge {
+        let tokens = usage.input.saturating_add(usage.output);
+        let micros = self.micros(model, usage);
+        let is_platform = model.parse().is_ok_and(|model| self.is_platform(&model));
+        Charge { tokens, micros, platform_micros: if is_platform { micros } else { 0 } }
+    }
+
+    /// Whether a model is asked with keys of the installation.
+    fn is_platform(&self, model: &ModelId) -> bool {
+        self.platform_models.contains(model)
     }
 
     /// Cost of an answer, in millionths of a US dollar, rounded up.
@@ -113,7 +134,9 @@ impl BudgetStore<'_> {
         // than not at all.
         let others = locks.reserve(&names, &id, asks.amount(asks.output), lasts).await;
         let others = others.unwrap_or_else(|_| vec![Amount::default(); names.len()]);
-        let read = Charge { tokens: asks.input, micros: asks.amount(0).micros };
+        let micros = asks.amount(0).micros;
+        let platform_micros = if ledger.is_platform(&request.model) { micros } else { 0 };
+        let read = Charge { tokens: asks.input, micros, platform_micros };
         let reserved = Reservation { names, id, input_charge: read };
         let spending = match self.sessions.usage().today(tenant, &ledger.owners()).await {
             Ok(spending) => spending,
@@ -224,8 +247,9 @@ impl RequestCost<'_> {
 
     /// Amount of the request with an answer of this length.
     fn amount(&self, output: u64) -> Amount {
-        let usage = Usage { input: self.input, cached: 0, output };
-        Amount { tokens: self.input.saturating_add(output), micros: micros(self.card, &usage) }
+        let cost = |prices: Prices| prices.highest_cost(self.input, output).div_ceil(1_000);
+        let micros = self.card.prices.map_or(0, cost);
+        Amount { tokens: self.input.saturating_add(output), micros }
     }
 
     pub(crate) fn check_budgets(
@@ -263,9 +287,7 @@ impl RequestCost<'_> {
             return None;
         }
         let by_tokens = left.tokens.saturating_sub(self.input);
-        let by_money = match self.card.prices.map(|prices| {
-            prices.long.filter(|long| self.input > long.over).map_or(prices.output, |l| l.output)
-        }) {
+        let by_money = match self.card.prices.map(|prices| prices.for_input(self.input).output) {
             Some(price) if price > 0 => {
                 let left = left.micros.saturating_sub(self.amount(0).micros);
                 left.saturating_mul(1_000) / price
@@ -344,7 +366,7 @@ fn reserved_text(budget: &Budget) -> String {
 
 #[cfg(test)]
 mod tests {
-    use holdfast_llm::{Catalogue, Prices};
+    use holdfast_llm::Catalogue;
 
     use super::*;
 
@@ -354,7 +376,7 @@ mod tests {
 
     fn used(tokens: u64, micros: u64) -> Spending {
         Spending {
-            used: vec![(None, Charge { tokens, micros })],
+            used: vec![(None, Charge { tokens, micros, ..Charge::default() })],
             renews_in: Duration::from_secs(3_601),
             renews_at: None,
             month_micros: 0,
@@ -364,8 +386,7 @@ mod tests {
 
     /// $1 for a million tokens read and $10 for a million written.
     fn card() -> ModelCard {
-        let prices =
-            Prices { input: 1_000, cached: None, output: 10_000, long: None, picture: None };
+        let prices = Prices { input: 1_000, output: 10_000, ..Prices::default() };
         ModelCard { max_output: 1_000, prices: Some(prices), ..ModelCard::default() }
     }
 
@@ -443,8 +464,8 @@ mod tests {
 
     #[test]
     fn a_part_of_a_millionth_counts_as_a_whole_one() {
-        let usage = Usage { input: 1, cached: 0, output: 0 };
-        let cheap = Prices { input: 1, cached: None, output: 1, long: None, picture: None };
+        let usage = Usage { input: 1, output: 0, ..Usage::default() };
+        let cheap = Prices { input: 1, output: 1, ..Prices::default() };
         assert_eq!(micros(&ModelCard { prices: Some(cheap), ..ModelCard::default() }, &usage), 1);
         assert_eq!(micros(&ModelCard::default(), &usage), 0);
     }

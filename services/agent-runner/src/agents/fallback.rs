@@ -35,6 +35,8 @@ const MAX_KEYS_PER_ANSWER: usize = 3;
 pub(crate) struct ChainModel {
     pub(crate) id: ModelId,
     pub(crate) card: Arc<ModelCard>,
+    /// Owner of the keys' health records: the tenant, or the installation.
+    pub(crate) key_owner: TenantId,
     /// Keys of the model; empty if it needs none.
     pub(crate) profiles: Vec<Profile>,
     /// Ids of the keys to use, if configured.
@@ -162,7 +164,7 @@ impl KeyRotation {
                     if chain.has_alternatives()
                         || stats.get(&key).is_some_and(|s| s.error_count > 0)
                     {
-                        chain.health.record_success(chain.tenant, &of).await;
+                        chain.health.record_success(link.key_owner, &of).await;
                     }
                     return Ok(reply);
                 }
@@ -172,7 +174,7 @@ impl KeyRotation {
             if !is_key_failure(reason) || cancelled.is_cancelled() {
                 return Err(error);
             }
-            chain.health.record_failure(chain.tenant, &of, reason).await;
+            chain.health.record_failure(link.key_owner, &of, reason).await;
             last = error;
             if Instant::now() >= request.deadline {
                 break;
@@ -196,7 +198,7 @@ impl Model for KeyRotation {
 impl ChainModel {
     fn stats(&self, chain: &Chain) -> BTreeMap<String, Stats> {
         let keys = self.profiles.iter().map(|profile| profile.id.as_str());
-        chain.health.key_stats(chain.tenant, self.id.provider(), keys)
+        chain.health.key_stats(self.key_owner, self.id.provider(), keys)
     }
 
     /// Ids of the usable keys, in order; an error if there is none.

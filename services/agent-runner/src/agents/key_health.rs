@@ -22,6 +22,7 @@ use holdfast_lock::{Locks, Mark};
 use holdfast_types::TenantId;
 use jiff::Timestamp;
 use tracing::{debug, info, warn};
+use uuid::Uuid;
 
 /// Longer than any record matters: a day of cooldown and the day in which failures count.
 const RECORD_TTL: Duration = Duration::from_secs(48 * 60 * 60);
@@ -44,7 +45,7 @@ pub(crate) enum HealthSubject {
     Model(String),
 }
 
-type TenantSubject = (TenantId, HealthSubject);
+pub(crate) type TenantSubject = (TenantId, HealthSubject);
 
 /// A health record and when this process last used its key, in milliseconds.
 #[derive(Debug, Clone, Default)]
@@ -57,6 +58,11 @@ pub(crate) struct KeyHealth {
     locks: Locks,
     directory: Directory,
     records: Mutex<HashMap<TenantSubject, HealthRecord>>,
+}
+
+/// Owner of the records of the installation's keys, which all tenants share.
+pub(crate) fn platform_keys_owner() -> TenantId {
+    TenantId::from(Uuid::nil())
 }
 
 /// Current time in milliseconds since the epoch, as everywhere in this file.
@@ -94,10 +100,10 @@ impl KeyHealth {
     }
 
     /// Fetches the records of other runners.
-    pub(crate) async fn refresh(&self, tenant: TenantId, all: Vec<HealthSubject>) {
-        let names: Vec<String> = all.iter().map(|of| mark_name(tenant, of)).collect();
+    pub(crate) async fn refresh(&self, all: Vec<TenantSubject>) {
+        let names: Vec<String> = all.iter().map(|(tenant, of)| mark_name(*tenant, of)).collect();
         let Ok(marks) = self.locks.marks(&names).await else { return };
-        for (of, mark) in all.into_iter().zip(marks) {
+        for ((tenant, of), mark) in all.into_iter().zip(marks) {
             if let Some(remembered) = mark.as_ref().and_then(parse_mark) {
                 self.store_if_newer(tenant, of, &remembered);
             }
@@ -170,7 +176,12 @@ impl KeyHealth {
         }
         self.store_if_newer(tenant, of.clone(), &next);
         if let HealthSubject::Key(provider, key) = of {
-            let kept = self.directory.credentials().store_stats(tenant, provider, key, &next).await;
+            let kept = match tenant == platform_keys_owner() {
+                true => self.directory.platform_keys().store_stats(provider, key, &next).await,
+                false => {
+                    self.directory.credentials().store_stats(tenant, provider, key, &next).await
+                }
+            };
             if let Err(error) = kept {
                 let error = &error as &dyn std::error::Error;
                 warn!(error, "what became of a key is not in the database");
@@ -226,7 +237,7 @@ fn parse_mark(mark: &Mark) -> Option<CredentialStats> {
     Some(CredentialStats { changed: mark.at, stats: serde_json::from_str(&mark.text).ok()? })
 }
 
-/// Redis name of a record. Names of providers and keys contain no colon.
+/// Redis name of a record. Names of providers and of a tenant's keys contain no colon.
 fn mark_name(tenant: TenantId, of: &HealthSubject) -> String {
     let tenant = tenant.as_uuid();
     let tenant = tenant.simple();

@@ -20,7 +20,7 @@ use holdfast_directory::{
 };
 use holdfast_egress::Guard;
 use holdfast_llm::{
-    Alternatives, Catalogue, Model, ModelCard, Models, Provider, ThinkingForm,
+    Alternatives, Catalogue, Model, ModelCard, Models, Provider, ThinkingForm, WorkloadIdentity,
     credentials::{Credential, Profile},
 };
 use holdfast_lock::Locks;
@@ -39,7 +39,7 @@ use crate::{
         behaviors::{AgentBehaviors, load_behaviors},
         budget::Ledger,
         fallback::{Chain, ChainModel},
-        key_health::{HealthSubject, KeyHealth},
+        key_health::{HealthSubject, KeyHealth, platform_keys_owner},
         notes::{self, RecentNotes},
         skills::{AgentSkills, SkillLoader},
         token_renewal::{ClientSettings, CurrentToken, RenewableModel, TokenRenewer},
@@ -133,6 +133,14 @@ impl AgentSnapshot {
         }
     }
 
+    /// The agent's model alone, for housekeeping of front ends: without its prompt, memory and
+    /// behaviours.
+    pub(crate) fn for_housekeeping(&self) -> Self {
+        let context =
+            ContextOptions { strategy: PromptStrategy::None, ..ContextOptions::default() };
+        Self { context, behaviors: None, ..self.clone() }
+    }
+
     /// Thinking level where no message and no conversation sets one: the agent's, if its model can
     /// be told.
     pub(crate) fn default_thinking(&self) -> Thinking {
@@ -197,6 +205,8 @@ pub(crate) struct Agents {
     /// Checks the addresses of tenants' providers.
     guard: Guard,
     built_in: Models,
+    /// The cloud's credentials of this installation, for tenants that the operator named.
+    identity: WorkloadIdentity,
     /// Time limit for an approval decision, unless the agent sets one.
     approval_timeout: Duration,
     provider_cache: Mutex<HashMap<(TenantId, String), CachedProvider>>,
@@ -245,6 +255,7 @@ impl Agents {
             paths,
             guard,
             built_in,
+            identity: WorkloadIdentity::default(),
             approval_timeout: Duration::from_secs(120),
             provider_cache: Mutex::default(),
             snapshot_cache: Mutex::default(),
@@ -258,6 +269,12 @@ impl Agents {
     #[must_use]
     pub(crate) fn with_approval_timeout(self, approval_timeout: Duration) -> Self {
         Self { approval_timeout, ..self }
+    }
+
+    /// Sets this installation's identity in the cloud.
+    #[must_use]
+    pub(crate) fn with_identity(self, identity: WorkloadIdentity) -> Self {
+        Self { identity, ..self }
     }
 
     /// Returns an agent, at most a second old; `model` replaces its own.
@@ -276,7 +293,8 @@ impl Agents {
             return Ok(AgentLookup::Ready(Arc::clone(snapshot)));
         }
         let before = kept.map(|(_, snapshot)| snapshot);
-        let found = self.look_up(&which, before.as_deref()).await?;
+        // A large future, which each caller would have within its own.
+        let found = Box::pin(self.look_up(&which, before.as_deref())).await?;
         let mut kept = lock(&self.snapshot_cache);
         match &found {
             AgentLookup::Ready(_)
@@ -309,7 +327,7 @@ impl Agents {
         if let Some((at, before)) = before {
             // A failure is ignored here: the next turn that needs the agent looks it up and reports
             // it.
-            let found = self.look_up(&which, Some(&before)).await;
+            let found = Box::pin(self.look_up(&which, Some(&before))).await;
             if let (Ok(AgentLookup::Ready(snapshot)), Some(kept)) =
                 (found, lock(&self.snapshot_cache).get_mut(&which).filter(|kept| kept.0 == at))
             {
@@ -351,13 +369,13 @@ impl Agents {
             return Ok(AgentLookup::NoModel(agent.model));
         };
         let ModelSetup { choices, catalogue, budgets, limits, .. } = setup;
-        let (speaks, has_search) = (setup.has_speech, setup.has_search);
         let aliases = setup.aliases.into_iter().map(|(alias, model)| (alias, model.to_string()));
         let tenant_facts = TenantFacts {
             product: setup.product,
             aliases: aliases.collect(),
             actions: setup.actions,
         };
+        let platform = platform_models(&choices);
         let chain = match self.build_chain(tenant, choices, &catalogue) {
             Ok(chain) => Arc::new(chain),
             Err(error) => {
@@ -370,6 +388,7 @@ impl Agents {
         };
         let (model_id, card) = (first.id.clone(), Arc::clone(&first.card));
         let model: Arc<dyn Model> = Arc::new(chain.for_conversation(None));
+        let ledger = Ledger::new(catalogue, budgets, limits).with_platform_models(platform);
         let known = before.and_then(|before| before.behaviors.as_ref());
         let behaviors = load_behaviors(&self.directory, tenant, &agent, known).await?;
         let zone_name = agent.settings.time_zone;
@@ -405,10 +424,10 @@ impl Agents {
             model_id,
             model,
             card,
-            speaks,
-            has_search,
+            speaks: setup.has_speech,
+            has_search: setup.has_search,
             chain,
-            ledger: Arc::new(Ledger::new(catalogue, budgets, limits)),
+            ledger: Arc::new(ledger),
             tenant: Arc::new(tenant_facts),
             behaviors,
             behavior_settings: agent.settings.behaviors,
@@ -525,14 +544,16 @@ impl Agents {
         let mut all = Vec::new();
         for link in &chain.models {
             let provider = link.id.provider();
-            let key =
-                |profile: &Profile| HealthSubject::Key(provider.to_owned(), profile.id.clone());
+            let key = |profile: &Profile| {
+                let of = HealthSubject::Key(provider.to_owned(), profile.id.clone());
+                (link.key_owner, of)
+            };
             all.extend(link.profiles.iter().map(key));
             if chain.models.len() > 1 {
-                all.push(HealthSubject::Model(link.id.to_string()));
+                all.push((chain.tenant, HealthSubject::Model(link.id.to_string())));
             }
         }
-        self.health.refresh(chain.tenant, all).await;
+        self.health.refresh(all).await;
     }
 
     /// Builds the fallback chain. A fallback that cannot be used is left out; an error of the first
@@ -569,26 +590,28 @@ impl Agents {
         catalogue: &Catalogue,
         among: Alternatives,
     ) -> Result<ChainModel, holdfast_llm::Error> {
-        let ModelChoice { model: id, kind, base_url, keys, .. } = choice;
+        let ModelChoice { model: id, kind, base_url, keys, extras, is_platform, .. } = choice;
+        let key_owner = if is_platform { platform_keys_owner() } else { tenant };
         let card = Arc::new(catalogue.card(&id).clone());
         for (key, remembered) in &keys.stats {
             let of = HealthSubject::Key(id.provider().to_owned(), key.clone());
-            self.health.store_if_newer(tenant, of, remembered);
+            self.health.store_if_newer(key_owner, of, remembered);
         }
-        let kind = match kind {
-            ProviderKind::Demo => {
-                let models = [(String::new(), self.built_in.get(&id)?)].into();
-                let (profiles, order) = (Vec::new(), None);
-                return Ok(ChainModel { id, card, profiles, order, strict: false, models });
-            }
-            ProviderKind::OpenAi => holdfast_llm::ProviderKind::OpenAi,
-            ProviderKind::Responses => holdfast_llm::ProviderKind::Responses,
-            ProviderKind::Anthropic => holdfast_llm::ProviderKind::Anthropic,
-            ProviderKind::Gemini => holdfast_llm::ProviderKind::Gemini,
-            ProviderKind::Ollama => holdfast_llm::ProviderKind::Ollama,
-        };
+        if kind == ProviderKind::Demo {
+            let models = [(String::new(), self.built_in.get(&id)?)].into();
+            let (profiles, order) = (Vec::new(), None);
+            let strict = false;
+            return Ok(ChainModel { id, card, key_owner, profiles, order, strict, models });
+        }
         let mut models = BTreeMap::new();
-        let base_url = Some(base_url);
+        let keyless = Provider {
+            kind: kind.protocol(),
+            base_url: Some(base_url),
+            api_key: None,
+            is_oauth: false,
+            extras,
+            identity: None,
+        };
         for Profile { id: key, credential, .. } in &keys.profiles {
             let (api_key, is_oauth, expires) = match credential {
                 Credential::ApiKey { key } => (key, false, None),
@@ -596,7 +619,7 @@ impl Agents {
                 Credential::OAuth { access, expires, .. } => (access, true, *expires),
             };
             let api_key = Some(api_key.clone());
-            let provider = Provider { kind, base_url: base_url.clone(), api_key, is_oauth };
+            let provider = Provider { api_key, is_oauth, ..keyless.clone() };
             let mut model = self.provider_model((tenant, &id, key), provider.clone(), among)?;
             if let Some(version) = keys.versions.get(key) {
                 let (provider_name, name) = (id.provider().to_owned(), key.clone());
@@ -610,11 +633,12 @@ impl Agents {
             models.insert(key.clone(), model);
         }
         if models.is_empty() {
-            let provider = Provider { kind, base_url, api_key: None, is_oauth: false };
-            models.insert(String::new(), self.provider_model((tenant, &id, ""), provider, among)?);
+            let identity = self.identity.of_tenant(tenant);
+            let keyless = Provider { identity, ..keyless };
+            models.insert(String::new(), self.provider_model((tenant, &id, ""), keyless, among)?);
         }
         let (order, strict) = (keys.order, keys.strict);
-        Ok(ChainModel { id, card, profiles: keys.profiles, order, strict, models })
+        Ok(ChainModel { id, card, key_owner, profiles: keys.profiles, order, strict, models })
     }
 
     /// Returns the client of a provider and key, reusing the cached one if no setting changed.
@@ -633,6 +657,7 @@ impl Agents {
                 && ready.provider.is_oauth == provider.is_oauth
                 && ready.provider.kind == provider.kind
                 && ready.provider.base_url == provider.base_url
+                && ready.provider.extras == provider.extras
                 && key(&ready.provider.api_key) == key(&provider.api_key)
         };
         if let Some(found) = ready.get(&name).filter(same) {
@@ -661,6 +686,12 @@ impl fmt::Debug for Agents {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The models that are asked with keys of the installation.
+fn platform_models(choices: &[ModelChoice]) -> Vec<ModelId> {
+    let of_platform = choices.iter().filter(|choice| choice.is_platform);
+    of_platform.map(|choice| choice.model.clone()).collect()
 }
 
 /// Whether the tenant can fix errors of this kind.

@@ -23,7 +23,7 @@ use holdfast_agent::{
 use holdfast_llm::{Delta, Request};
 use holdfast_pg::FailureLog;
 use holdfast_proto::memory::v1 as pb;
-use holdfast_session::{Charge, EntryMark, JournalRange, MAX_EXTRACTION_TRIES, WriteCost};
+use holdfast_session::{EntryMark, JournalRange, MAX_EXTRACTION_TRIES, WriteCost};
 use holdfast_types::{Fault, Kind, Reply, SessionId, SessionKey, TenantId};
 use jiff::{SignedDuration, Timestamp};
 use tokio::{
@@ -405,11 +405,11 @@ async fn charge_reply(
     reply: &Reply,
 ) {
     let ledger = &snapshot.ledger;
-    let micros = ledger.micros(&reply.model, &reply.usage);
-    let tokens = reply.usage.input.saturating_add(reply.usage.output);
+    let charge = ledger.charge(&reply.model, &reply.usage);
     let spent = WriteCost {
-        run_micros: micros,
-        charge: Charge { tokens, micros },
+        run_micros: charge.micros,
+        run_platform_micros: charge.platform_micros,
+        charge,
         budgets: ledger.owners(),
     };
     let charged = worker.sessions.usage().charge(tenant, end.run, &reply.usage, &spent).await;

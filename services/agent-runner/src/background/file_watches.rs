@@ -52,6 +52,8 @@ async fn tell_change(
         cause: None,
         idem_key: format!("files:{}", watch.head.number()),
         text,
+        // Paths only.
+        outside: false,
     };
     let result = worker.sessions.tell_session(tenant, &event).await?;
     let is_running = result.is_any_running;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use holdfast_bus::{ModelAnswer, ModelQuestion};
 use holdfast_llm::{Delta, Request};
-use holdfast_session::{Charge, WriteCost};
+use holdfast_session::WriteCost;
 use holdfast_types::{AgentId, Reply, TenantId, ToolSpec};
 use holdfast_work::ModelCall;
 use tokio::time::Instant;
@@ -104,11 +104,10 @@ async fn charge(
     ledger: &Ledger,
     call: &ModelCall,
 ) {
-    let tokens = call.usage.input.saturating_add(call.usage.output);
     let spent = WriteCost {
-        run_micros: 0,
-        charge: Charge { tokens, micros: call.micros },
+        charge: ledger.charge(&call.model, &call.usage),
         budgets: ledger.owners(),
+        ..WriteCost::default()
     };
     let charged = worker.sessions.usage().charge_budgets(tenant, &spent).await;
     let recorded = worker.work.record_model_call(tenant, agent, call).await;

@@ -15,7 +15,7 @@ use std::{sync::Arc, time::Duration};
 use futures::future::try_join_all;
 use holdfast_agent::compact::{Progress, SUMMARY_TIMEOUT_SECS, Summary, SummaryRequest};
 use holdfast_llm::{Delta, Request};
-use holdfast_session::{Charge, NewSummary, SummaryResult, WriteCost};
+use holdfast_session::{NewSummary, SummaryResult, WriteCost};
 use holdfast_types::{Fault as _, Reply};
 use tokio::{
     task::JoinSet,
@@ -162,11 +162,11 @@ async fn reserve_cost(
 /// Adds the cost of an answer to its run.
 async fn charge_reply(worker: &Worker, job: &SummaryJob, reply: &Reply) {
     let ledger = &job.snapshot.ledger;
-    let micros = ledger.micros(&reply.model, &reply.usage);
-    let tokens = reply.usage.input.saturating_add(reply.usage.output);
+    let charge = ledger.charge(&reply.model, &reply.usage);
     let spent = WriteCost {
-        run_micros: micros,
-        charge: Charge { tokens, micros },
+        run_micros: charge.micros,
+        run_platform_micros: charge.platform_micros,
+        charge,
         budgets: ledger.owners(),
     };
     let charged = worker.sessions.usage().charge(job.tenant, job.run, &reply.usage, &spent).await;

@@ -93,6 +93,7 @@ async fn tell_change(
             cause: wakeup.changed_by,
             idem_key: format!("todo:{}", wakeup.id),
             text: format!("The todo list was changed.\n{}", wakeup.text),
+            outside: wakeup.outside,
         };
         let result = worker.sessions.tell_family(tenant, &event).await?;
         is_any_running |= result.is_any_running;

@@ -1,5 +1,7 @@
 //! Models for images and speech: the table `[runner.media]`.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -11,6 +13,9 @@ pub struct MediaConfig {
     pub elevenlabs_model: String,
     /// ElevenLabs' voice id.
     pub elevenlabs_voice: String,
+    /// Models that transcribe recordings, by the name of their provider. Providers that are not
+    /// listed transcribe if their server is known to.
+    pub transcription_models: BTreeMap<String, String>,
 }
 
 impl Default for MediaConfig {
@@ -21,6 +26,7 @@ impl Default for MediaConfig {
             voice: "alloy".to_owned(),
             elevenlabs_model: "eleven_multilingual_v2".to_owned(),
             elevenlabs_voice: "21m00Tcm4TlvDq8ikWAM".to_owned(),
+            transcription_models: BTreeMap::new(),
         }
     }
 }

@@ -36,10 +36,10 @@ use std::{
 };
 
 use futures::future::join_all;
-use holdfast_bus::{McpProbeResult, McpProbeTool};
+use holdfast_bus::{McpOmittedTool, McpProbeResult, McpProbeTool};
 use holdfast_directory::{Directory, OpenMcpServer};
 use holdfast_egress::Guard;
-use holdfast_mcp::Tool;
+use holdfast_mcp::{OmitReason, Tool, ToolList};
 use holdfast_tools::{DynamicTool, DynamicTools, UnavailableSource};
 use holdfast_types::{AgentId, Fault as _, SessionId, TenantId};
 use holdfast_workspace::Workspaces;
@@ -67,6 +67,9 @@ const UNUSED_LINK_TTL: Duration = Duration::from_hours(1);
 
 /// Time limit of a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(25);
+
+/// Characters that a probe shows of the name of a tool that is left out.
+const MAX_OMITTED_NAME_CHARS: usize = 128;
 
 /// Tenant, agent and server name.
 type LinkKey = (TenantId, AgentId, String);
@@ -258,7 +261,7 @@ impl Mcp {
         let looked = tokio::time::timeout(PROBE_TIMEOUT, link.list_tools_now()).await;
         link.close().await;
         match looked {
-            Ok(Ok(tools)) => McpProbeResult { tools: probed_tools(server, &tools), error: None },
+            Ok(Ok(list)) => probe_result(server, &list),
             Ok(Err(trouble)) => failed(trouble.with_output()),
             Err(_) => failed(format!("it did not answer within {} s", PROBE_TIMEOUT.as_secs())),
         }
@@ -318,6 +321,21 @@ fn server_tools(links: &[Arc<Link>]) -> (DynamicTools, Vec<(String, String)>) {
     });
     let unseen = links.iter().any(|link| link.is_never_listed());
     (DynamicTools { tools, unavailable: away.collect(), is_incomplete: unseen }, origins)
+}
+
+fn probe_result(server: &str, list: &ToolList) -> McpProbeResult {
+    let name = |name: &str| -> String {
+        holdfast_tools::visible(name).chars().take(MAX_OMITTED_NAME_CHARS).collect()
+    };
+    let omitted = list.omitted.iter();
+    let mut omitted: Vec<McpOmittedTool> = omitted
+        .map(|tool| McpOmittedTool { name: name(&tool.name), reason: tool.reason.to_string() })
+        .collect();
+    if list.has_more {
+        let reason = OmitReason::TooManyTools.to_string();
+        omitted.push(McpOmittedTool { name: String::new(), reason });
+    }
+    McpProbeResult { tools: probed_tools(server, &list.tools), omitted, error: None }
 }
 
 fn probed_tools(server: &str, tools: &[Tool]) -> Vec<McpProbeTool> {

@@ -288,7 +288,8 @@ fn history_line(view: EntryView, tools: &mut HashMap<String, String>) -> Option<
                 name if name.trim().is_empty() => sender.id,
                 name => name,
             };
-            (body.sender.map_or_else(|| "user".to_owned(), name), body.text)
+            let said = body.text_and_speech().into_owned();
+            (body.sender.map_or_else(|| "user".to_owned(), name), said)
         }
         Entry::Thought { text, calls, .. } => {
             tools.extend(calls.into_iter().map(|call| (call.id, call.tool)));

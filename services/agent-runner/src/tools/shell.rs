@@ -22,6 +22,7 @@ mod command_parts;
 mod command_policy;
 mod commit;
 mod folders;
+mod git_files;
 mod jobs;
 mod remote_jobs;
 mod running_command;

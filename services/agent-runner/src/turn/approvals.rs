@@ -17,6 +17,7 @@
 //! |---|---|
 //! | `approval_need.rs` | which calls need an approval |
 //! | `outside_text.rs` | calls that change instructions after text from outside was read |
+//! | `tool_flows.rs` | what each tool brings into a conversation, and carries out of it |
 //! | `outgoing.rs` | calls that send something to others after text from outside was read |
 //! | `allow_rules.rs` | matching of "always" rules; pure |
 //! | `request.rs` | texts for people and models; pure |
@@ -28,6 +29,7 @@ pub(crate) mod decisions;
 mod outgoing;
 pub(crate) mod outside_text;
 mod request;
+mod tool_flows;
 
 use holdfast_agent::{calls_awaiting_approval, new_calls, person};
 use holdfast_bus::DeltaBody;

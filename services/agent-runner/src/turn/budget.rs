@@ -5,14 +5,14 @@ pub(crate) mod hit_points;
 
 use std::{sync::Arc, time::Duration};
 
-use holdfast_llm::Request;
+use holdfast_llm::{ModelCard, Request};
 use holdfast_lock::Amount;
 use holdfast_session::{Claim, LoadedSession};
 use holdfast_types::RunId;
 
 use crate::{
     agents::{
-        budget::{BudgetCheck, RequestCost, ReservationRequest},
+        budget::{BudgetCheck, Ledger, RequestCost, ReservationRequest},
         snapshots::{AgentLookup, AgentSnapshot},
     },
     error::Error,
@@ -47,13 +47,31 @@ pub(crate) async fn spent_budget(
     if turn.journal.hit_points() == HitPointLevel::Disabled {
         return Ok(Some(hit_points::DISABLED.to_owned()));
     }
-    let ledger = &snapshot.ledger;
+    spent_reason(turn, &snapshot.ledger, &snapshot.card).await
+}
+
+/// Whether a budget is exhausted, or the agent is disabled, so that nothing may be spent before a model
+/// is asked.
+pub(crate) async fn is_spent(turn: &TurnState<'_>) -> Result<bool, Error> {
+    if turn.journal.hit_points() == HitPointLevel::Disabled {
+        return Ok(true);
+    }
+    let Some(ledger) = turn.journal.ledger() else { return Ok(false) };
+    Ok(spent_reason(turn, ledger, &ModelCard::default()).await?.is_some())
+}
+
+/// Why nothing more may be asked of a model.
+async fn spent_reason(
+    turn: &TurnState<'_>,
+    ledger: &Ledger,
+    card: &ModelCard,
+) -> Result<Option<String>, Error> {
     if ledger.budgets.is_empty() {
         return Ok(None);
     }
     let tenant = turn.lease.claim.tenant;
     let spending = turn.worker.sessions.usage().today(tenant, &ledger.owners()).await?;
-    let asks = RequestCost { card: &snapshot.card, input: 1, output: 0 };
+    let asks = RequestCost { card, input: 1, output: 0 };
     let none = vec![Amount::default(); ledger.budgets.len()];
     Ok(match asks.check(ledger, &spending, &none) {
         BudgetCheck::Fits(_) => None,

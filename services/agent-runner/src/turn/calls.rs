@@ -35,7 +35,7 @@ use crate::{
         tool_context::{CallEffects, ToolContext},
     },
     turn::{
-        approvals::{self, ApprovalCheck, outside_text},
+        approvals::{self, ApprovalCheck, approval_need, outside_text},
         context::media,
         participants,
         reply::progress_messages,
@@ -276,7 +276,7 @@ pub(crate) fn call_context(
         key: call_key(turn, call),
         // Checked again here: the model may name a tool that it was not offered.
         allowed: allowed_tools(turn, snapshot),
-        hosts: allowed_hosts(turn, snapshot),
+        hosts: allowed_hosts(turn, snapshot, call),
         cancelled: CancellationToken::new(),
         host: HostContext::new(tool_context(turn, snapshot)),
     }
@@ -300,11 +300,15 @@ pub(crate) fn allowed_tools(turn: &TurnState<'_>, snapshot: &AgentSnapshot) -> A
 }
 
 /// Hosts that the web tools may reach.
-fn allowed_hosts(turn: &TurnState<'_>, snapshot: &AgentSnapshot) -> AllowedHosts {
+fn allowed_hosts(turn: &TurnState<'_>, snapshot: &AgentSnapshot, call: &ToolCall) -> AllowedHosts {
     let hosts = turn.policy.view(&participants::policy_subject(turn, snapshot)).hosts();
-    match hosts {
+    let hosts = match hosts {
         Some(lists) => AllowedHosts::matching(move |host| lists.allows(host)),
         None => AllowedHosts::default(),
+    };
+    match approval_need::host_to_stay_on(turn, call) {
+        Some(host) => hosts.staying_on(host),
+        None => hosts,
     }
 }
 

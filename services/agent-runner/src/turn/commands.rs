@@ -319,8 +319,7 @@ pub(crate) async fn finish_command(
     text: String,
 ) -> Result<CompletionResult, Error> {
     metrics::counter!("holdfast_runner_commands_total").increment(1);
-    completion::finish_with_note(turn, Entry::Noted { note, text: text.clone(), keeps: 0 }, text)
-        .await
+    completion::finish_with_note(turn, Entry::noted(note, text.clone()), text).await
 }
 
 /// Skills that users may invoke, one per line.

@@ -17,7 +17,7 @@ use holdfast_session::{
     ApprovalBatch, Charge, Completion, CompletionResult, InboxMessage, LoadedSession, NewApproval,
     NewDelivery, Sessions, StepEffects, StepSignals, StepWrite, WriteCost,
 };
-use holdfast_types::{Entry, Fault as _, MessageId, RunId, Usage};
+use holdfast_types::{Body, Entry, Fault as _, MessageId, RunId, Transcription, Usage};
 use tracing::warn;
 
 use crate::{
@@ -36,7 +36,15 @@ fn count_cost(spent: &WriteCost) {
     metrics::counter!("holdfast_runner_cost_microdollars_total").increment(spent.charge.micros);
 }
 
-const NO_CHARGE: Charge = Charge { tokens: 0, micros: 0 };
+const NO_CHARGE: Charge = Charge { tokens: 0, micros: 0, platform_micros: 0 };
+
+const fn add(one: Charge, other: Charge) -> Charge {
+    Charge {
+        tokens: one.tokens.saturating_add(other.tokens),
+        micros: one.micros.saturating_add(other.micros),
+        platform_micros: one.platform_micros.saturating_add(other.platform_micros),
+    }
+}
 
 /// Delay between attempts of a write.
 const WRITE_BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
@@ -61,6 +69,8 @@ pub(crate) struct Journal {
     outbox: Vec<NewDelivery>,
     /// Entries before the loaded ones brought text from outside.
     outside: bool,
+    /// The mark of text from outside is to be stored by itself.
+    is_mark_due: bool,
     /// What the next write stores besides the journal.
     effects: Option<Arc<dyn StepEffects>>,
     /// Set if work costs the agent hit points.
@@ -91,6 +101,7 @@ impl Journal {
             other_charges: besides,
             outbox: Vec::new(),
             outside: false,
+            is_mark_due: false,
             effects: None,
             hit_points: None,
         }
@@ -102,14 +113,32 @@ impl Journal {
     }
 
     /// Records that the prompt has text from outside. The turn's messages take the mark to the
-    /// database.
+    /// database, or, if they are stored already, the next write does.
     pub(crate) fn mark_prompt_outside(&mut self) {
+        let mut has_carrier = self.outside;
         self.outside = true;
         for entry in &mut self.entries[self.stored..] {
             if let Entry::Heard { body, .. } = entry {
                 body.outside = true;
+                has_carrier = true;
             }
         }
+        self.is_mark_due |= !has_carrier;
+    }
+
+    /// Stores the mark that no entry takes to the database. Before the entries, so that none is read
+    /// without it.
+    async fn store_mark(&mut self) -> Result<(), Error> {
+        let mut tried = 0;
+        while self.is_mark_due {
+            match self.sessions.mark_prompt_outside(&self.lease.claim).await {
+                Ok(()) => self.is_mark_due = false,
+                Err(error) => {
+                    self.resolve_failed_write(error, &mut tried).await?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Whether the conversation has read text from outside since it began anew.
@@ -174,22 +203,21 @@ impl Journal {
         let mut besides = self.other_charges.lock().unwrap_or_else(PoisonError::into_inner);
         let (due, all) = &mut *besides;
         for sum in [due, all] {
-            sum.tokens = sum.tokens.saturating_add(charge.tokens);
-            sum.micros = sum.micros.saturating_add(charge.micros);
+            *sum = add(*sum, charge);
         }
     }
 
     /// Charges a model's answer that is in no thought.
     pub(crate) fn charge_reply(&self, model: &str, usage: &Usage) {
         let Some(ledger) = &self.ledger else { return };
-        let tokens = usage.input.saturating_add(usage.output);
-        self.charge(Charge { tokens, micros: ledger.micros(model, usage) });
+        self.charge(ledger.charge(model, usage));
     }
 
     pub(crate) fn charge_used(&self, used: &ToolUsage) {
         let Some(ledger) = &self.ledger else { return };
         let tokens = used.usage.input.saturating_add(used.usage.output);
-        self.charge(Charge { tokens, micros: used.cost_micros(ledger) });
+        // Tools are never served with keys of the installation.
+        self.charge(Charge { tokens, micros: used.cost_micros(ledger), platform_micros: 0 });
     }
 
     /// Cost of a call's usage, in millionths of a US dollar.
@@ -208,26 +236,24 @@ impl Journal {
         let Some(ledger) = &self.ledger else { return WriteCost::default() };
         let sum = |entries: &[Entry]| {
             let thoughts = entries.iter().filter_map(|entry| match entry {
-                Entry::Thought { usage, model, .. } => Some((usage, ledger.micros(model, usage))),
+                Entry::Thought { usage, model, .. } => Some(ledger.charge(model, usage)),
                 Entry::Heard { .. }
                 | Entry::Called { .. }
                 | Entry::Returned { .. }
                 | Entry::Noted { .. } => None,
             });
-            thoughts.fold(NO_CHARGE, |sum, (usage, micros)| Charge {
-                tokens: sum.tokens.saturating_add(usage.input.saturating_add(usage.output)),
-                micros: sum.micros.saturating_add(micros),
-            })
+            thoughts.fold(NO_CHARGE, add)
         };
         let mut besides = self.other_charges.lock().unwrap_or_else(PoisonError::into_inner);
         let (due, all) = (std::mem::take(&mut besides.0), besides.1);
-        let stored = sum(&self.entries[self.stored..]);
-        let charge = Charge {
-            tokens: stored.tokens.saturating_add(due.tokens),
-            micros: stored.micros.saturating_add(due.micros),
-        };
-        let run_micros = sum(self.turn()).micros.saturating_add(all.micros);
-        WriteCost { run_micros, charge, budgets: ledger.owners() }
+        let charge = add(sum(&self.entries[self.stored..]), due);
+        let run = add(sum(self.turn()), all);
+        WriteCost {
+            run_micros: run.micros,
+            run_platform_micros: run.platform_micros,
+            charge,
+            budgets: ledger.owners(),
+        }
     }
 
     /// All entries, oldest first; the newest may not be stored yet.
@@ -253,7 +279,7 @@ impl Journal {
         &self.entries[self.turn..]
     }
 
-    /// Model of the last thought of this turn; empty if there is none.
+    /// Model that answered last in this turn, or else the one that failed; empty if there is none.
     pub(crate) fn model(&self) -> String {
         turn_cost(self.turn()).2
     }
@@ -294,12 +320,56 @@ impl Journal {
         self.entries.push(entry);
     }
 
+    /// Prices and budgets of the turn, if it has an agent.
+    pub(crate) fn ledger(&self) -> Option<&Arc<Ledger>> {
+        self.ledger.as_ref()
+    }
+
+    /// A message that was heard, as it is stored.
+    pub(crate) fn heard_body(&self, seq: i64) -> Option<&Body> {
+        self.entries.iter().rev().find_map(|entry| match entry {
+            Entry::Heard { seq: heard, body } if *heard == seq => Some(body),
+            Entry::Heard { .. }
+            | Entry::Thought { .. }
+            | Entry::Called { .. }
+            | Entry::Returned { .. }
+            | Entry::Noted { .. } => None,
+        })
+    }
+
+    /// Messages that the next write stores, with their indexes.
+    pub(crate) fn unstored_messages(&self) -> impl Iterator<Item = (usize, &Body)> {
+        let unstored = self.entries.iter().enumerate().skip(self.stored);
+        unstored.filter_map(|(at, entry)| match entry {
+            Entry::Heard { body, .. } => Some((at, body)),
+            Entry::Thought { .. }
+            | Entry::Called { .. }
+            | Entry::Returned { .. }
+            | Entry::Noted { .. } => None,
+        })
+    }
+
+    /// Adds what was heard in an attachment to a message that the next write stores.
+    pub(crate) fn set_transcription(
+        &mut self,
+        (entry, attachment): (usize, usize),
+        transcription: Transcription,
+    ) {
+        if entry >= self.stored
+            && let Some(Entry::Heard { body, .. }) = self.entries.get_mut(entry)
+            && let Some(attachment) = body.attachments.get_mut(attachment)
+        {
+            attachment.transcription = Some(Box::new(transcription));
+        }
+    }
+
     /// Stores entries, together with those that were added without a write.
     pub(crate) async fn append(
         &mut self,
         run: RunId,
         entries: Vec<Entry>,
     ) -> Result<StepSignals, Error> {
+        self.store_mark().await?;
         self.entries.extend(entries);
         let spent = self.take_spent();
         let append = StepWrite {
@@ -351,6 +421,7 @@ impl Journal {
         is_reply: ReplyKind,
         mut completion: Completion,
     ) -> Result<CompletionResult, Error> {
+        self.store_mark().await?;
         self.entries.push(last);
         completion.at = Some(self.next_entry);
         completion.newest = self.newest;
@@ -393,6 +464,7 @@ impl Journal {
         entries: Vec<Entry>,
         approvals: Vec<NewApproval>,
     ) -> Result<CompletionResult, Error> {
+        self.store_mark().await?;
         self.entries.extend(entries);
         let ask = ApprovalBatch {
             run,
@@ -489,7 +561,8 @@ fn tool_calls(turn: &[Entry]) -> Vec<(String, String)> {
     made.map(|call| (call.id.clone(), call.tool.clone())).collect()
 }
 
-/// Steps, usage and last model of a turn. A thought with calls counts as two steps.
+/// Steps, usage and last model of a turn: the one that answered, or else the one that failed. A thought
+/// with calls counts as two steps.
 fn turn_cost(turn: &[Entry]) -> (i32, Usage, String) {
     let (mut steps, mut total, mut last) = (0, Usage::default(), String::new());
     for entry in turn {
@@ -498,6 +571,11 @@ fn turn_cost(turn: &[Entry]) -> (i32, Usage, String) {
             total += *usage;
             last.clone_from(model);
         }
+    }
+    if last.is_empty()
+        && let Some(failure) = turn.iter().flat_map(Entry::provider_failures).last()
+    {
+        last.clone_from(&failure.model);
     }
     (steps, total, last)
 }

@@ -131,7 +131,7 @@ mod tests {
         Entry::Thought {
             text: String::new(),
             calls: Vec::new(),
-            usage: Usage { input: tokens, cached: 0, output: 1 },
+            usage: Usage { input: tokens, output: 1, ..Usage::default() },
             model: String::new(),
             carry: None,
             record: None,

@@ -16,7 +16,7 @@ use holdfast_agent::{
     subagent::SubagentTask,
 };
 use holdfast_directory::channel;
-use holdfast_llm::{Request, ThinkingForm};
+use holdfast_llm::{ModelCard, Request, ThinkingForm};
 use holdfast_types::{Chat, Reactions, Reasoning, Thinking, ToolSpec};
 use tokio::time::Instant;
 
@@ -173,11 +173,21 @@ fn request_with_options(
             .or_else(|| Some(snapshot.agent.to_string())),
         card: Some(Arc::clone(&snapshot.card)),
         thinking: turn.thinking_level(snapshot),
-        max_output: options.and_then(|options| options.max_output),
+        max_output: options
+            .and_then(|options| options.max_output)
+            .map(|asked| output_limit(asked, &snapshot.card)),
         options: options.cloned().map(Box::new),
         shows_thinking: turn.effective_reasoning() != Reasoning::Off || turn.sends_thinking(),
+        failures: turn.failures.clone(),
         ..Request::new(snapshot.model_id.clone(), chat, deadline)
     }
+}
+
+/// Output limit that a client asks for, lowered to what the model is known to write: some clients ask
+/// for as much as any model writes, and providers refuse that. The limit of a model that is not in the
+/// catalogue is a guess.
+fn output_limit(asked: u32, card: &ModelCard) -> u32 {
+    if *card == ModelCard::default() { asked } else { asked.min(card.max_output) }
 }
 
 /// Files that the offered tools reach; `None` without tools for files.
@@ -229,4 +239,18 @@ fn product_commands(own: &holdfast_directory::Product) -> Vec<(&str, &str)> {
 fn model_aliases(snapshot: &AgentSnapshot) -> Vec<ModelAlias<'_>> {
     let aliases = snapshot.tenant.aliases.iter().take(MAX_ALIASES);
     aliases.map(|(alias, model)| ModelAlias { alias, model }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_beyond_what_the_model_writes_is_lowered_if_that_is_known() {
+        let known = ModelCard { context: 128_000, max_output: 16_384, ..ModelCard::default() };
+
+        assert_eq!(output_limit(64_000, &known), 16_384);
+        assert_eq!(output_limit(100, &known), 100);
+        assert_eq!(output_limit(64_000, &ModelCard::default()), 64_000);
+    }
 }

@@ -38,6 +38,11 @@ impl TurnState<'_> {
         newest?.answer_options.as_deref()
     }
 
+    /// Whether the turn answers housekeeping of a front end: without tools, prompt and memory.
+    pub(crate) fn is_housekeeping(&self) -> bool {
+        self.answer_options().is_some_and(|options| options.is_housekeeping)
+    }
+
     /// Effective settings of the turn.
     pub(crate) fn dials(&self) -> Directives {
         let said = self.journal.turn().iter().filter_map(|entry| match entry {
@@ -53,8 +58,10 @@ impl TurnState<'_> {
 
     /// Thinking level with the model of this snapshot.
     pub(crate) fn thinking_level(&self, snapshot: &AgentSnapshot) -> Thinking {
-        let asked = self.answer_options().and_then(|options| options.effort);
-        let set = asked.map(Effort::thinking).or(self.dials().thinking);
+        let asked = self
+            .answer_options()
+            .and_then(|options| options.effort.map(Effort::thinking).or(options.thinking));
+        let set = asked.or(self.dials().thinking);
         set.unwrap_or_else(|| snapshot.default_thinking())
     }
 
@@ -66,7 +73,11 @@ impl TurnState<'_> {
 
     /// Whether reasoning is shown; off for people who may not see it.
     pub(crate) fn effective_reasoning(&self) -> Reasoning {
-        let wanted = self.dials().reasoning.unwrap_or_default();
+        let is_asked = self.answer_options().is_some_and(|options| options.shows_thinking);
+        let wanted = match self.dials().reasoning.unwrap_or_default() {
+            Reasoning::Off if is_asked => Reasoning::Stream,
+            reasoning => reasoning,
+        };
         if self.may_see_internals() { wanted } else { Reasoning::Off }
     }
 

@@ -55,7 +55,7 @@ fn is_from_person(body: &Body) -> bool {
 /// Language of the last message of a person.
 fn user_locale(entries: &[Entry]) -> Locale {
     let last = heard_messages(entries).rev().find(|body| is_from_person(body));
-    last.map_or_else(Locale::default, |body| Locale::detect(&body.text))
+    last.map_or_else(Locale::default, |body| Locale::detect(&body.text_and_speech()))
 }
 
 /// The reminder that began the turn, with the number of its predecessors that nobody answered.

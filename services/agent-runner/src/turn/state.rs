@@ -4,10 +4,11 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use holdfast_agent::{Picture, heard_seqs, outcome_of, policy::CompiledPolicy};
 use holdfast_bus::DeltaBody;
+use holdfast_llm::FailureLog;
 use holdfast_session::{InboxMessage, LoadedSession, StepSignals, Subagent};
 use holdfast_types::{
     AgentChoice, AgentId, DropPolicy, Entry, MessageOptions, Note, RunId, SessionKey, SessionKind,
-    SessionSettings, SystemEvent, Target, Wait,
+    SessionSettings, StopReason, SystemEvent, Target, Wait,
 };
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -83,10 +84,12 @@ pub(crate) struct TurnState<'w> {
     pub(crate) invoked_skill: Option<InvokedSkill>,
     /// Recommended skills; `None` before they are determined.
     pub(crate) recommended: Option<Vec<String>>,
+    /// Failed requests to models since the last reply.
+    pub(crate) failures: FailureLog,
     /// The model refused the conversation as too long, and a memory flush was started.
     pub(crate) is_too_long: bool,
-    /// The answer reached its output limit.
-    pub(crate) is_cut_off: bool,
+    /// Why the last reply ended.
+    pub(crate) stop: StopReason,
     /// The turn is in the journal, or has heard messages.
     pub(crate) open: bool,
     /// An earlier claim has begun the turn, or tried to.
@@ -176,7 +179,8 @@ impl<'w> TurnState<'w> {
             invoked_skill: None,
             recommended: None,
             is_too_long: false,
-            is_cut_off: false,
+            stop: StopReason::End,
+            failures: FailureLog::default(),
             open: begun.open || begun.overdue.is_some(),
             is_continued: begun.open || is_retried,
             was_moved: false,

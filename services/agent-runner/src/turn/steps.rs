@@ -32,6 +32,7 @@ use crate::{
         context::{
             compact_command,
             memory_prefetch::{self},
+            recordings,
         },
         firings,
         intake::Intake,
@@ -57,6 +58,8 @@ pub(crate) async fn run_steps(
         if let Some(completed) = finish_without_agent(turn).await? {
             return Ok(completed);
         }
+        // Before an agent is chosen, which may depend on what was said.
+        recordings::transcribe_recordings(turn).await?;
         let snapshot = match &answering {
             Some(found) => Arc::clone(found),
             None => match Box::pin(find_answering_agent(turn, home)).await? {
@@ -103,6 +106,10 @@ async fn find_answering_agent(
     turn: &mut TurnState<'_>,
     home: &Arc<AgentSnapshot>,
 ) -> Result<AnsweringAgent, Error> {
+    if turn.is_housekeeping() {
+        limit_context(turn, home);
+        return Ok(AnsweringAgent::Found(Arc::new(home.for_housekeeping())));
+    }
     if let Some(completed) = dispatch::dispatch_command(turn, home).await? {
         return Ok(AnsweringAgent::Completed(completed));
     }
@@ -112,9 +119,14 @@ async fn find_answering_agent(
     if let Some(completed) = dispatch::dispatch_command(turn, &found).await? {
         return Ok(AnsweringAgent::Completed(completed));
     }
-    let window = usize::try_from(found.card.context).unwrap_or(usize::MAX);
-    turn.context_tokens = turn.context_tokens.min(window);
+    limit_context(turn, &found);
     Ok(AnsweringAgent::Found(found))
+}
+
+/// Keeps the conversation within the context window of an agent's model.
+fn limit_context(turn: &mut TurnState<'_>, snapshot: &AgentSnapshot) {
+    let window = usize::try_from(snapshot.card.context).unwrap_or(usize::MAX);
+    turn.context_tokens = turn.context_tokens.min(window);
 }
 
 /// Loads what the step needs. Returns `Some` if the turn ended instead.
@@ -156,7 +168,10 @@ async fn execute_step(
         Step::Think | Step::ThinkWithoutTools if turn.behavior.is_some() => {
             behavior::run_step(turn, snapshot).instrument(span).await
         }
-        Step::Think => think::think_and_release(turn, snapshot, true).instrument(span).await,
+        Step::Think => {
+            let with_tools = !turn.is_housekeeping();
+            think::think_and_release(turn, snapshot, with_tools).instrument(span).await
+        }
         Step::ThinkWithoutTools => {
             think::think_and_release(turn, snapshot, false).instrument(span).await
         }
@@ -330,6 +345,8 @@ async fn end_of_step(turn: &mut TurnState<'_>) -> Result<Option<CompletionResult
         }
         Intake::Interrupted(seqs) => {
             turn.hear_messages(&seqs);
+            // The next turn reads the message in its history, where it is not changed any more.
+            recordings::transcribe_recordings(turn).await?;
             Ok(Some(
                 completion::finish_early(turn, Note::Interrupted, turn.unfinished_seqs()).await?,
             ))

@@ -7,7 +7,7 @@ use std::convert::Infallible;
 use holdfast_agent::compact::{OverflowMeasures, Reason};
 use holdfast_llm::{Delta, Model as _, OnDelta};
 use holdfast_session::CompletionResult;
-use holdfast_types::{Entry, Reply, StopReason};
+use holdfast_types::{Entry, Reply};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -139,7 +139,7 @@ async fn take_reply(
     reply: Reply,
     with_tools: bool,
 ) -> Result<Option<CompletionResult>, Error> {
-    turn.is_cut_off = reply.stop == StopReason::MaxTokens;
+    turn.stop = reply.stop;
     let is_answer = is_answer(&reply, with_tools);
     let Reply { text, thinking, mut calls, usage, model, carry, record, .. } = reply;
     progress_messages::send_reasoning(turn, &thinking);
@@ -213,7 +213,10 @@ async fn ask_model(
     let mut asked = tokio::select! {
         answer = model.reply(&request, on_delta, &cancelled) => match answer {
             Ok(reply) => Ok(ModelOutcome::Replied(Box::new(reply))),
-            Err(error) => Ok(ModelOutcome::Failed(error)),
+            Err(error) => {
+                record::note_failure(&request, &error);
+                Ok(ModelOutcome::Failed(error))
+            }
         },
         unwanted = until_interrupted(turn) => unwanted.map(|()| ModelOutcome::Interrupted),
         never = turn.stream.send_pending() => match never {},

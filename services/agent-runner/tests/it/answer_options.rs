@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use holdfast_directory::{Actor, NewProvider, ProviderKind};
-use holdfast_session::{NewMessage, OUTPUT_LIMIT_REASON, TurnOutcome};
+use holdfast_session::{NewMessage, TurnOutcome};
 use holdfast_testkit::Reply;
-use holdfast_types::{AnswerOptions, Body};
+use holdfast_types::{AnswerOptions, Body, StopReason};
 use serde_json::{Value, json};
 
 use crate::world::World;
@@ -95,6 +95,7 @@ async fn an_option_that_the_provider_does_not_take_is_refused_by_its_name() -> a
             base_url: world.model.url(),
             api_key: Some("secret".into()),
             default_model: Some("fake:one".to_owned()),
+            ..NewProvider::default()
         };
         world.directory.providers().put(world.tenant, Actor::Operator, provider).await?;
         // A runner keeps what it knows of a provider for a while.
@@ -161,7 +162,47 @@ async fn an_answer_that_its_limit_cuts_off_is_returned_and_says_so() -> anyhow::
 
     assert_eq!(answer.outcome, Some(TurnOutcome::Completed), "{answer:?}");
     assert_eq!(answer.text, "{\"n\":");
-    assert_eq!(answer.reason.as_deref(), Some(OUTPUT_LIMIT_REASON));
+    assert_eq!(answer.reason.as_deref(), StopReason::MaxTokens.early_end());
     assert_eq!(world.model.count(), 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn housekeeping_has_the_model_and_nothing_of_the_agent() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.change_agent(|agent| agent.instructions = "Speak of whales only.".to_owned()).await?;
+    let _runner = world.runner().await?;
+    world.model.queue([Reply::text("A title"), Reply::text("whales")]);
+    let title = message(&world, "### Task: a title", json!({"is_housekeeping": true}));
+
+    let sent = world.send(title).await?;
+    let answer = world.answer(&sent).await?;
+    world.ask("s", "hello").await?;
+
+    assert_eq!(answer.text, "A title");
+    let requests = world.model.requests();
+    let [bare, usual] = requests.as_slice() else { panic!("{requests:?}") };
+    assert_eq!(bare.body.get("tools"), None, "{}", bare.body);
+    let prompt = bare.messages()[0]["content"].to_string();
+    assert!(!prompt.contains("whales") && prompt.len() < 300, "{prompt}");
+    // The next message of the session is the agent's again.
+    assert!(usual.body["tools"].as_array().is_some_and(|tools| !tools.is_empty()));
+    assert!(usual.messages()[0]["content"].to_string().contains("whales"));
+    let runs = world.number("select count(*) from session.runs where output_tokens > 0").await?;
+    assert_eq!(runs, 2, "both are metered");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_level_of_thinking_is_passed_over_by_a_model_without_levels() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _runner = world.runner().await?;
+    let asked = message(&world, "hello", json!({"thinking": "high", "shows_thinking": true}));
+
+    let sent = world.send(asked).await?;
+    let answer = world.answer(&sent).await?;
+
+    assert_eq!(answer.outcome, Some(TurnOutcome::Completed), "{answer:?}");
+    assert_eq!(world.model.requests()[0].body.get("reasoning_effort"), None);
     Ok(())
 }

@@ -23,8 +23,7 @@ impl World {
     /// The model writes no more than this, and costs $1 for a million tokens read, and $10 for a
     /// million written.
     pub async fn card(&self, max_output: u32) -> anyhow::Result<()> {
-        let prices =
-            Prices { input: 1_000, cached: None, output: 10_000, long: None, picture: None };
+        let prices = Prices { input: 1_000, output: 10_000, ..Prices::default() };
         let card = ModelCard { max_output, prices: Some(prices), ..ModelCard::default() };
         let model = "fake:one".parse()?;
         Ok(self.directory.models().put(self.tenant, Actor::Operator, &model, &card).await?)

@@ -238,6 +238,7 @@ async fn the_choice_of_a_tool_reaches_the_model_or_is_refused_by_its_name() -> a
         base_url: world.model.url(),
         api_key: Some("secret".into()),
         default_model: Some("fake:one".to_owned()),
+        ..NewProvider::default()
     };
     world.directory.providers().put(world.tenant, Actor::Operator, provider).await?;
     // A runner keeps what it knows of a provider for a while.

@@ -13,10 +13,13 @@ use axum::{
 use holdfast_directory::{Actor, NewConnection};
 use holdfast_session::{Acceptance, NewMessage};
 use holdfast_testkit::Reply;
-use holdfast_types::{ConnectionKind, ConnectionSettings, Entry, SessionKey};
+use holdfast_types::{ApprovalDecision, ConnectionKind, ConnectionSettings, Entry, SessionKey};
 use serde_json::json;
 
-use crate::world::{Running, World};
+use crate::{
+    approvals::{say_of, waiting},
+    world::{Running, World},
+};
 
 pub type Events = Arc<Mutex<Vec<(String, String)>>>;
 
@@ -188,6 +191,17 @@ mod needs_chromium {
             world.kinds(sent.session).await?,
             ["heard", "thought", "called", "returned", "thought"]
         );
+        // What the page is told after it was read is decided by a person.
+        let script = json!({ "action": "evaluate", "expression": "fetch('/?d=42')" }).to_string();
+        world.model.queue([Reply::call("b", "browser", script), Reply::text("done")]);
+        let next = world.say("s", "order some").await?;
+        let asked = waiting(&world, 1).await?;
+        assert!(asked[0].subject.contains("\nexpression: fetch('/?d=42')"), "{:?}", asked[0]);
+        let site = format!("\ndestination: actions on pages of http://{at}\n");
+        assert!(asked[0].subject.contains(&site), "{:?}", asked[0]);
+        assert_eq!(asked[0].pattern, None, "a script reaches any host");
+        say_of(&world, &asked[0], ApprovalDecision::Deny).await?;
+        world.text(&next).await?;
         Ok(())
     }
 }

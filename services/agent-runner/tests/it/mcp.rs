@@ -7,15 +7,18 @@ pub mod server;
 use std::time::Duration;
 
 use agent_runner::Config;
+use anyhow::Context as _;
 use holdfast_bus::McpProbe;
 use holdfast_directory::{Actor, McpTransport, NewMcpServer};
-use holdfast_session::{Acceptance, NewMessage};
+use holdfast_session::{Acceptance, Approval, ApprovalFilter, NewMessage};
 use holdfast_testkit::{Reply, model::ToolCall};
-use holdfast_types::Entry;
+use holdfast_types::{ApprovalDecision, ApprovalState, Entry};
+use serde_json::json;
 use tokio::time::Instant;
 
 use self::server::Server;
 use crate::{
+    approvals::{say_of, waiting},
     shell::is_running,
     world::{LONG, World, place},
 };
@@ -28,6 +31,7 @@ pub fn at(url: &str) -> NewMcpServer {
         secrets: Some([("x-key".to_owned(), "s3cret".into())].into()),
         agents: Vec::new(),
         enabled: true,
+        harmless: true,
     }
 }
 
@@ -78,8 +82,36 @@ pub async fn make_in(
     });
     world.model.queue(replies.chain([Reply::text("done")]));
     let sent = world.say(session, "go").await?;
-    anyhow::ensure!(world.text(&sent).await? == "done", "the model was not asked to the end");
+    let text = tokio::select! {
+        text = world.text(&sent) => text?,
+        failed = allow_server_calls(world) => return Err(failed),
+    };
+    anyhow::ensure!(text == "done", "the model was not asked to the end");
     Ok(sent)
+}
+
+/// Allows each call of a server's tool that is asked about: an answer of a server marks its
+/// conversation, and tools that act are asked about then.
+async fn allow_server_calls(world: &World) -> anyhow::Error {
+    let pending = ApprovalFilter {
+        state: Some(ApprovalState::Pending),
+        session: None,
+        person: None,
+        limit: 50,
+        after: None,
+    };
+    loop {
+        let asked = match world.sessions.approvals().list(world.tenant, pending).await {
+            Ok(asked) => asked,
+            Err(error) => return error.into(),
+        };
+        for approval in asked.iter().filter(|approval| approval.tool.starts_with("mcp_")) {
+            if let Err(error) = say_of(world, approval, ApprovalDecision::Always).await {
+                return error;
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }
 
 /// Has the model make this call until what it comes to is as wanted.
@@ -203,6 +235,61 @@ async fn what_a_tool_says_that_it_does_decides_how_it_is_recorded() -> anyhow::R
     assert_eq!(begun, ["c1"], "only what acts is recorded as begun");
     assert!(returned(&world, &sent).await?[1].contains("bought"));
     Ok(())
+}
+
+/// A turn that calls a tool of the server after its answer was read; `None` if nobody is asked.
+async fn call_after_answer(
+    world: &World,
+    session: &str,
+    tool: &str,
+) -> anyhow::Result<Option<Approval>> {
+    let echo = Reply::call("e", "mcp_x_echo", r#"{"text":"read"}"#);
+    world.model.queue([echo, Reply::call("x", tool, r#"{"text":"X"}"#), Reply::text("done")]);
+    let sent = world.say(session, "go").await?;
+    tokio::select! {
+        text = world.text(&sent) => text.map(|_| None),
+        asked = waiting(world, 1) => Ok(asked?.into_iter().next()),
+    }
+}
+
+#[tokio::test]
+async fn after_its_answer_a_tool_is_asked_about_once_unless_it_is_declared_harmless()
+-> anyhow::Result<()> {
+    let (world, server) = (World::start().await?, Server::start().await?);
+    put(&world, at(&server.url())).await?;
+    let _runner = world.runner_with(config(&world), |app| app).await?;
+
+    let harmless = call_after_answer(&world, "a", "mcp_x_echo").await?;
+    let acts = call_after_answer(&world, "b", "mcp_x_buy").await?;
+    let acts = acts.context("nobody is asked about a tool that acts")?;
+    say_of(&world, &acts, ApprovalDecision::Always).await?;
+    world.until("it is made", async || server_calls(&world).await.is_ok_and(|n| n == 1)).await?;
+    let again = call_after_answer(&world, "c", "mcp_x_buy").await?;
+
+    assert!(harmless.is_none(), "{harmless:?}");
+    assert!(acts.subject.contains("\ntext: X"), "{}", acts.subject);
+    let pattern = "calls of mcp_x_buy of the MCP server x";
+    assert_eq!(acts.pattern.as_deref(), Some(pattern));
+    assert!(again.is_none(), "{again:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_server_s_word_that_a_tool_only_reads_is_not_enough() -> anyhow::Result<()> {
+    let (world, server) = (World::start().await?, Server::start().await?);
+    put(&world, NewMcpServer { harmless: false, ..at(&server.url()) }).await?;
+    let _runner = world.runner_with(config(&world), |app| app).await?;
+
+    let asked = call_after_answer(&world, "a", "mcp_x_echo").await?;
+
+    let asked = asked.context("nobody is asked")?;
+    assert_eq!(asked.tool, "mcp_x_echo");
+    say_of(&world, &asked, ApprovalDecision::Deny).await
+}
+
+/// Number of results of the tool that acts.
+async fn server_calls(world: &World) -> anyhow::Result<i64> {
+    world.number("select count(*) from session.entries where body::text like '%bought%'").await
 }
 
 #[tokio::test]
@@ -349,6 +436,9 @@ async fn what_a_server_offers_is_asked_again_after_a_while_and_a_changed_record_
 #[tokio::test]
 async fn a_probe_says_what_agents_would_see_or_why_they_see_nothing() -> anyhow::Result<()> {
     let (world, server) = (World::start().await?, Server::start().await?);
+    let countries = vec!["x".repeat(98); 20 * 1024 / 100];
+    server.offer_with_schema("large", json!({ "properties": { "c": { "enum": countries } } }));
+    server.offer("echo");
     put(&world, at(&server.url())).await?;
     let missing = NewMcpServer { name: "gone".to_owned(), ..run("/no/such/server", &[]) };
     put(&world, missing).await?;
@@ -374,6 +464,11 @@ async fn a_probe_says_what_agents_would_see_or_why_they_see_nothing() -> anyhow:
 
     let names: Vec<&str> = found.tools.iter().map(|tool| tool.name.as_str()).collect();
     assert_eq!(names, ["mcp_x_buy", "mcp_x_echo", "mcp_x_hang", "mcp_x_report"]);
+    let omitted: Vec<(&str, &str)> =
+        found.omitted.iter().map(|tool| (tool.name.as_str(), tool.reason.as_str())).collect();
+    let [("large", large), ("echo", duplicate)] = omitted[..] else { panic!("{omitted:?}") };
+    assert!(large.contains("20") && large.contains("16384 are the most"), "{large}");
+    assert_eq!(duplicate, "the server lists another tool of this name");
     let why = gone.error.unwrap();
     assert!(why.contains("exit code 127") && why.contains("No such file"), "{why}");
     assert_eq!(unknown.error.as_deref(), Some("it is not enabled, or was deleted"));

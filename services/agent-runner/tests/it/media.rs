@@ -30,14 +30,33 @@ impl Tool<Output> for Camera {
     }
 }
 
+/// Brings a picture that is wider than any vendor takes.
+struct WideCamera;
+
+impl Tool<Output> for WideCamera {
+    const NAME: &'static str = "wide_camera";
+    const EFFECT: Effect = Effect::Reads;
+    type Input = Nothing;
+
+    async fn call(&self, _: Call, _: Nothing) -> Result<Output, ToolError> {
+        let mut data = std::io::Cursor::new(Vec::new());
+        image::DynamicImage::new_rgb8(9_000, 90)
+            .write_to(&mut data, image::ImageFormat::Png)
+            .map_err(|error| ToolError::Broken(error.into()))?;
+        let image = Part::Image { media_type: "image/png".into(), data: data.into_inner() };
+        Ok(Output::from("taken").with(image))
+    }
+}
+
 /// The model sees pictures: its id is one of the catalogue's.
-async fn use_seeing_model(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn use_seeing_model(world: &World) -> anyhow::Result<()> {
     let provider = NewProvider {
         name: "openai".to_owned(),
         kind: ProviderKind::OpenAi,
         base_url: world.model.url(),
         api_key: Some("key".into()),
         default_model: Some("openai:gpt-4o".to_owned()),
+        ..NewProvider::default()
     };
     world.directory.providers().put(world.tenant, Actor::Operator, provider).await?;
     world.change_agent(|agent| agent.model = Some("openai:gpt-4o".to_owned())).await?;
@@ -100,6 +119,25 @@ async fn a_picture_that_a_tool_brings_is_kept_and_shown_to_a_model_that_sees() -
     }
     let journal = serde_json::to_string(&world.journal(sent.session).await?)?;
     assert!(!journal.contains("iVBORw0KGgog"), "the journal holds a picture");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_model_is_shown_a_smaller_copy_of_a_picture_that_is_too_large() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    use_seeing_model(&world).await?;
+    let _runner = world.runner_with(world.config(), |app| app.with_tool(WideCamera)).await?;
+    world.model.queue([Reply::call("a", "wide_camera", "{}"), Reply::text("a wall")]);
+
+    world.ask("s", "look").await?;
+
+    let requests = world.model.requests();
+    let parts = requests[1].messages().iter().filter_map(|message| message["content"].as_array());
+    let url = parts.flatten().find_map(|part| part["image_url"]["url"].as_str()).unwrap();
+    let (_, data) = url.split_once("data:image/png;base64,").unwrap();
+    let content = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, data)?;
+    let shown = image::load_from_memory(&content)?;
+    assert_eq!((shown.width(), shown.height()), (2_000, 20));
     Ok(())
 }
 

@@ -3,10 +3,15 @@
 use std::sync::Arc;
 
 use holdfast_llm::ScriptedModel;
+use holdfast_pg::Pools;
 use holdfast_sandbox::BackendChoice;
 use holdfast_session::{NewMessage, NewSystemEvent};
 use holdfast_testkit::Reply;
-use holdfast_types::{ApprovalDecision, Body, ChatMessage, JobFiring, JobId, MainSessionPost};
+use holdfast_types::{
+    ApprovalDecision, Body, ChatMessage, JobFiring, JobId, MainSessionPost, NewTodo, TodoInit,
+    TodoOperation,
+};
+use holdfast_work::{Actor, ActorKind, Place, Work};
 use holdfast_workspace::{Base, ChangeAuthor, Edit};
 use serde_json::json;
 
@@ -139,6 +144,37 @@ async fn a_message_or_an_event_that_is_marked_marks_the_conversation_that_hears_
         assert_asked(&world).await?;
     }
     Ok(())
+}
+
+#[tokio::test]
+async fn a_todo_of_a_conversation_that_read_a_page_marks_the_conversation_that_reads_it()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _runner = started(&world).await?;
+    world.model.queue([Reply::text("hello")]);
+    let owners = world.send(world.owners("hi")).await?;
+    world.answer(&owners).await?;
+    let work = Work::new(Pools::lazy(&world.config().database, "test")?);
+    let place = Place::outside(owners.session, world.agent.id);
+    let add = |name: &str, has_outside_text| {
+        let (work, place, name, tenant) = (&work, &place, name.to_owned(), world.tenant);
+        async move {
+            let items = vec![NewTodo { title: "do X".to_owned(), ..NewTodo::default() }];
+            let add = TodoOperation::Init { mode: TodoInit::Merge, items };
+            let (kind, role) = (ActorKind::User, None);
+            let actor = Actor { kind, name: name.clone(), role, has_outside_text };
+            work.apply(tenant, place, &actor, (&name, &[add])).await
+        }
+    };
+    let list = || Reply::call("t", "todo", json!({ "action": "list" }).to_string());
+
+    add("anna", false).await?;
+    turn(&world, [list(), Reply::text("read")]).await?;
+    assert_free(&world).await?;
+    add("main", true).await?;
+    turn(&world, [list(), Reply::text("read")]).await?;
+
+    assert_asked(&world).await
 }
 
 #[tokio::test]

@@ -60,6 +60,7 @@ fn provider(name: &str, base_url: &str) -> NewProvider {
         base_url: base_url.to_owned(),
         api_key: Some("key".into()),
         default_model: (name == "fake").then(|| "fake:one".to_owned()),
+        ..NewProvider::default()
     }
 }
 

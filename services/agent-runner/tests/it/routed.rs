@@ -356,6 +356,7 @@ async fn files_that_came_with_a_message_are_there_for_whoever_is_chosen() -> any
         reference: "r".into(),
         name: "plan.txt".into(),
         file: kept.first().cloned(),
+        transcription: None,
     }];
     let sent: Acceptance = world.send(sent).await?;
     world.text(&sent).await?;

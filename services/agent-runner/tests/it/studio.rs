@@ -94,6 +94,7 @@ async fn provider(world: &World, name: &str, base_url: String) -> anyhow::Result
         base_url,
         api_key: Some("sk-media".into()),
         default_model: None,
+        ..NewProvider::default()
     };
     world.directory.providers().put(world.tenant, Actor::Operator, provider).await?;
     Ok(())
@@ -222,6 +223,7 @@ async fn without_a_provider_nobody_draws_or_speaks_and_the_model_is_told_why() -
         base_url: world.model.url(),
         api_key: None,
         default_model: Some("plain:one".to_owned()),
+        ..NewProvider::default()
     };
     world.directory.providers().put(world.tenant, Actor::Operator, plain).await?;
     world.directory.providers().delete(world.tenant, Actor::Operator, "fake").await?;

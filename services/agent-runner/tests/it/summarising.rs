@@ -29,7 +29,7 @@ fn script(world: &World) {
 async fn summaries(world: &World, session: SessionId) -> anyhow::Result<Vec<(String, u32)>> {
     let journal = world.journal(session).await?;
     let found = journal.into_iter().filter_map(|entry| match entry {
-        Entry::Noted { note: Note::Summary, text, keeps } => Some((text, keeps)),
+        Entry::Noted { note: Note::Summary, text, keeps, .. } => Some((text, keeps)),
         _ => None,
     });
     Ok(found.collect())

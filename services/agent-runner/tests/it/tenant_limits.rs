@@ -23,7 +23,7 @@ use crate::world::{LONG, World};
 impl World {
     /// Gives the tenant a plan with these limits.
     async fn plan(&self, limits: PlanLimits) -> anyhow::Result<()> {
-        let plan = NewPlan { name: "plan".into(), description: String::new(), limits };
+        let plan = NewPlan { name: "plan".into(), limits, ..NewPlan::default() };
         self.directory.plans().put(&plan).await?;
         let plan = Some(Some("plan".to_owned()));
         self.change(TenantChanges { plan, ..TenantChanges::default() }).await?;
@@ -108,7 +108,7 @@ async fn a_turn_that_runs_ends_and_starts_no_other_of_its_suspended_tenant() -> 
 #[tokio::test]
 async fn the_money_of_a_month_is_spent_across_days_and_users_are_told() -> anyhow::Result<()> {
     let world = World::start().await?;
-    let prices = Prices { input: 1_000, cached: None, output: 10_000, long: None, picture: None };
+    let prices = Prices { input: 1_000, output: 10_000, ..Prices::default() };
     let card = ModelCard { max_output: 1_000, prices: Some(prices), ..ModelCard::default() };
     let model = "fake:one".parse()?;
     world.directory.models().put(world.tenant, Actor::Operator, &model, &card).await?;
@@ -294,7 +294,7 @@ async fn a_changed_plan_reaches_tenants_that_were_missed() -> anyhow::Result<()>
     world.plan(PlanLimits { parallel_runs: Some(7), ..PlanLimits::default() }).await?;
     // The process that changed the plan ended before it told the tenants.
     let limits = PlanLimits { parallel_runs: Some(2), ..PlanLimits::default() };
-    let plan = NewPlan { name: "plan".into(), description: String::new(), limits };
+    let plan = NewPlan { name: "plan".into(), limits, ..NewPlan::default() };
     world.directory.plans().put(&plan).await?;
     let cap = async || world.sessions.queues().share(world.tenant).await.unwrap().cap;
     assert_eq!(cap().await, 7);

@@ -36,7 +36,12 @@ async fn change_by_hand(
     agent: AgentId,
     to_status: TodoStatus,
 ) -> anyhow::Result<()> {
-    let actor = Actor { kind: ActorKind::User, name: "anna".to_owned(), role: None };
+    let actor = Actor {
+        kind: ActorKind::User,
+        name: "anna".to_owned(),
+        role: None,
+        has_outside_text: false,
+    };
     let place = Place::outside(session, agent);
     let update = TodoOperation::Update {
         code: "T001".to_owned(),

@@ -354,6 +354,7 @@ async fn a_tenant_searches_the_web_with_its_own_key_and_without_any_has_no_searc
             base_url: base_url.to_owned(),
             api_key: Some(key.into()),
             default_model: None,
+            ..NewProvider::default()
         };
         anyhow::Ok(world.directory.providers().put(tenant, Actor::Operator, provider).await?)
     };

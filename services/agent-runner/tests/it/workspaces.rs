@@ -358,7 +358,12 @@ async fn a_workspace_that_drains_is_kept_until_the_todos_of_its_session_are_fini
     let done = update("T001", "DONE");
     let (place, actor) = (
         Place::outside(first.session, world.agent.id),
-        Actor { kind: ActorKind::User, name: "anna".to_owned(), role: None },
+        Actor {
+            kind: ActorKind::User,
+            name: "anna".to_owned(),
+            role: None,
+            has_outside_text: false,
+        },
     );
     let done: TodoOperation = serde_json::from_value(done)?;
     let work = Work::new(Pools::lazy(&world.config().database, "test")?);

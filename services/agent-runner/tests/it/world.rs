@@ -24,7 +24,7 @@ use tokio::{task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 /// Longer than anything here should take.
-pub const LONG: Duration = Duration::from_secs(30);
+pub const LONG: Duration = Duration::from_secs(60);
 
 pub struct World {
     pub sessions: Sessions,
@@ -105,12 +105,22 @@ impl World {
 
     /// Makes the fake model the tenant's default.
     pub async fn use_provider(&self, key: Option<&str>) -> anyhow::Result<()> {
+        self.put_provider(self.model.url(), key).await
+    }
+
+    /// Makes another server the tenant's default.
+    pub async fn use_provider_at(&self, url: &str) -> anyhow::Result<()> {
+        self.put_provider(url.to_owned(), Some("key")).await
+    }
+
+    async fn put_provider(&self, base_url: String, key: Option<&str>) -> anyhow::Result<()> {
         let provider = NewProvider {
             name: "fake".to_owned(),
             kind: ProviderKind::OpenAi,
-            base_url: self.model.url(),
+            base_url,
             api_key: key.map(Into::into),
             default_model: Some("fake:one".to_owned()),
+            ..NewProvider::default()
         };
         self.directory.providers().put(self.tenant, Actor::Operator, provider).await?;
         Ok(())
@@ -151,7 +161,10 @@ impl World {
                 ..holdfast_lock::Config::default()
             },
             secrets: secrets(),
-            egress: holdfast_egress::Config { allow: vec!["127.0.0.1".to_owned()] },
+            egress: holdfast_egress::Config {
+                allow: vec!["127.0.0.1".to_owned()],
+                ..holdfast_egress::Config::default()
+            },
             runner: RunnerConfig {
                 listen: ([127, 0, 0, 1], 0).into(),
                 slots: 8,

@@ -12,7 +12,7 @@ use std::{
 
 use holdfast_directory::{McpTransport, OpenMcpServer};
 use holdfast_egress::Guard;
-use holdfast_mcp::{Client, Content, Error, Tool, ToolResult};
+use holdfast_mcp::{Client, Content, Error, Tool, ToolList, ToolResult};
 use holdfast_tools::clean;
 use holdfast_types::{AgentId, SessionId, TenantId};
 use serde_json::{Map, Value};
@@ -110,14 +110,14 @@ pub(super) struct Link {
     /// Held while connecting or listing, so that others wait for the same result.
     connecting: tokio::sync::Mutex<()>,
     connection: Mutex<Option<Arc<Connection>>>,
-    tool_list: Mutex<ToolList>,
+    tool_list: Mutex<LastListing>,
     used: Mutex<Instant>,
     busy: AtomicUsize,
 }
 
 /// Result of the last listing.
 #[derive(Debug, Default)]
-struct ToolList {
+struct LastListing {
     at: Option<Instant>,
     tools: Arc<Vec<Tool>>,
     trouble: Option<ServerFailure>,
@@ -165,6 +165,11 @@ impl Link {
 
     pub(super) fn name(&self) -> &str {
         &self.open.server.name
+    }
+
+    /// Whether the tools that the server marks read-only are declared harmless.
+    pub(super) const fn is_harmless(&self) -> bool {
+        self.open.server.harmless
     }
 
     pub(super) const fn version(&self) -> Uuid {
@@ -242,8 +247,9 @@ impl Link {
         seen.at = Some(Instant::now());
         seen.number = self.shared.next_version.fetch_add(1, Ordering::Relaxed);
         match looked {
-            Ok(tools) => {
-                info!(mcp.server = self.name(), tools = tools.len(), "an mcp server was looked at");
+            Ok(ToolList { tools, omitted, has_more: _ }) => {
+                let (listed, left_out) = (tools.len(), omitted.len());
+                info!(mcp.server = self.name(), tools = listed, left_out, "listed an mcp server");
                 (seen.tools, seen.trouble) = (Arc::new(tools), None);
             }
             // The last list stays; callers are told.
@@ -254,12 +260,12 @@ impl Link {
         }
     }
 
-    pub(super) async fn list_tools_now(&self) -> Result<Vec<Tool>, ServerFailure> {
+    pub(super) async fn list_tools_now(&self) -> Result<ToolList, ServerFailure> {
         let _turn = self.connecting.lock().await;
         self.list_tools().await
     }
 
-    async fn list_tools(&self) -> Result<Vec<Tool>, ServerFailure> {
+    async fn list_tools(&self) -> Result<ToolList, ServerFailure> {
         let _busy = self.busy();
         let connection = self.connect().await?;
         let listed = connection.client.tools(self.shared.config.connect_timeout).await;

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use holdfast_mcp::{Content, Error, Tool, ToolResult};
-use holdfast_tools::{Call, DynamicTool, Output, Part, ToolError, ToolFuture, clean, untrusted};
+use holdfast_tools::{
+    Call, Destination, DynamicTool, Output, Part, ToolError, ToolFuture, clean, untrusted,
+};
 use holdfast_types::{Effect, ToolSpec};
 use serde_json::Value;
 
@@ -62,6 +64,18 @@ impl DynamicTool for McpTool {
             true => Effect::Reads,
             false => Effect::Acts,
         }
+    }
+
+    /// The server gets the input, also of a tool that only reads. So its word is not enough.
+    fn destination(&self) -> Option<Destination> {
+        let is_harmless = self.tool.reads && self.link.is_harmless();
+        (!is_harmless).then(|| {
+            Destination::new(format!(
+                "calls of {} of the MCP server {}",
+                self.name,
+                self.link.name()
+            ))
+        })
     }
 
     fn call(&self, call: Call, input: Value) -> ToolFuture<'_> {

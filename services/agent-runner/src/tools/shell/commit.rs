@@ -14,7 +14,7 @@ use holdfast_workspace::{
 use tokio::time::sleep;
 use tracing::warn;
 
-use super::folders::Folder;
+use super::{folders::Folder, git_files};
 use crate::failpoints;
 
 /// Conflicting files of one command.
@@ -103,13 +103,18 @@ async fn try_commit(
         }
         is_kept
     });
+    edits.retain(|edit| {
+        let refused = git_files::refusal(edit);
+        kept.notes.extend(refused.as_ref().and_then(git_files::Refusal::note));
+        refused.is_none()
+    });
     for _ in 0..=MAX_CONFLICTS {
         if edits.is_empty() {
             return Ok(leftovers);
         }
         match commit_with_retries(folder, by, edits.clone()).await {
             Ok(committed) => {
-                let told = edits.iter().filter(|edit| !is_of_repository(edit.path()));
+                let told = edits.iter().filter(|edit| edit.path().within_git_database().is_none());
                 kept.changes = told.map(change_mark).collect();
                 if committed.changed > 0 {
                     kept.revision = Some(committed.revision.to_string());
@@ -167,11 +172,6 @@ fn move_aside(edits: &mut Vec<Edit>, path: &TreePath, by: &ChangeAuthor) -> Opti
     edits.retain(|edit| *edit.path() != beside);
     edits.push(Edit::Put { path: beside.clone(), content, base: Base::Any });
     Some(beside)
-}
-
-/// Whether a file is part of the database of a Git repository.
-fn is_of_repository(path: &TreePath) -> bool {
-    path.folders().any(|folder| folder == ".git" || folder.ends_with("/.git"))
 }
 
 fn change_mark(edit: &Edit) -> (FileChangeKind, String) {

@@ -6,7 +6,7 @@
 use holdfast_session::Sessions;
 use holdfast_tools::{Call, TodoRequest, Todos};
 use holdfast_types::{Fault as _, Kind, SessionKind, TodoOperation};
-use holdfast_work::{Actor, ActorKind, Place, Work, details_of};
+use holdfast_work::{Actor, ActorKind, Place, TodoView, Work, details_of};
 
 use crate::tools::tool_context::ToolContext;
 
@@ -28,12 +28,18 @@ impl Todos for TodoLists {
         let list = self.sessions.root_of(call.tenant, call.session).await?;
         match request {
             TodoRequest::List => {
-                let text = self.work.view(call.tenant, list).await?.render(LIST_TOKENS);
+                let view = self.work.view(call.tenant, list).await?;
+                let text = shown(call, &view)?;
                 let nothing = "The list is empty.".to_owned();
                 Ok(Ok(if text.is_empty() { nothing } else { text }))
             }
             TodoRequest::Show(code) => match self.work.todo(call.tenant, list, &code).await {
-                Ok(todo) => Ok(Ok(details_of(&todo))),
+                Ok(todo) => {
+                    if todo.outside {
+                        ToolContext::of(call)?.note_outside_text();
+                    }
+                    Ok(Ok(details_of(&todo)))
+                }
                 Err(error) if error.kind() == Kind::NotFound => Ok(Err(error.to_string())),
                 Err(error) => Err(error.into()),
             },
@@ -61,25 +67,35 @@ impl TodoLists {
             return Ok(Err(refused.to_string()));
         }
         let view = self.work.view(call.tenant, place.list).await?;
-        Ok(Ok(format!("Done. {}", view.render(LIST_TOKENS))))
+        Ok(Ok(format!("Done. {}", shown(call, &view)?)))
     }
 
     async fn actor(&self, call: &Call) -> anyhow::Result<Actor> {
         let context = ToolContext::of(call)?;
         let role = context.step.as_ref().map(|step| step.role);
+        let has_outside_text = context.has_read_outside_text;
         if context.kind != SessionKind::Subagent {
             let name = call.agent_name.to_string();
-            return Ok(Actor { kind: ActorKind::RootAgent, name, role });
+            return Ok(Actor { kind: ActorKind::RootAgent, name, role, has_outside_text });
         }
         let subagent = self.sessions.subagents().get(call.tenant, call.session).await?;
         let name = subagent.map(|subagent| subagent.label).unwrap_or_default();
-        Ok(Actor { kind: ActorKind::SubAgent, name, role })
+        Ok(Actor { kind: ActorKind::SubAgent, name, role, has_outside_text })
     }
+}
+
+/// The list as the model reads it.
+fn shown(call: &Call, view: &TodoView) -> anyhow::Result<String> {
+    if view.has_outside_text() {
+        ToolContext::of(call)?.note_outside_text();
+    }
+    Ok(view.render(LIST_TOKENS))
 }
 
 /// Place of a call in the worklog.
 pub(crate) fn place(call: &Call, list: holdfast_types::SessionId) -> anyhow::Result<Place> {
-    let step = ToolContext::of(call)?.step.clone();
+    let context = ToolContext::of(call)?;
+    let step = context.step.clone();
     let outside = Place {
         session: call.session,
         list,
@@ -88,6 +104,7 @@ pub(crate) fn place(call: &Call, list: holdfast_types::SessionId) -> anyhow::Res
         behavior: String::new(),
         step: 0,
         todo: None,
+        has_outside_text: context.has_read_outside_text,
     };
     Ok(match step {
         None => outside,

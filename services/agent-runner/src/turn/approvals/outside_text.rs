@@ -3,8 +3,7 @@
 //!
 //! | source | marked |
 //! |---|---|
-//! | results of tools that fence what they fetched | the result's record |
-//! | commands, other conversations' history, files that are marked | the result's record |
+//! | results of tools, as `tool_flows.rs` says of each | the result's record |
 //! | messages of subagents, guests and conversations that have read such text | the message |
 //! | files and pictures that came with a message, forwarded messages, quotations of others | the message |
 //! | files, notes, skills, memories and tools of MCP servers in the prompt | the turn's messages |
@@ -21,13 +20,11 @@ use holdfast_tools::is_untrusted;
 use holdfast_types::{Body, Entry, Note, ToolSpec};
 use serde_json::Value;
 
+use super::tool_flows::{Source, source_of};
 use crate::{
     agents::snapshots::AgentSnapshot,
-    turn::{skills::invocation, state::TurnState, think::is_tool_lookup},
+    turn::{skills::invocation, state::TurnState},
 };
-
-/// Tools whose results may have text from outside, although they do not fence it.
-const OUTSIDE_TOOLS: [&str; 4] = ["exec", "gateway", "process", "sessions_history"];
 
 impl TurnState<'_> {
     /// Whether the conversation has read text from outside.
@@ -65,12 +62,18 @@ pub(crate) fn describes_server_tool(turn: &TurnState<'_>, tool: &str, output: &s
         let name = line.strip_prefix("- ").unwrap_or(line);
         name.split(':').next()
     });
-    is_tool_lookup(tool) && names.any(|name| turn.tools.registry().is_brought(name))
+    source_of(tool) == Source::Described && names.any(|name| turn.tools.registry().is_brought(name))
 }
 
-/// Whether a tool's result has text from outside.
+/// Whether a tool's result has text from outside, as far as the result shows it.
 pub(crate) fn is_outside_result(tool: &str, output: &str) -> bool {
-    OUTSIDE_TOOLS.contains(&tool) || is_untrusted(output)
+    match source_of(tool) {
+        Source::Always => true,
+        // Fences count wherever they are.
+        Source::Own | Source::Fenced | Source::Web | Source::Noted | Source::Described => {
+            is_untrusted(output)
+        }
+    }
 }
 
 /// Whether a guest wrote a message, of whom the agent's owner knows nothing.
@@ -80,9 +83,7 @@ pub(crate) fn is_of_guest(policy: &CompiledPolicy, body: &Body) -> bool {
 
 /// Whether text from outside is among the entries after the last reset.
 pub(crate) fn is_among(entries: &[Entry]) -> bool {
-    let is_reset = |entry: &Entry| matches!(entry, Entry::Noted { note: Note::Reset, .. });
-    let since = entries.iter().rposition(is_reset).map_or(0, |at| at + 1);
-    entries[since..].iter().any(|entry| match entry {
+    after_reset(entries).iter().any(|entry| match entry {
         // An older version stored no mark.
         Entry::Returned { output, .. } => entry.is_outside_text() || is_untrusted(output),
         Entry::Heard { .. }
@@ -90,6 +91,13 @@ pub(crate) fn is_among(entries: &[Entry]) -> bool {
         | Entry::Called { .. }
         | Entry::Noted { .. } => entry.is_outside_text(),
     })
+}
+
+/// Entries since the conversation began anew.
+pub(super) fn after_reset(entries: &[Entry]) -> &[Entry] {
+    let is_reset = |entry: &Entry| matches!(entry, Entry::Noted { note: Note::Reset, .. });
+    let since = entries.iter().rposition(is_reset).map_or(0, |at| at + 1);
+    &entries[since..]
 }
 
 /// Whether a call changes what the agent does in later turns, other than what it notes of the past.

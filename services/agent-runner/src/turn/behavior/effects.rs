@@ -229,15 +229,17 @@ fn place(turn: &TurnState<'_>, snapshot: &AgentSnapshot, run: &BehaviorRun) -> P
         behavior: run.state.behavior.to_string(),
         step: run.state.step,
         todo: run.state.behavior.params().get("todo").cloned(),
+        has_outside_text: turn.has_read_outside_text(),
     }
 }
 
 fn actor(turn: &TurnState<'_>, snapshot: &AgentSnapshot, run: &BehaviorRun) -> Actor {
     let role = Some(run.role());
-    match &turn.task {
-        Some(task) => Actor { kind: ActorKind::SubAgent, name: task.label.clone(), role },
-        None => Actor { kind: ActorKind::RootAgent, name: snapshot.name.to_string(), role },
-    }
+    let (kind, name) = match &turn.task {
+        Some(task) => (ActorKind::SubAgent, task.label.clone()),
+        None => (ActorKind::RootAgent, snapshot.name.to_string()),
+    };
+    Actor { kind, name, role, has_outside_text: turn.has_read_outside_text() }
 }
 
 /// The step with the state before it. `first` is the index of its first entry in the journal.
@@ -287,7 +289,7 @@ fn record(turn: &TurnState<'_>, run: &BehaviorRun, finished: &FinishedEntries<'_
         }
     });
     StepRecord {
-        messages: finished.messages.iter().map(|text| (*text).to_owned()).collect(),
+        messages: finished.messages.iter().map(|text| text.clone().into_owned()).collect(),
         model_calls: thoughts.chain(unusable).collect(),
         actions: actions.collect(),
         started_at: run.step_began,

@@ -37,6 +37,8 @@ pub(super) async fn hand_over(
     let found = found_memories(turn);
     let messages = turn.inbox.iter().filter(|row| heard.contains(&row.seq) && !row.body.silent);
     for row in messages {
+        // With what was transcribed, which is paid once.
+        let stored = turn.journal.heard_body(row.seq).unwrap_or(&row.body);
         let description = result.new_session.as_ref().map(|new| new.description.as_str());
         let parts = [Some(row.body.text.as_str()), description, Some(found.as_str())];
         let parts: Vec<&str> =
@@ -44,7 +46,7 @@ pub(super) async fn hand_over(
         // The description and the memories may repeat what this conversation has read.
         let outside = row.body.outside || turn.has_read_outside_text();
         let body =
-            Body { text: parts.join("\n\n"), outside, answer_options: None, ..row.body.clone() };
+            Body { text: parts.join("\n\n"), outside, answer_options: None, ..stored.clone() };
         let message = NewMessage {
             key: key.clone(),
             agent: snapshot.agent,

@@ -70,6 +70,8 @@ pub(super) struct StepMaterial {
     role: String,
     /// What the agent says of itself.
     self_text: String,
+    /// Todos, worklog or titles of sessions may repeat text from outside.
+    has_outside_text: bool,
 }
 
 /// Loads what the current step is shown.
@@ -115,6 +117,9 @@ pub(super) async fn load(
         ..StepMaterial::default()
     };
     let todo = load_rows(turn, run, (snapshot, behavior.role), &mut material).await?;
+    if material.has_outside_text {
+        turn.journal.mark_prompt_outside();
+    }
     material.skills = load_skills(turn, snapshot, (behavior, &todo.skills)).await?;
     let has_news = !material.messages.is_empty() || !material.events.is_empty();
     if behavior.role == BehaviorRole::Do && !has_news && !todo.subagents.is_empty() {
@@ -150,11 +155,14 @@ async fn load_rows(
     let list = run.list;
     let view = holdfast_work::todo_view(&mut tx, list).await.map_err(effects::session_error)?;
     let worklog = holdfast_work::worklog_text(&mut tx, list, WORKLOG_TOKENS).await;
-    material.worklog = worklog.map_err(effects::session_error)?;
+    let worklog = worklog.map_err(effects::session_error)?;
+    material.worklog = worklog.text;
+    material.has_outside_text = worklog.has_outside_text || view.has_outside_text();
     if role == BehaviorRole::Route {
         let prefix = handover::key_prefix(turn, snapshot);
         let found = holdfast_session::work_sessions(&mut tx, &prefix).await?;
-        let lines = found.into_iter().map(|(key, title)| format!("- {key}: {title}"));
+        material.has_outside_text |= found.iter().any(|session| session.has_outside_text);
+        let lines = found.iter().map(|session| format!("- {}: {}", session.key, session.title));
         material.sessions = lines.collect::<Vec<_>>().join("\n");
     }
     tx.finish_reading();

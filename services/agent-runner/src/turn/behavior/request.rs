@@ -73,7 +73,10 @@ pub(super) async fn ask(
     let mut asked = tokio::select! {
         answer = model.reply(&request, &mut pass_over, &cancelled) => match answer {
             Ok(reply) => StepReply::Replied(Box::new(reply)),
-            Err(error) => StepReply::Failed(error),
+            Err(error) => {
+                think::record::note_failure(&request, &error);
+                StepReply::Failed(error)
+            }
         },
         unwanted = think::until_interrupted(turn) => {
             unwanted?;
@@ -106,6 +109,7 @@ fn new_request(
         temperature: behavior.models.temperature,
         max_output: Some(behavior.limits.max_completion_tokens)
             .filter(|most| *most < asking.card.max_output),
+        failures: turn.failures.clone(),
         ..Request::new(asking.model_id.clone(), chat, deadline)
     }
 }

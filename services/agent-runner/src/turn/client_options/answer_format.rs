@@ -29,7 +29,7 @@ pub(crate) fn instructions(format: &AnswerFormat) -> String {
 /// Returns what is wrong with a final answer. One that its output limit cut off is not checked: it
 /// is returned as it is, and the client is told.
 pub(crate) fn find_error(format: &AnswerFormat, reply: &Reply) -> Option<String> {
-    if reply.stop == StopReason::MaxTokens {
+    if matches!(reply.stop, StopReason::MaxTokens | StopReason::ContextWindow) {
         return None;
     }
     format.check(&reply.text).err()

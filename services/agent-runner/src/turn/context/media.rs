@@ -4,16 +4,17 @@
 //! The journal holds references, with paths as the conversation sees them; the contents are in the
 //! agent's workspace, in the folder of the conversation's person.
 
-use holdfast_agent::Picture;
+use holdfast_agent::{Picture, is_silent};
 use holdfast_session::NewDelivery;
 use holdfast_tools::{Output, Part, Speech, SpeechExtract, ToolError, extract_speech};
-use holdfast_types::{Entry, Fault as _, Image, ImageData, Kind, Media, StoredFile, Target};
+use holdfast_types::{Entry, Fault as _, ImageData, Kind, Media, StoredFile, Target, VoiceReplies};
 use holdfast_workspace::{ChangeAuthor, ContentHash, NewMedia};
 
 use crate::{
     agents::snapshots::AgentSnapshot,
     error::Error,
     tools::channel_messages::media_act,
+    tools::media_providers::image_for_models,
     tools::mesh,
     turn::{calls, state::TurnState},
 };
@@ -21,12 +22,11 @@ use crate::{
 /// Images of a conversation that a model is shown: the newest.
 const MAX_IMAGES: usize = 8;
 
-/// Limit on an image, in bytes: in base64 it is Anthropic's 5 MB
-/// (<https://docs.anthropic.com/en/docs/build-with-claude/vision>); others accept more.
-const MAX_IMAGE_BYTES: u64 = 3_750_000;
+/// Limit on an image's file, in bytes. The model is shown a smaller copy of a large one.
+const MAX_IMAGE_BYTES: u64 = 20_000_000;
 
-/// Limit on all shown images together, in bytes.
-const MAX_TOTAL_IMAGE_BYTES: u64 = 12_000_000;
+/// Limit on all shown images together, in bytes of base64.
+const MAX_TOTAL_IMAGE_BYTES: usize = 16_000_000;
 
 /// Files that one call can return.
 const MAX_FILES_PER_CALL: usize = 8;
@@ -55,10 +55,14 @@ pub(crate) async fn synthesize_answer(
 ) -> Result<(), Error> {
     turn.spoken = None;
     let Entry::Thought { text, .. } = thought else { return Ok(()) };
-    if !text.contains("[[") || turn.reply_target().is_none() {
+    let is_by_voice = answers_by_voice(turn) && !is_silent(text);
+    if !(text.contains("[[") || is_by_voice) || turn.reply_target().is_none() {
         return Ok(());
     }
-    let SpeechExtract { text, said } = extract_speech(text);
+    let SpeechExtract { text, mut said } = extract_speech(text);
+    if said.is_empty() && is_by_voice && !text.trim().is_empty() {
+        said.push(Speech { text: text.clone(), voice: None, provider: None });
+    }
     if said.is_empty() {
         return Ok(());
     }
@@ -80,6 +84,22 @@ pub(crate) async fn synthesize_answer(
     }
     turn.spoken = Some(aloud);
     Ok(())
+}
+
+/// Whether the turn answers a voice message of a channel where the agent does so by voice.
+fn answers_by_voice(turn: &TurnState<'_>) -> bool {
+    let wanted = turn.message_options().and_then(|options| options.channel.voice_replies);
+    let newest = turn.journal.turn().iter().rev().find_map(|entry| match entry {
+        Entry::Heard { body, .. } if !body.silent => Some(body),
+        Entry::Heard { .. }
+        | Entry::Thought { .. }
+        | Entry::Called { .. }
+        | Entry::Returned { .. }
+        | Entry::Noted { .. } => None,
+    });
+    let is_voice = newest
+        .is_some_and(|body| body.attachments.iter().any(|attachment| attachment.kind == "voice"));
+    wanted == Some(VoiceReplies::ToVoice) && is_voice
 }
 
 async fn synthesize(
@@ -207,32 +227,45 @@ async fn store(
 
 /// Loads the images that the model is shown. Those of the previous step are not loaded again.
 pub(crate) async fn load_images(turn: &mut TurnState<'_>) -> Result<(), Error> {
-    let mut left = MAX_TOTAL_IMAGE_BYTES;
     let mut wanted: Vec<StoredFile> = Vec::new();
     for file in turn.journal.entries().iter().rev().flat_map(images_of) {
         if wanted.len() == MAX_IMAGES {
             break;
         }
         let is_known = wanted.iter().any(|known| known.hash == file.hash);
-        if !is_known && file.size <= MAX_IMAGE_BYTES.min(left) {
-            left -= file.size;
+        if !is_known && file.size <= MAX_IMAGE_BYTES {
             wanted.push(file.clone());
         }
     }
-    let mut loaded = Vec::with_capacity(wanted.len());
+    let mut left = MAX_TOTAL_IMAGE_BYTES;
+    let mut loaded: Vec<Picture> = Vec::with_capacity(wanted.len());
     for file in wanted {
-        if let Some(at) = turn.pictures.iter().position(|known| known.hash == file.hash) {
-            loaded.push(turn.pictures.swap_remove(at));
-            continue;
-        }
-        let Ok(hash) = file.hash.parse::<ContentHash>() else { continue };
-        let content = turn.worker.workspaces.content_by_hash(turn.lease.claim.tenant, &hash).await;
-        if let Some(content) = content? {
-            loaded.push(to_picture(&file, &content));
+        let picture = match turn.pictures.iter().position(|known| known.hash == file.hash) {
+            Some(at) => Some(turn.pictures.swap_remove(at)),
+            None => load_image(turn, &file).await?,
+        };
+        let size = picture.as_ref().map_or(0, |picture| match &picture.image.data {
+            ImageData::Base64(data) => data.len(),
+            ImageData::Url(_) => 0,
+        });
+        if let Some(picture) = picture.filter(|_| size <= left) {
+            left -= size;
+            loaded.push(picture);
         }
     }
     turn.pictures = loaded;
     Ok(())
+}
+
+/// Loads an image, or a smaller copy if a vendor of models would refuse it.
+async fn load_image(turn: &TurnState<'_>, file: &StoredFile) -> Result<Option<Picture>, Error> {
+    let Ok(hash) = file.hash.parse::<ContentHash>() else { return Ok(None) };
+    let tenant = turn.lease.claim.tenant;
+    let Some(content) = turn.worker.workspaces.content_by_hash(tenant, &hash).await? else {
+        return Ok(None);
+    };
+    let image = image_for_models(file.media_type.clone(), content).await;
+    Ok(image.map(|image| Picture { hash: file.hash.clone(), image }))
 }
 
 /// Deliveries of the answer's files, each once, after its text.
@@ -261,12 +294,6 @@ pub(crate) fn attachments(turn: &TurnState<'_>, target: Option<&Target>) -> Vec<
         delay: std::time::Duration::ZERO,
     };
     files.into_iter().enumerate().map(send).collect()
-}
-
-fn to_picture(file: &StoredFile, content: &[u8]) -> Picture {
-    use base64::{Engine as _, engine::general_purpose::STANDARD};
-    let data = ImageData::Base64(STANDARD.encode(content));
-    Picture { hash: file.hash.clone(), image: Image { media_type: file.media_type.clone(), data } }
 }
 
 /// Images that an entry refers to, the last first.
@@ -305,6 +332,7 @@ mod tests {
             reference: "f".into(),
             name: String::new(),
             file: Some(file(path, media_type)),
+            transcription: None,
         };
         let attachments = vec![
             attachment("a", "image/png"),

@@ -108,7 +108,7 @@ pub(crate) async fn await_prefetch(turn: &mut TurnState<'_>) {
 fn query_text(turn: &[Entry]) -> String {
     let heard = turn.iter().filter_map(|entry| match entry {
         Entry::Heard { body, .. } if !body.silent && body.command().is_none() => {
-            Some(body.text.trim())
+            Some(body.text_and_speech())
         }
         Entry::Heard { .. }
         | Entry::Thought { .. }
@@ -116,7 +116,7 @@ fn query_text(turn: &[Entry]) -> String {
         | Entry::Returned { .. }
         | Entry::Noted { .. } => None,
     });
-    let all = heard.collect::<Vec<&str>>().join("\n");
+    let all = heard.map(|text| text.trim().to_owned()).collect::<Vec<String>>().join("\n");
     let from = all.ceil_char_boundary(all.len().saturating_sub(MAX_QUERY_BYTES));
     all[from..].trim().to_owned()
 }

@@ -5,11 +5,9 @@ use std::time::Duration;
 use holdfast_agent::is_silent;
 use holdfast_bus::DeltaBody;
 use holdfast_kit::trace;
-use holdfast_session::{
-    Completion, CompletionResult, NewDelivery, OUTPUT_LIMIT_REASON, TurnOutcome,
-};
-use holdfast_types::{Entry, Handover, Note, Usage, Wait};
-use tracing::{Span, info};
+use holdfast_session::{Completion, CompletionResult, NewDelivery, TurnOutcome};
+use holdfast_types::{Entry, Handover, Note, ProviderFailure, RunId, Usage, Wait};
+use tracing::{Span, info, warn};
 
 use crate::{
     error::Error,
@@ -19,7 +17,10 @@ use crate::{
         firings,
         journal::ReplyKind,
         reply::{
-            blocks, quotes,
+            blocks,
+            end_notes::end_note,
+            language::Language,
+            quotes,
             replies::{self, Failure},
         },
         state::TurnState,
@@ -34,7 +35,7 @@ pub(crate) async fn finish_with_answer(
         Entry::Thought { text, .. } if !is_silent(text) => text.clone(),
         _ => String::new(),
     };
-    let reason = turn.is_cut_off.then(|| OUTPUT_LIMIT_REASON.to_owned());
+    let reason = turn.stop.early_end().map(str::to_owned);
     finish(turn, TurnOutcome::Completed, reason, thought, text, turn.unfinished_seqs()).await
 }
 
@@ -52,17 +53,36 @@ pub(crate) async fn finish_with_failure(
     turn: &mut TurnState<'_>,
     failure: &Failure<'_>,
 ) -> Result<CompletionResult, Error> {
-    let text = failure.user_text(turn.run, trace::current().as_deref());
+    let language = Language::of_turn(turn);
+    let text = failure.user_text(turn.run, trace::current().as_deref(), language);
     let reason = failure.class().to_owned();
     metrics::counter!("holdfast_runner_failures_total", "class" => failure.class()).increment(1);
-    let note = Entry::noted(Note::Failed, text.as_str());
+    let failures = turn.failures.take();
+    if let (Failure::Model(_), Some(last)) = (failure, failures.last()) {
+        warn_of_provider(turn.run, last);
+    }
+    let note = Entry::failed(text.as_str(), failures);
     if turn.heartbeat().is_some() {
         // Nobody asked: the failure is reported in the heartbeat's event only.
-        let why = Some(failure.description().into_owned());
+        let why = Some(failure.description(language).into_owned());
         return finish(turn, TurnOutcome::Failed, why, note, String::new(), turn.unfinished_seqs())
             .await;
     }
     finish(turn, TurnOutcome::Failed, Some(reason), note, text, turn.unfinished_seqs()).await
+}
+
+/// Logs why a provider failed a turn, without its text, which may have words of the conversation.
+fn warn_of_provider(run: RunId, failure: &ProviderFailure) {
+    warn!(
+        run.id = %run,
+        provider = failure.provider(),
+        model = failure.model.as_str(),
+        class = failure.class.as_str(),
+        status = failure.status,
+        code = failure.code.as_str(),
+        attempts = failure.attempts,
+        "the model's provider failed a turn; its words are in the run"
+    );
 }
 
 /// Ends the turn with calls of the client's tools, for which the session waits.
@@ -198,12 +218,24 @@ pub(crate) async fn finish(
     Ok(completed)
 }
 
+/// Adds a note to an answer that ended early.
+fn with_end_note(turn: &TurnState<'_>, mut answer: NewDelivery) -> NewDelivery {
+    if let Some(note) = end_note(turn.stop, Language::of_turn(turn)) {
+        answer.text = format!("{}\n\n{note}", answer.text.trim_end());
+    }
+    answer
+}
+
 /// Deliveries of a reply: one, or several blocks, with the agent's name where several agents answer.
 fn deliveries_of(
     turn: &TurnState<'_>,
     answer: Option<NewDelivery>,
     is_answer: bool,
 ) -> Vec<NewDelivery> {
+    let answer = answer.map(|answer| match is_answer {
+        true => with_end_note(turn, answer),
+        false => answer,
+    });
     let (Some(mut answer), Some(options)) = (answer.clone(), turn.message_options()) else {
         return answer.into_iter().collect();
     };

@@ -5,7 +5,9 @@ use std::borrow::Cow;
 use holdfast_llm::{Error, FailedCandidate, Reason};
 use holdfast_session::{InboxMessage, NewDelivery};
 use holdfast_tools::sent_text_target;
-use holdfast_types::{DeliveryId, Entry, FailureClass, Fault as _, Kind, RunId, Target};
+use holdfast_types::{DeliveryId, Entry, FailureClass, RunId, Target};
+
+use crate::turn::reply::{failure_texts, language::Language};
 
 /// Names of the tool that sends messages.
 const MESSAGE_TOOL_NAMES: [&str; 3] = ["message", "send_message", "send_msg"];
@@ -122,113 +124,21 @@ impl Failure<'_> {
         class.as_str()
     }
 
-    /// Text for the user: what happened, who can fix it, and the ids to quote.
-    pub(crate) fn user_text(&self, run: RunId, trace: Option<&str>) -> String {
+    /// Text for the user: what happened, what to do, and the ids to quote.
+    pub(crate) fn user_text(&self, run: RunId, trace: Option<&str>, language: Language) -> String {
         let trace = trace.and_then(|parent| parent.split('-').nth(1));
         let trace = trace.map(|id| format!(", trace {id}")).unwrap_or_default();
-        format!("Sorry, I could not answer: {} ({run}{trace})", self.description())
+        let cause = self.description(language);
+        match language {
+            Language::English => format!("Sorry, I could not answer: {cause} ({run}{trace})"),
+            Language::Chinese => format!("抱歉，我无法回答：{cause} ({run}{trace})"),
+        }
     }
 
     /// Cause of the failure, and who can fix it.
-    pub(crate) fn description(&self) -> Cow<'_, str> {
-        let text = match self {
-            Self::Model(Error::NoModel(model)) => return no_model_text(Some(model)).into(),
-            Self::Model(error @ Error::UnsupportedOption(_)) => return error.to_string().into(),
-            Self::NoModel(model) => return no_model_text(*model).into(),
-            Self::Model(error) => return model_error_text(error),
-            Self::NoAgent => {
-                "this conversation's assistant was removed. Whoever set it up should look."
-            }
-            Self::BudgetSpent(why) => why,
-            Self::AnswerFormat(why) => {
-                let text = format!(
-                    "the model's answer has not the form that was asked for, even after a \
-                     correction: {why}. Please ask another way, or use another model."
-                );
-                return text.into();
-            }
-            Self::ToolNameTaken(name) => {
-                return format!(
-                    "the agent has a tool named `{name}` of its own. Give yours another name."
-                )
-                .into();
-            }
-            Self::NoBehavior(name) => {
-                return format!(
-                    "this assistant has no behaviour named `{name}`. Whoever set it up should \
-                     look at its behaviours."
-                )
-                .into();
-            }
-            Self::ClientTools => {
-                "this assistant works by behaviours, which use no tools of a client. Send the \
-                 request without tools."
-            }
-            Self::StepLimit => {
-                "the work did not come to an end within the steps that it may take. Please ask \
-                 for less at once, or tell me how to go on."
-            }
-            Self::TurnTimedOut => "it took too long. Please try again, or ask for less at once.",
-            Self::NoTask => {
-                "this subagent's task is deleted, and its limits with it: the conversation that \
-                 asked for it was deleted, or the task ended long ago."
-            }
-            Self::TaskLimit(TaskLimit::Steps) => "the task took more steps than it may.",
-            Self::TaskLimit(TaskLimit::Tokens) => "the task used more tokens than it may.",
-            Self::TaskLimit(TaskLimit::Time) => "the task took longer than it may.",
-            Self::ToolLoop => {
-                "the model kept asking for tools instead of answering. Please ask another way."
-            }
-        };
-        Cow::Borrowed(text)
+    pub(crate) fn description(&self, language: Language) -> Cow<'_, str> {
+        failure_texts::describe(self, language)
     }
-}
-
-/// Cause of a failed model request.
-fn model_error_text(error: &Error) -> Cow<'static, str> {
-    let text = match error {
-        Error::Auth => {
-            "the model's provider refused the key. Whoever set up this assistant should \
-             check the provider's API key."
-        }
-        Error::Quota => {
-            "the account with the model's provider is out of credit. Whoever set up this \
-             assistant should top it up."
-        }
-        Error::RateLimited { .. } => {
-            "the model's provider takes no more requests for now. Please try again later."
-        }
-        Error::ContextOverflow => {
-            "this conversation is longer than the model can read. Please begin a new one, \
-             or send less at once."
-        }
-        Error::NoModel(_)
-        | Error::UnsupportedOption(_)
-        | Error::NoProvider { .. }
-        | Error::Setup(_)
-        | Error::Address(_) => {
-            return no_model_text(None).into();
-        }
-        Error::BadRequest { .. } => {
-            "the model's provider refused the request. Whoever set up this assistant \
-             should look at its model's settings."
-        }
-        Error::Filtered => {
-            "the model's provider kept the answer back: its content filter objects. \
-             Please ask another way."
-        }
-        Error::AllFailed { .. } => all_failed_text(error.kind()),
-        Error::Unavailable { .. } | Error::Interrupted => {
-            "the model is not available right now. Please try again."
-        }
-        Error::Timeout => "the model did not answer in time. Please try again.",
-        Error::Malformed(_) | Error::TooLong { .. } => {
-            "the model's answer could not be read. Please try again, or ask another way."
-        }
-        Error::Empty => "the model's answer was empty. Please try again, or ask another way.",
-        Error::Cancelled => "the request was cancelled.",
-    };
-    text.into()
 }
 
 /// Class for the case that every model of the chain failed: the one that they have in common.
@@ -244,37 +154,6 @@ fn all_failed_class(tried: &[FailedCandidate]) -> &'static str {
         Some(_) if all(&[Reason::RateLimit, Reason::Billing]) => FailureClass::RateLimited.as_str(),
         Some(_) | None => FailureClass::AllFailed.as_str(),
     }
-}
-
-/// Text for the case that every model of the chain failed.
-const fn all_failed_text(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Forbidden => {
-            "the providers of all its models refused their keys. Whoever set up this assistant \
-             should check them."
-        }
-        Kind::Exhausted => {
-            "the providers of all its models take no more requests for now, or their accounts are \
-             out of credit. Please try again later; whoever set up this assistant should look."
-        }
-        Kind::Unavailable
-        | Kind::Invalid
-        | Kind::NotFound
-        | Kind::Conflict
-        | Kind::Unauthenticated
-        | Kind::Internal => {
-            "the model is not available right now, and neither is any that stands in for it. \
-             Please try again."
-        }
-    }
-}
-
-fn no_model_text(model: Option<&str>) -> String {
-    let named = model.map(|model| format!(" `{}`", model.replace('`', "'"))).unwrap_or_default();
-    format!(
-        "the model{named} is not set up rightly. Whoever set up this assistant should check its \
-         model and the model's provider."
-    )
 }
 
 #[cfg(test)]
@@ -341,18 +220,9 @@ mod tests {
         let run = RunId::from(MessageId::generate());
         let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
-        let text = Failure::Model(&Error::Auth).user_text(run, Some(trace));
+        let text = Failure::Model(&Error::Auth).user_text(run, Some(trace), Language::English);
 
         assert!(text.contains("API key"), "{text}");
         assert!(text.ends_with(&format!("({run}, trace 0af7651916cd43dd8448eb211c80319c)")));
-    }
-
-    #[test]
-    fn nothing_internal_is_told() {
-        let error = Error::BadRequest { status: 418, code: "teapot".into() };
-
-        let text = Failure::Model(&error).user_text(RunId::from(MessageId::generate()), None);
-
-        assert!(!text.contains("418") && !text.contains("teapot"), "{text}");
     }
 }

@@ -91,7 +91,7 @@ fn recommendable_skills(snapshot: &AgentSnapshot) -> Vec<(String, String)> {
 fn last_message(turn: &TurnState<'_>) -> Option<String> {
     turn.journal.turn().iter().rev().find_map(|entry| match entry {
         Entry::Heard { body, .. } if super::invocation::is_from_person(body) => {
-            Some(body.text.clone()).filter(|text| !text.trim().is_empty())
+            Some(body.text_and_speech().into_owned()).filter(|text| !text.trim().is_empty())
         }
         Entry::Heard { .. }
         | Entry::Thought { .. }

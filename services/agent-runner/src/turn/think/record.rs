@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use holdfast_kit::trace;
+use holdfast_llm::Request;
 use holdfast_types::Reply;
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -41,10 +42,18 @@ impl CallStart {
         record.first_piece_ms = self.first_piece.map_or(0, millis);
         // Models that repeat no requests, such as the built-in one, do not count them.
         record.attempts = record.attempts.max(1);
+        record.failures = turn.failures.take();
         record.cost_micros = cost_micros;
         record.runner = Some(turn.worker.id);
         record.trace = trace::current_id().unwrap_or_default();
         record.stop = stop;
+    }
+}
+
+/// Records the failure of a request, unless its attempts have done so.
+pub(crate) fn note_failure(request: &Request, error: &holdfast_llm::Error) {
+    if request.failures.is_empty() {
+        request.failures.push_error(&request.model, error);
     }
 }
 

@@ -72,7 +72,12 @@ impl World {
     ) -> anyhow::Result<()> {
         let operations: Vec<TodoOperation> = serde_json::from_value(operations)?;
         let place = Place::outside(session, self.agent.id);
-        let actor = Actor { kind: ActorKind::User, name: "ben".to_owned(), role: None };
+        let actor = Actor {
+            kind: ActorKind::User,
+            name: "ben".to_owned(),
+            role: None,
+            has_outside_text: false,
+        };
         let work = Work::new(pools(self)?);
         let results = work.apply(self.tenant, &place, &actor, (key, &operations)).await?;
         anyhow::ensure!(results.iter().all(Result::is_ok), "{results:?}");

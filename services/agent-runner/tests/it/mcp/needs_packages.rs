@@ -1,6 +1,5 @@
-//! MCP servers from public packages, installed once under `.holdfast/test-packages` of this
-//! repository. Needs npm, Node.js, pip and the package registries: `tests/tools.py` leaves these
-//! tests out where a tool is missing.
+//! MCP servers from public packages, which `make test-packages` installs. `tests/tools.py` leaves
+//! these tests out where they are missing.
 
 use std::{
     path::{Path, PathBuf},
@@ -24,89 +23,36 @@ use crate::{
     world::{LONG, World},
 };
 
-const EVERYTHING: &str = "@modelcontextprotocol/server-everything@2026.8.31";
-const MEMORY: &str = "@modelcontextprotocol/server-memory@2026.8.31";
-const FETCH: &str = "mcp-server-fetch==2026.10.24";
-
-/// Time limit of an installation, shorter than that of a test.
-const INSTALL: Duration = Duration::from_secs(90);
-
-/// An installable package: installer, folder, and the file to expect.
+/// An installed package: its folder, and the file that is run.
 struct Package {
     folder: &'static str,
     leaves: &'static str,
-    command: fn(&Path) -> Command,
 }
 
 const NPM: Package = Package {
     folder: "server-everything",
     leaves: "node_modules/@modelcontextprotocol/server-everything/dist/index.js",
-    command: |into| {
-        let mut npm = Command::new("npm");
-        npm.args(["install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix"]);
-        npm.arg(into).arg(EVERYTHING);
-        npm
-    },
 };
 
 const MEMORY_NPM: Package = Package {
     folder: "server-memory",
     leaves: "node_modules/@modelcontextprotocol/server-memory/dist/index.js",
-    command: |into| {
-        let mut npm = Command::new("npm");
-        npm.args(["install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix"]);
-        npm.arg(into).arg(MEMORY);
-        npm
-    },
 };
 
-/// By the interpreter that the sandbox has too, for its version.
-const PIP: Package = Package {
-    folder: "mcp-server-fetch",
-    leaves: "mcp_server_fetch/__main__.py",
-    command: |into| {
-        let script = "exec python3 -m pip install --quiet --only-binary=:all: --python-version \
-                      \"$(/usr/bin/python3 -c 'import sys; print(\"%d.%d\" % \
-                      sys.version_info[:2])')\" --target \"$0\" \"$1\"";
-        let mut pip = Command::new("bash");
-        pip.args(["-c", script]).arg(into).arg(FETCH);
-        pip
-    },
-};
+const PIP: Package = Package { folder: "mcp-server-fetch", leaves: "mcp_server_fetch/__main__.py" };
 
 impl Package {
-    /// Path of the package, installed if it is missing.
-    async fn path(&self) -> anyhow::Result<PathBuf> {
-        self.install().await.with_context(|| format!("`{}` cannot be installed", self.folder))
-    }
-
-    async fn install(&self) -> anyhow::Result<PathBuf> {
+    /// Path of the installed package.
+    fn path(&self) -> anyhow::Result<PathBuf> {
         let packages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.holdfast/test-packages");
-        std::fs::create_dir_all(&packages)?;
-        let packages = packages.canonicalize()?;
-        let (there, leaves) = (packages.join(self.folder), Path::new(self.leaves));
-        if there.join(leaves).is_file() {
-            return Ok(there);
-        }
-        // Another test may install the same package: the first one moves it to its place.
-        let own = packages.join(format!("{}-{}", self.folder, std::process::id()));
-        let mut command = (self.command)(&own);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true);
-        let output = timeout(INSTALL, command.output()).await.context("it takes too long")??;
-        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        anyhow::ensure!(output.status.success(), "{}: {said}", output.status);
-        anyhow::ensure!(own.join(leaves).is_file(), "it has no `{}`", self.leaves);
-        if std::fs::rename(&own, &there).is_err() {
-            std::fs::remove_dir_all(&own)?;
-        }
-        anyhow::ensure!(there.join(leaves).is_file(), "it is not in its place");
-        Ok(there)
+        let there = packages.join(self.folder);
+        there.canonicalize().context("it is not installed: run `make test-packages`")
     }
 }
 
 #[tokio::test]
 async fn server_everything_is_used_as_a_process_in_the_sandbox() -> anyhow::Result<()> {
-    let there = NPM.path().await?;
+    let there = NPM.path()?;
     let world = World::start().await?;
     let index = there.join(NPM.leaves).display().to_string();
     let env = [("API_KEY".to_owned(), "of-the-server".into())];
@@ -166,7 +112,7 @@ async fn everything_by_http(there: &Path) -> anyhow::Result<Started> {
 
 #[tokio::test]
 async fn server_everything_is_used_over_streamable_http() -> anyhow::Result<()> {
-    let there = NPM.path().await?;
+    let there = NPM.path()?;
     let (world, server) = (World::start().await?, everything_by_http(&there).await?);
     put(&world, at(&format!("http://127.0.0.1:{}/mcp", server.port))).await?;
     let mut config = config(&world);
@@ -216,7 +162,7 @@ async fn page() -> anyhow::Result<u16> {
 
 #[tokio::test]
 async fn mcp_server_fetch_is_used_with_the_network_that_it_was_given() -> anyhow::Result<()> {
-    let there = PIP.path().await?;
+    let there = PIP.path()?;
     let world = World::start().await?;
     let args = ["-m", "mcp_server_fetch", "--ignore-robots-txt", "--allow-private-ips"];
     let server = |network| {
@@ -246,7 +192,7 @@ async fn mcp_server_fetch_is_used_with_the_network_that_it_was_given() -> anyhow
 
 #[tokio::test]
 async fn server_memory_remembers_on_another_runner_what_it_was_told() -> anyhow::Result<()> {
-    let there = MEMORY_NPM.path().await?;
+    let there = MEMORY_NPM.path()?;
     let world = World::start().await?;
     let index = there.join(MEMORY_NPM.leaves).display().to_string();
     let env = [("MEMORY_FILE_PATH".to_owned(), "/workspace/memory.jsonl".into())];

@@ -33,7 +33,7 @@ type Key = String;
 struct Shared {
     requests: AtomicUsize,
     hung_up: AtomicUsize,
-    offered: Mutex<Vec<String>>,
+    offered: Mutex<Vec<(String, Value)>>,
 }
 
 /// A server on a loopback port.
@@ -77,7 +77,11 @@ impl ToolProvider for Tools {
             tool("report", "Make a report.", true),
         ];
         let offered = lock(&self.0.offered);
-        tools.extend(offered.iter().map(|name| tool(name, "Something more.", true)));
+        tools.extend(offered.iter().map(|(name, schema)| {
+            let mut more = tool(name, "Something more.", true);
+            more.spec.input = schema.clone();
+            more
+        }));
         tools
     }
 
@@ -141,9 +145,14 @@ impl Server {
         self.shared.hung_up.load(Ordering::Acquire)
     }
 
+    /// Offers one more tool, whose arguments have this schema.
+    pub fn offer_with_schema(&self, name: &str, schema: Value) {
+        lock(&self.shared.offered).push((name.to_owned(), schema));
+    }
+
     /// Offers one more tool.
     pub fn offer(&self, name: &str) {
-        lock(&self.shared.offered).push(name.to_owned());
+        self.offer_with_schema(name, json!({ "type": "object" }));
     }
 
     pub async fn stop(&self) {

@@ -75,6 +75,9 @@ impl SelfProposals for AgentProposals {
         let filter =
             ProposalFilter { agent: Some(call.agent), state: None, limit: SHOWN_PROPOSALS };
         let found = self.proposals.list(call.tenant, filter).await?;
+        if found.iter().any(|one| one.outside) {
+            ToolContext::of(call)?.note_outside_text();
+        }
         let lines = found.iter().map(|one| {
             let reason =
                 if one.reason.is_empty() { String::new() } else { format!(" ({})", one.reason) };
