@@ -2,12 +2,14 @@
 
 use std::{
     collections::HashMap,
-    net::{IpAddr, Ipv6Addr},
+    net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use holdfast_kit::is_public;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::client_address::counted_network;
 
 /// Open connections of a listener.
 #[derive(Debug)]
@@ -72,16 +74,12 @@ impl Drop for ConnectionPermit {
     }
 }
 
-/// Address under which a peer's connections are counted: a customer gets a whole IPv6 /64.
+/// Address under which a peer's connections are counted.
 ///
 /// Private addresses are not counted: they are the operator's proxies and services, and a proxy
 /// brings the connections of all callers.
 fn counted_address(peer: IpAddr) -> Option<IpAddr> {
-    let address = match peer.to_canonical() {
-        v4 @ IpAddr::V4(_) => v4,
-        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << 64))),
-    };
-    is_public(peer).then_some(address)
+    is_public(peer).then(|| counted_network(peer))
 }
 
 #[cfg(test)]

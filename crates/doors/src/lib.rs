@@ -10,6 +10,7 @@
 //! tenants together: only callers on this machine and in private networks get them, and not through
 //! a proxy. With `telemetry.metrics_listen` they have a port of their own.
 
+mod client_address;
 mod connections;
 mod handshake;
 mod requests;
@@ -25,6 +26,7 @@ use axum::{
 use holdfast_kit::{Readiness, config, is_public, metrics, net, telemetry, tls::Tls};
 use tokio_util::sync::CancellationToken;
 
+pub use client_address::{client_address, counted_network};
 pub use requests::PeerAddress;
 pub use server::serve;
 

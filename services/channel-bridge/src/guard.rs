@@ -33,6 +33,37 @@ pub enum AddressRefusal {
     /// A secret would be sent to it without TLS.
     #[error("`{0}` would be sent a secret without TLS: write `https://`")]
     NoTls(String),
+    /// A platform named it, and it is not the platform's.
+    #[error("`{0}` is no host of the platform, and is sent none of its credentials")]
+    Foreign(String),
+}
+
+/// Hosts of a platform. Addresses in its messages are called only if they are on these, because people
+/// who write there can choose some, and calls carry the account's token.
+#[derive(Debug, Clone)]
+pub struct PlatformHosts {
+    /// Names that include their subdomains; they are called by HTTPS at its port.
+    domains: &'static [&'static str],
+    /// Configured address of the API.
+    api: Option<Url>,
+}
+
+impl PlatformHosts {
+    /// `api_base` is the configured address of the API, whose server counts as the platform's.
+    pub fn new(domains: &'static [&'static str], api_base: &str) -> Self {
+        Self { domains, api: Url::parse(api_base).ok() }
+    }
+
+    fn contains(&self, url: &Url) -> bool {
+        let host = url.host_str().unwrap_or_default();
+        let is_within = |domain: &&str| {
+            host.strip_suffix(*domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+        };
+        let is_bare = url.username().is_empty() && url.password().is_none();
+        let is_named =
+            url.scheme() == "https" && url.port().is_none() && self.domains.iter().any(is_within);
+        is_bare && (is_named || self.api.as_ref().is_some_and(|api| api.origin() == url.origin()))
+    }
 }
 
 /// Connection without HTTP.
@@ -131,9 +162,32 @@ impl Clients {
     /// If it is not a URL, a private address, or without TLS.
     pub fn for_secret(&self, url: &str) -> Result<(Client, Url), AddressRefusal> {
         let (client, url) = self.for_tenant(url)?;
-        match self.guard.client_for_secret(&url) {
+        // A user name in it, which older accounts may have, would be refused before TLS is looked at.
+        let mut bare = url.clone();
+        if bare.set_username("").and_then(|()| bare.set_password(None)).is_err() {
+            return Err(AddressRefusal::Url(url.to_string()));
+        }
+        match self.guard.client_for_secret(&bare) {
+            Ok(_) => Ok((client, url)),
             Err(egress::AddressRefusal::NoTls(host)) => Err(AddressRefusal::NoTls(host)),
-            Ok(_) | Err(_) => Ok((client, url)),
+            Err(_) => Err(AddressRefusal::Url(bare.to_string())),
+        }
+    }
+
+    /// Returns an address that a platform named, and the client for it, which follows no redirects.
+    ///
+    /// # Errors
+    ///
+    /// If it is not a URL of the platform, a private address, or without TLS.
+    pub fn for_platform(
+        &self,
+        hosts: &PlatformHosts,
+        url: &str,
+    ) -> Result<(Client, Url), AddressRefusal> {
+        let (client, url) = self.for_secret(url)?;
+        match hosts.contains(&url) {
+            true => Ok((client, url)),
+            false => Err(AddressRefusal::Foreign(url.host_str().unwrap_or_default().to_owned())),
         }
     }
 
@@ -152,7 +206,7 @@ impl Clients {
     pub fn for_tenant(&self, url: &str) -> Result<(Client, Url), AddressRefusal> {
         let not_a_url = || AddressRefusal::Url(url.chars().take(200).collect());
         let parsed = Url::parse(url).map_err(|_| not_a_url())?;
-        // A user name and a password in it are for the tenant's own server.
+        // A user name and a password in it are for the tenant's own server. New settings have none.
         let mut bare = parsed.clone();
         let _ = (bare.set_username(""), bare.set_password(None));
         match self.guard.client(&bare) {
@@ -179,7 +233,7 @@ mod tests {
 
     fn clients(allow: &[&str]) -> Clients {
         let allow = allow.iter().map(|&entry| entry.to_owned()).collect();
-        Clients::new(&egress::Config { allow }).unwrap()
+        Clients::new(&egress::Config { allow, ..egress::Config::default() }).unwrap()
     }
 
     #[test]
@@ -197,6 +251,61 @@ mod tests {
             assert!(matches!(refused, AddressRefusal::Url(_)), "{url}");
         }
         assert!(clients.for_tenant("https://user:password@example.com/hook").is_ok());
+    }
+
+    #[test]
+    fn a_platform_is_called_at_its_own_hosts_only() {
+        let clients = clients(&["127.0.0.1"]);
+        let hosts = PlatformHosts::new(&["slack.com"], "http://127.0.0.1:8080/api");
+
+        for url in
+            ["https://files.slack.com/a", "https://slack.com:443/a", "http://127.0.0.1:8080/a"]
+        {
+            assert!(clients.for_platform(&hosts, url).is_ok(), "{url}");
+        }
+        for url in [
+            "http://files.slack.com/a",
+            "https://files.slack.com:8443/a",
+            "https://evilslack.com/a",
+            "https://slack.com.evil.example/a",
+            "https://slack.com@evil.example/a",
+            "https://anna@slack.com/a",
+            "https://evil.example/slack.com",
+            "http://127.0.0.1:8081/a",
+            "ftp://slack.com/a",
+            "",
+        ] {
+            assert!(clients.for_platform(&hosts, url).is_err(), "{url}");
+        }
+    }
+
+    /// Files are got by `for_platform`. Other addresses are settings of accounts, which these files read.
+    #[test]
+    fn no_channel_calls_an_address_of_a_message_without_its_hosts() {
+        fn check(folder: &std::path::Path) {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    check(&path);
+                } else if path.extension().is_some_and(|end| end == "rs") {
+                    let text = std::fs::read_to_string(&path).unwrap();
+                    let calls = text.contains(".for_tenant(") || text.contains(".for_secret(");
+                    let reads_settings = ["matrix", "telegram", "webhook", "whatsapp"]
+                        .iter()
+                        .any(|name| path.ends_with(format!("channels/{name}.rs")));
+                    assert!(!calls || reads_settings, "{}", path.display());
+                }
+            }
+        }
+        check(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/channels"));
+    }
+
+    #[test]
+    fn a_secret_needs_tls_although_the_address_has_a_user_name() {
+        for url in ["http://example.com/", "http://anna@example.com/", "http://a:b@example.com/"] {
+            let refused = clients(&[]).for_secret(url).err();
+            assert!(matches!(refused, Some(AddressRefusal::NoTls(_))), "{url}: {refused:?}");
+        }
     }
 
     #[test]

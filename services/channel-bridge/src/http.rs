@@ -3,7 +3,7 @@
 //! A platform gets a success only after the gateway has stored the message. A caller that cannot
 //! authenticate learns nothing else: not even whether there is such an account.
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 use axum::{
     Json,
@@ -13,6 +13,7 @@ use axum::{
 };
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt as _;
+use holdfast_doors::client_address;
 use holdfast_kit::BudgetShare;
 use serde_json::json;
 use tokio::time::timeout;
@@ -31,6 +32,8 @@ pub struct InboundRequest {
     /// Query without the question mark; empty if there is none.
     pub query: String,
     pub headers: HeaderMap,
+    /// Address of the client; that of the proxy, if the proxy has a public address.
+    pub client: IpAddr,
     body: Body,
     share: BudgetShare<String>,
 }
@@ -44,7 +47,8 @@ impl InboundRequest {
         share: BudgetShare<String>,
     ) -> Self {
         let query = head.uri.query().unwrap_or_default().to_owned();
-        Self { method: head.method, path, query, headers: head.headers, body, share }
+        let client = client_address(&head.extensions, &head.headers);
+        Self { method: head.method, path, query, headers: head.headers, client, body, share }
     }
 
     /// Returns a header as text; empty if it is missing or not text.

@@ -10,7 +10,7 @@ use reqwest::header::AUTHORIZATION;
 use secrecy::{ExposeSecret as _, SecretString};
 use tracing::debug;
 
-use crate::guard::Clients;
+use crate::guard::{Clients, PlatformHosts};
 
 /// Maximum size of a file, in bytes.
 const MAX_FILE_BYTES: usize = 10 * 1024 * 1024;
@@ -31,13 +31,18 @@ pub fn kind_of(media_type: &str) -> &'static str {
     }
 }
 
-/// Fetches the files of a message by their references, which are URLs; not of a silent message, and
-/// no videos: they are large, and no model here can watch them. `token` is sent as the authorization.
-pub async fn fetch_files(
-    clients: &Clients,
-    token: Option<&SecretString>,
-    request: &mut AcceptRequest,
-) {
+/// Server of a platform's files.
+#[derive(Debug, Clone, Copy)]
+pub struct FileServer<'a> {
+    pub clients: &'a Clients,
+    pub hosts: &'a PlatformHosts,
+    /// Credential that the server wants in the header `Authorization`.
+    pub token: Option<&'a SecretString>,
+}
+
+/// Fetches the files of a message by their references, which are URLs of the platform; not of a silent
+/// message, and no videos: they are large, and no model here can watch them.
+pub async fn fetch_files(server: FileServer<'_>, request: &mut AcceptRequest) {
     if request.silent {
         return;
     }
@@ -47,7 +52,7 @@ pub async fn fetch_files(
             continue;
         }
         let most = left.min(MAX_FILE_BYTES);
-        let fetched = fetch(clients, token, attachment, most);
+        let fetched = fetch(server, attachment, most);
         match tokio::time::timeout(FILE_TIMEOUT, fetched).await {
             Ok(Ok(content)) => {
                 left -= content.len();
@@ -60,15 +65,14 @@ pub async fn fetch_files(
 }
 
 async fn fetch(
-    clients: &Clients,
-    token: Option<&SecretString>,
+    server: FileServer<'_>,
     attachment: &MessageAttachment,
     most: usize,
 ) -> Result<Vec<u8>, &'static str> {
-    let called = clients.for_tenant(&attachment.reference);
+    let called = server.clients.for_platform(server.hosts, &attachment.reference);
     let (http, url) = called.map_err(|_| "its address may not be called")?;
     let mut request = http.get(url);
-    if let Some(token) = token {
+    if let Some(token) = server.token {
         request = request.header(AUTHORIZATION, format!("Bearer {}", token.expose_secret()));
     }
     let mut response = request.send().await.map_err(|_| "its server did not answer")?;

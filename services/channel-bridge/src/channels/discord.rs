@@ -41,7 +41,7 @@ use crate::{
         AccountContext, Channel, ChannelAccount, MessageEdits, Place, StoredSettings, Unusable,
     },
     connection::Disconnected,
-    guard::Clients,
+    guard::{Clients, PlatformHosts},
     split::utf16,
 };
 
@@ -55,6 +55,10 @@ pub(super) static CHANNEL: Channel = Channel {
 /// Time for which a nonce is used. Discord checks it for "the past few minutes".
 const NONCE_WINDOW: Duration = Duration::from_secs(180);
 
+/// Hosts of Discord's files
+/// (<https://docs.discord.com/developers/reference#signed-attachment-cdn-urls>).
+const HOSTS: &[&str] = &["cdn.discordapp.com", "media.discordapp.net"];
+
 /// Maximum length of a message. Discord counts characters, which are never more than UTF-16 units.
 const MAX_MESSAGE_UNITS: usize = 2000;
 
@@ -64,6 +68,7 @@ pub struct Discord {
     settings: DiscordSettings,
     rest: Rest,
     clients: Clients,
+    hosts: PlatformHosts,
     threads: ThreadIndex,
     /// Session of the gateway that the next connection resumes.
     session: Mutex<Option<GatewaySession>>,
@@ -83,6 +88,7 @@ impl Discord {
             settings,
             rest,
             clients: clients.clone(),
+            hosts: PlatformHosts::new(HOSTS, &config.discord.api_base),
             threads: ThreadIndex::default(),
             session: Mutex::default(),
         })

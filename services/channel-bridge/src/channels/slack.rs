@@ -43,7 +43,7 @@ use crate::{
         AccountContext, Channel, ChannelAccount, MessageEdits, Place, StoredSettings, Unusable,
     },
     connection::Disconnected,
-    guard::Clients,
+    guard::{Clients, PlatformHosts},
     http::InboundRequest,
     outcome::Reconciliation,
     split::utf16,
@@ -56,6 +56,10 @@ pub(super) static CHANNEL: Channel = Channel {
     build: |account, stored, context| Ok(Arc::new(Slack::new(account, stored, context)?)),
 };
 
+/// Hosts of Slack's files (<https://docs.slack.dev/reference/objects/file-object>), also for governments
+/// (<https://docs.slack.dev/govslack>). Files of other services that people share have other hosts.
+const HOSTS: &[&str] = &["slack.com", "slack-gov.com"];
+
 /// Maximum length of a message's Markdown blocks together
 /// (<https://docs.slack.dev/reference/block-kit/blocks/markdown-block>).
 const MAX_MESSAGE_UNITS: usize = 12_000;
@@ -67,6 +71,7 @@ pub struct Slack {
     secrets: SlackSecrets,
     api: WebApi,
     clients: Clients,
+    hosts: PlatformHosts,
     me: OnceCell<Identity>,
 }
 
@@ -79,8 +84,9 @@ impl Slack {
         let (settings, secrets) = SlackSettings::read(stored.settings, stored.secrets)?;
         let AccountContext { config, clients, .. } = context;
         let api = WebApi::new(clients.platform.clone(), &config.slack.api_base);
+        let hosts = PlatformHosts::new(HOSTS, &config.slack.api_base);
         let clients = clients.clone();
-        Ok(Self { account, settings, secrets, api, clients, me: OnceCell::new() })
+        Ok(Self { account, settings, secrets, api, clients, hosts, me: OnceCell::new() })
     }
 }
 

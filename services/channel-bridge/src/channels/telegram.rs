@@ -102,7 +102,8 @@ impl Telegram {
         let (http, base) = match &settings.api_base {
             None => (clients.platform.clone(), config.telegram.api_base.as_str()),
             Some(base) => {
-                let called = clients.for_tenant(base);
+                // The token is a part of each address.
+                let called = clients.for_secret(base);
                 let (http, _) = called.map_err(|error| Unusable::Address("api_base", error))?;
                 (http, base.as_str())
             }

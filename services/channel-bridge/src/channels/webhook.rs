@@ -21,8 +21,9 @@ use holdfast_session::Delivery;
 use holdfast_types::{ChannelAction, DeliveryClass, Sender};
 use reqwest::{
     Client, StatusCode, Url,
-    header::{CONTENT_TYPE, RETRY_AFTER},
+    header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER},
 };
+use secrecy::ExposeSecret as _;
 use serde_json::json;
 
 use self::sign::{SIGNATURE_HEADER, SignedParts, TIMESTAMP_HEADER, Version};
@@ -77,7 +78,11 @@ impl Webhook {
         clients: &Clients,
     ) -> Result<Self, Unusable> {
         let (settings, secrets) = WebhookSettings::read(stored.settings, stored.secrets)?;
-        let called = settings.url.as_deref().map(|url| clients.for_tenant(url)).transpose();
+        let client = |url: &str| match &secrets.authorization {
+            Some(_) => clients.for_secret(url),
+            None => clients.for_tenant(url),
+        };
+        let called = settings.url.as_deref().map(client).transpose();
         let called = called.map_err(|error| Unusable::Address("url", error))?;
         Ok(Self { account, settings, secrets, called })
     }
@@ -116,6 +121,9 @@ impl Webhook {
             .header(TIMESTAMP_HEADER, &timestamp)
             .header(SIGNATURE_HEADER, signature)
             .header(IDEMPOTENCY_KEY_HEADER, &id);
+        if let Some(authorization) = &self.secrets.authorization {
+            request = request.header(AUTHORIZATION, authorization.expose_secret());
+        }
         if let Some(traceparent) = trace::current() {
             request = request.header(trace::TRACEPARENT, traceparent);
         }

@@ -42,7 +42,7 @@ use crate::{
     call::CallError,
     channel::{AccountContext, Channel, ChannelAccount, Place, StoredSettings, Unusable},
     connection::Disconnected,
-    guard::Clients,
+    guard::{Clients, PlatformHosts},
     http::InboundRequest,
     outcome::Reconciliation,
     split::utf16,
@@ -70,6 +70,10 @@ const MAX_REMEMBERED_PEOPLE: usize = 10_000;
 const REJECTED: &str = "meta does not accept the access token or the phone number id: make a new \
                         token of a system user, and set `secrets.access_token`";
 
+/// Hosts of Meta that take the token: the API, and the server of files
+/// (<https://developers.facebook.com/docs/whatsapp/cloud-api/reference/media#download-media>).
+const HOSTS: &[&str] = &["graph.facebook.com", "lookaside.fbsbx.com"];
+
 #[derive(Debug)]
 struct Whatsapp {
     account: ServedAccount,
@@ -78,6 +82,7 @@ struct Whatsapp {
     verify_token: SecretString,
     graph: Graph,
     clients: Clients,
+    hosts: PlatformHosts,
     /// Last message of each person, which is marked as read when typing is shown.
     last_messages: Mutex<HashMap<String, String>>,
     statuses: receive::SeenStatuses,
@@ -94,6 +99,7 @@ impl Whatsapp {
         let (http, base) = called.map_err(|error| Unusable::Address("api_base", error))?;
         Ok(Self {
             account,
+            hosts: PlatformHosts::new(HOSTS, &settings.api_base),
             graph: Graph::new(http, base, secrets.access_token),
             settings,
             app_secret: secrets.app_secret,

@@ -27,7 +27,7 @@ use crate::{
     channel::ChannelAccount,
     connection::Disconnected,
     inbound::{self, EventQueue, RetryMode, Verdict},
-    media,
+    media::{self, FileServer},
     websocket::{self, WebSocket},
 };
 
@@ -301,7 +301,8 @@ impl Discord {
         };
         let mut verdict = verdict;
         if let Verdict::Take(request) = &mut verdict {
-            media::fetch_files(&self.clients, None, request).await;
+            let (clients, hosts) = (&self.clients, &self.hosts);
+            media::fetch_files(FileServer { clients, hosts, token: None }, request).await;
         }
         inbound::handle(&account, verdict, RetryMode::UntilDecided).await;
     }

@@ -16,6 +16,10 @@ const MAX_REPLIED_CHARS: usize = 500;
 /// (<https://discord.com/developers/docs/resources/message#message-object-message-types>).
 const WRITTEN_TYPES: [u64; 2] = [0, 19];
 
+/// Flag of a message that is one recording of its author
+/// (<https://discord.com/developers/docs/resources/message#message-object-message-flags>).
+const VOICE_FLAG: u64 = 1 << 13;
+
 /// A message, with the fields that the bridge reads.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Message {
@@ -24,6 +28,8 @@ pub(super) struct Message {
     pub(super) guild_id: Option<String>,
     #[serde(rename = "type", default)]
     kind: u64,
+    #[serde(default)]
+    flags: u64,
     author: Option<User>,
     #[serde(default)]
     content: String,
@@ -154,8 +160,9 @@ pub(super) fn judge(
         None => (message.timestamp, format!("msg:{}:{}", message.channel_id, message.id), ""),
     };
     let peer_id = if is_group { place.chat.clone() } else { author.id.clone() };
+    let is_voice = message.flags & VOICE_FLAG != 0;
     let files = message.attachments.iter().map(|file| MessageAttachment {
-        kind: media::kind_of(&file.content_type).to_owned(),
+        kind: if is_voice { "voice" } else { media::kind_of(&file.content_type) }.to_owned(),
         reference: file.url.clone(),
         name: file.filename.clone(),
         media_type: file.content_type.clone(),
@@ -314,6 +321,18 @@ mod tests {
         assert_eq!((request.reply_chat.as_str(), request.reply_to.as_str()), ("70", ""));
         assert_eq!(request.idempotency_key, "msg:70:11");
         assert!(request.sender_listed && !request.silent);
+    }
+
+    #[test]
+    fn a_voice_message_is_its_author_s_own_recording() {
+        let kind = |flags: u64| {
+            let files = json!([{"url": "https://x/y", "filename": "voice-message.ogg",
+                "content_type": "audio/ogg"}]);
+            let request = taken(json!({"flags": flags, "attachments": files}), None);
+            request.attachments[0].kind.clone()
+        };
+
+        assert_eq!((kind(1 << 13).as_str(), kind(0).as_str()), ("voice", "audio"));
     }
 
     #[test]

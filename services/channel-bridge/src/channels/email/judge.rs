@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 
 use holdfast_directory::channel::{EmailSettings, MailAuthentication};
+use holdfast_documents::mail;
 use holdfast_proto::gateway::v1::{AcceptRequest, MessageAttachment, SenderAssurance};
 use mail_parser::{HeaderValue, Message, MessageParser, MimeHeaders as _, PartType};
 use sha2::{Digest as _, Sha256};
@@ -191,9 +192,13 @@ fn is_automatic(message: &Message<'_>, sender: &str) -> bool {
 
 /// Text of the mail without what it quotes, below its subject.
 fn text_of(message: &Message<'_>, subject: &str) -> String {
-    let body = message.body_text(0).unwrap_or_default();
+    let body = mail::body_text(message);
     let body = match is_forwarded(message, subject) {
-        true => body.trim().to_owned(),
+        true => {
+            let forwarded = mail::forwarded(message).into_iter().map(mail::forwarded_text);
+            let texts = std::iter::once(body).chain(forwarded).filter(|text| !text.is_empty());
+            texts.collect::<Vec<_>>().join("\n\n")
+        }
         false => without_quotation(&body),
     };
     let body = cut(&body, MAX_TEXT_BYTES);
@@ -216,15 +221,16 @@ fn is_forwarded(message: &Message<'_>, subject: &str) -> bool {
         || message.attachments().any(|part| matches!(part.body, PartType::Message(_)))
 }
 
+/// Attached files, also those of forwarded mails, whose texts are in the text of the mail.
 fn attachments(message: &Message<'_>) -> Vec<MessageAttachment> {
     let mut left = MAX_FILES_BYTES;
-    let read = |part: &mail_parser::MessagePart<'_>| {
+    let attachment = |(message, part): (&Message<'_>, &mail_parser::MessagePart<'_>)| {
         let kind = part.content_type();
         let media_type = kind.map(|kind| {
             format!("{}/{}", kind.ctype(), kind.subtype().unwrap_or("octet-stream")).to_lowercase()
         });
         let media_type = media_type.unwrap_or_else(|| "application/octet-stream".to_owned());
-        let content = part.contents();
+        let content = mail::file_content(message, part);
         // One that is too large is named, without its content.
         let is_small = content.len() <= left.min(MAX_FILE_BYTES);
         if is_small {
@@ -234,11 +240,14 @@ fn attachments(message: &Message<'_>) -> Vec<MessageAttachment> {
             kind: if media_type.starts_with("image/") { "picture" } else { "file" }.to_owned(),
             reference: String::new(),
             name: one_line(part.attachment_name().unwrap_or_default()),
-            content: if is_small { content.to_vec() } else { Vec::new() },
+            content: if is_small { content.into_owned() } else { Vec::new() },
             media_type,
         }
     };
-    message.attachments().take(MAX_FILES).map(read).collect()
+    let mails = std::iter::once(message).chain(mail::forwarded(message));
+    let files = mails.flat_map(|mail| mail.attachments().map(move |part| (mail, part)));
+    let files = files.filter(|(_, part)| part.message().is_none());
+    files.take(MAX_FILES).map(attachment).collect()
 }
 
 /// Values of a header as they were written, the topmost first.
@@ -471,6 +480,83 @@ mod tests {
         let file = &request.attachments[0];
         assert_eq!((file.name.as_str(), file.content.as_slice()), ("a.csv", &b"1,2"[..]));
         assert_eq!((file.media_type.as_str(), file.kind.as_str()), ("text/csv", "file"));
+    }
+
+    #[test]
+    fn html_keeps_the_addresses_of_links_and_the_descriptions_of_images() {
+        let request = taken(&mail(
+            "Message-ID: <1@x>\nContent-Type: text/html; charset=gb2312\n\
+             Content-Transfer-Encoding: quoted-printable\n",
+            "<p>=C4=FA=BA=C3</p><a href=3D\"https://x.example/?t=3DSECRET1\">Sign in</a>\
+             <img src=3Dx alt=3D\"logo\">",
+        ));
+
+        assert_eq!(
+            request.text.trim(),
+            "您好\n\n[Sign in](https://x.example/?t=SECRET1)[image: logo]"
+        );
+    }
+
+    #[test]
+    fn a_forwarded_mail_is_read_and_its_files_come_along() {
+        let body = "--x\nContent-Type: text/plain\n\nsee below\n--x\n\
+             Content-Type: message/rfc822\n\n\
+             From: Carl <carl@example.net>\nDate: Sun, 4 Jan 2026 09:00:00 +0000\n\
+             Subject: =?utf-8?B?5ZCI5ZCM?=\nContent-Type: multipart/mixed; boundary=y\n\n\
+             --y\nContent-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: base64\n\n\
+             V2UgZGVsaXZlciBvbiBGcmlkYXku\n--y\nContent-Type: application/pdf\n\
+             Content-Disposition: attachment; filename*=UTF-8''%E5%90%88%E5%90%8C.pdf\n\n%PDF-\n\
+             --y--\n--x--";
+
+        let request =
+            taken(&mail("Subject: Fwd\nContent-Type: multipart/mixed; boundary=x\n", body));
+
+        assert_eq!(
+            request.text,
+            "Subject: Fwd\n\nsee below\n\n---------- Forwarded message ----------\n\
+             From: Carl <carl@example.net>\nDate: Sun, 4 Jan 2026 09:00:00 +0000\nSubject: 合同\n\n\
+             We deliver on Friday."
+        );
+        let names: Vec<&str> = request.attachments.iter().map(|file| file.name.as_str()).collect();
+        assert_eq!(names, ["合同.pdf"]);
+        assert!(request.has_text_of_others);
+    }
+
+    #[test]
+    fn an_attached_text_without_a_charset_keeps_its_bytes() {
+        for (encoding, content) in
+            [("base64", "0NXD+yy157uw"), ("quoted-printable", "=D0=D5=C3=FB,=B5=E7=BB=B0")]
+        {
+            let body = format!(
+                "--x\n\nhi\n--x\nContent-Type: text/csv; name=a.csv\n\
+                 Content-Disposition: attachment; filename=a.csv\n\
+                 Content-Transfer-Encoding: {encoding}\n\n{content}\n--x--"
+            );
+            let request = taken(&mail("Content-Type: multipart/mixed; boundary=x\n", &body));
+
+            // In GBK.
+            assert_eq!(request.attachments[0].content, b"\xd0\xd5\xc3\xfb,\xb5\xe7\xbb\xb0");
+        }
+    }
+
+    #[test]
+    fn a_file_name_is_read_in_each_of_its_forms() {
+        for disposition in [
+            "filename*=UTF-8''%E5%90%88%E5%90%8C.pdf",
+            "filename*0*=UTF-8''%E5%90%88;\n filename*1*=%E5%90%8C;\n filename*2=.pdf",
+            "filename*=GB2312''%BA%CF%CD%AC.pdf",
+            "filename=\"=?utf-8?B?5ZCI5ZCM?=.pdf\"",
+            "filename=\"=?gb2312?B?us/NrC5wZGY=?=\"",
+            "filename=\"合同.pdf\"",
+        ] {
+            let body = format!(
+                "--x\n\nhi\n--x\nContent-Type: application/pdf\n\
+                 Content-Disposition: attachment; {disposition}\n\n%PDF-\n--x--"
+            );
+            let request = taken(&mail("Content-Type: multipart/mixed; boundary=x\n", &body));
+
+            assert_eq!(request.attachments[0].name, "合同.pdf", "{disposition}");
+        }
     }
 
     #[test]

@@ -147,7 +147,7 @@ impl Slack {
             error => error,
         })?;
         let url = prepared["upload_url"].as_str().unwrap_or_default();
-        let called = self.clients.for_tenant(url);
+        let called = self.clients.for_platform(&self.hosts, url);
         let (http, url) = called.map_err(|_| CallError::Refused {
             error: "it gave an address for the file that may not be called".to_owned(),
         })?;

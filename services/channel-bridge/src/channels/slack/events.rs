@@ -28,7 +28,7 @@ use crate::{
     connection::Disconnected,
     http::{InboundRequest, error_response, unauthorized},
     inbound::{self, RetryMode, UpdateResult, Verdict},
-    media,
+    media::{self, FileServer},
 };
 
 /// Maximum size of a call's body, in bytes.
@@ -136,7 +136,9 @@ impl Slack {
             _ => Verdict::Ignore("kind"),
         };
         if let Verdict::Take(request) = &mut verdict {
-            media::fetch_files(&self.clients, Some(&self.secrets.bot_token), request).await;
+            let (clients, hosts) = (&self.clients, &self.hosts);
+            let token = Some(&self.secrets.bot_token);
+            media::fetch_files(FileServer { clients, hosts, token }, request).await;
         }
         inbound::handle(&account, verdict, mode).await
     }

@@ -50,6 +50,9 @@ struct File {
     name: String,
     #[serde(default)]
     mimetype: String,
+    /// `slack_audio` for a recording of its author.
+    #[serde(default)]
+    subtype: String,
     #[serde(default)]
     url_private_download: String,
 }
@@ -128,7 +131,11 @@ pub(super) fn judge(event: MessageEvent, settings: &SlackSettings, me: &Identity
     let thread = if content.thread_ts == content.ts { String::new() } else { content.thread_ts };
     let files = content.files.iter().filter(|file| !file.url_private_download.is_empty());
     let files = files.map(|file| MessageAttachment {
-        kind: media::kind_of(&file.mimetype).to_owned(),
+        kind: match file.subtype.as_str() {
+            "slack_audio" => "voice",
+            _ => media::kind_of(&file.mimetype),
+        }
+        .to_owned(),
         reference: file.url_private_download.clone(),
         name: file.name.clone(),
         media_type: file.mimetype.clone(),

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     call::{CallError, read_up_to, retry_after},
-    guard::Clients,
+    guard::{Clients, PlatformHosts},
 };
 
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
@@ -124,7 +124,7 @@ impl Graph {
     /// Downloads a file of at most `most` bytes, by its id.
     pub async fn download(
         &self,
-        clients: &Clients,
+        (clients, hosts): (&Clients, &PlatformHosts),
         id: &str,
         most: usize,
     ) -> Result<Vec<u8>, CallError> {
@@ -135,7 +135,7 @@ impl Graph {
         }
         // The file is on another host, which Meta names, and takes the same token.
         let url = found["url"].as_str().unwrap_or_default();
-        let called = clients.for_secret(url);
+        let called = clients.for_platform(hosts, url);
         let (http, url) = called.map_err(|error| CallError::refused(error.to_string()))?;
         let request = http.get(url).bearer_auth(self.token.expose_secret());
         let response = request.timeout(MEDIA_TIMEOUT).send().await;

@@ -194,7 +194,8 @@ impl Whatsapp {
             if attachment.kind == "video" {
                 continue;
             }
-            match self.graph.download(&self.clients, &attachment.reference, MAX_FILE_BYTES).await {
+            let called = (&self.clients, &self.hosts);
+            match self.graph.download(called, &attachment.reference, MAX_FILE_BYTES).await {
                 Ok(content) => attachment.content = content,
                 Err(error) => debug!(%error, "a file was not fetched"),
             }

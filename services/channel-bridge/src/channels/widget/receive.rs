@@ -18,11 +18,15 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use holdfast_directory::{NewWidgetMessage, WidgetMessage};
+use holdfast_doors::counted_network;
 use holdfast_proto::gateway::v1::AcceptRequest;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Widget, assets, visitor};
+use super::{
+    Widget, assets,
+    visitor::{self, Claim},
+};
 use crate::{
     channel::ChannelAccount,
     http::{InboundRequest, error_response},
@@ -52,6 +56,9 @@ struct BeginSession {
     user: Option<String>,
     #[serde(default)]
     signature: Option<String>,
+    /// Time at which the site signed, in seconds since 1970, as text.
+    #[serde(default)]
+    time: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -97,14 +104,18 @@ impl Widget {
                 );
             }
             (Some(user), Some(secret)) => {
-                let signature = body.signature.unwrap_or_default();
-                match visitor::identified(secret, &user, &signature) {
+                let (signature, time) = (body.signature.unwrap_or_default(), body.time);
+                let claim = Claim { user: &user, time: time.as_deref(), signature: &signature };
+                // A valid token of this user replaces the signature, which may be too old.
+                let known = known.filter(|known| visitor::is_user(known, &user));
+                match known.or_else(|| visitor::identified(secret, &claim, now())) {
                     Some(visitor) => visitor,
                     None => {
                         meter::update(self.account.channel, "unauthorized");
                         return error_response(
                             StatusCode::FORBIDDEN,
-                            "the site's signature of the user is not right",
+                            "the site's signature of the user is not right, or too old: load the \
+                             page again",
                         );
                     }
                 }
@@ -199,10 +210,9 @@ async fn read<T: serde::de::DeserializeOwned>(request: &mut InboundRequest) -> R
         .map_err(|_| error_response(StatusCode::BAD_REQUEST, "the body is not understood"))
 }
 
-/// Address of the visitor, as the proxy before the bridge wrote it.
+/// Address under which the visitor is counted.
 fn address(request: &InboundRequest) -> String {
-    let forwarded = request.header("x-forwarded-for").rsplit(',').next().unwrap_or_default();
-    forwarded.trim().chars().take(64).collect()
+    counted_network(request.client).to_string()
 }
 
 fn now() -> u64 {

@@ -14,6 +14,10 @@ use sha2::Sha256;
 /// Time for which a token is valid.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(180 * 24 * 3600);
 
+/// Difference between the time of a site's signature and now. The page asks when it is first opened, a
+/// while after the site made it.
+const SIGNATURE_LIFETIME: Duration = Duration::from_secs(3600);
+
 /// Maximum length of a user's id, in bytes.
 const MAX_USER_BYTES: usize = 128;
 
@@ -28,12 +32,38 @@ pub fn new_visitor() -> String {
     format!("{ANONYMOUS}{:032x}", rand::random::<u128>())
 }
 
-/// Returns the id of a user, if the site's server signed it: `hex(HMAC-SHA-256(secret, user))`.
-pub fn identified(secret: &SecretString, user: &str, signature: &str) -> Option<String> {
+/// A user that the site's server names, with its signature.
+#[derive(Debug)]
+pub struct Claim<'a> {
+    pub user: &'a str,
+    /// Time of the signature in seconds since 1970; without one it is valid for ever.
+    pub time: Option<&'a str>,
+    pub signature: &'a str,
+}
+
+/// Returns the id of a user, if the site's server signed it: `hex(HMAC-SHA-256(secret, user))`, or
+/// `user`, a line feed and the time.
+pub fn identified(secret: &SecretString, claim: &Claim<'_>, now: u64) -> Option<String> {
+    let Claim { user, time, signature } = *claim;
+    let signed = match time {
+        None => user.to_owned(),
+        Some(time) => {
+            let signed_at: u64 = time.parse().ok()?;
+            if signed_at.abs_diff(now) > SIGNATURE_LIFETIME.as_secs() {
+                return None;
+            }
+            format!("{user}\n{time}")
+        }
+    };
     let is_id = !user.is_empty()
         && user.len() <= MAX_USER_BYTES
         && user.chars().all(|letter| letter.is_ascii_graphic() && letter != '.');
-    (is_id && verify(secret, user, signature)).then(|| format!("{USER}{user}"))
+    (is_id && verify(secret, &signed, signature)).then(|| format!("{USER}{user}"))
+}
+
+/// Whether a visitor is this user of the site.
+pub fn is_user(visitor: &str, user: &str) -> bool {
+    visitor.strip_prefix(USER) == Some(user)
 }
 
 /// How sure it is that a visitor is who the id says: the site's server vouches for its users.
@@ -105,11 +135,20 @@ mod tests {
 
     #[test]
     fn a_user_is_who_the_site_says() {
-        let signature = sign(&secret(), "42");
+        let of = |user: &str, time, signed: &str, now| {
+            let claim = Claim { user, time, signature: &sign(&secret(), signed) };
+            identified(&secret(), &claim, now)
+        };
+        let timed = Some("1000");
 
-        assert_eq!(identified(&secret(), "42", &signature).as_deref(), Some("user:42"));
-        assert_eq!(identified(&secret(), "43", &signature), None);
-        assert_eq!(identified(&secret(), "", &sign(&secret(), "")), None);
-        assert_eq!(identified(&secret(), "a.b", &sign(&secret(), "a.b")), None);
+        assert_eq!(of("42", None, "42", 9_000_000).as_deref(), Some("user:42"));
+        assert_eq!(of("43", None, "42", 1000), None);
+        assert_eq!(of("", None, "", 1000), None);
+        assert_eq!(of("a.b", None, "a.b", 1000), None);
+        assert_eq!(of("42", timed, "42\n1000", 4600).as_deref(), Some("user:42"));
+        assert_eq!(of("42", timed, "42\n1000", 4601), None);
+        assert_eq!(of("42", Some("4601"), "42\n1000", 4601), None);
+        assert_eq!(of("42", timed, "42", 1000), None);
+        assert!(is_user("user:42", "42") && !is_user("visitor:42", "42"));
     }
 }

@@ -174,6 +174,27 @@ async fn what_did_not_arrive_is_sent_after_slack_was_asked() {
     contract.stop().await;
 }
 
+#[tokio::test]
+async fn a_file_of_another_host_is_not_asked_for_with_the_token() {
+    let contract = Contract::<SlackPlatform>::start().await;
+    let elsewhere = FakeSlack::start().await.unwrap();
+    elsewhere.put_file(b"\x89PNG a cat".to_vec());
+    let written =
+        Written { is_allowed: true, place: Where::Direct, id: 72, text: "look".to_owned() };
+    let mut event = event(&written);
+    event["event"]["subtype"] = "file_share".into();
+    event["event"]["files"] = json!([{"name": "cat.png", "mimetype": "image/png",
+        "url_private_download": format!("{}/files/cat.png", elsewhere.url())}]);
+
+    contract.platform.server.push(event);
+    contract.world.taken(1).await;
+
+    let taken = contract.world.gateway.taken().remove(0);
+    assert_eq!((taken.text.as_str(), taken.attachments.len()), ("look", 1));
+    assert!(taken.attachments[0].content.is_empty());
+    contract.stop().await;
+}
+
 fn event(written: &Written) -> Value {
     let user = if written.is_allowed { "U7" } else { "U8" };
     let (channel, kind) = match written.place {

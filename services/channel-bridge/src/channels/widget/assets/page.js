@@ -50,7 +50,8 @@ function take(data) {
 
 async function begin() {
   const fragment = new URLSearchParams(location.hash.slice(1));
-  const body = { token: stored(), user: fragment.get("user"), signature: fragment.get("signature") };
+  const [user, signature, time] = ["user", "signature", "time"].map((name) => fragment.get(name));
+  const body = { token: stored(), user, signature, time };
   const response = await call("session", { method: "POST", body: JSON.stringify(body) });
   const answer = await response.json();
   if (!response.ok) throw Object.assign(new Error(answer.error), { isFinal: response.status === 403 });

@@ -6,7 +6,7 @@
   const script = document.currentScript;
   const page = script.src.replace(/\.js(\?.*)?$/, "");
   const fragment = new URLSearchParams();
-  for (const name of ["user", "signature"]) {
+  for (const name of ["user", "signature", "time"]) {
     if (script.dataset[name]) fragment.set(name, script.dataset[name]);
   }
   const frame = document.createElement("iframe");
