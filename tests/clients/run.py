@@ -6,26 +6,23 @@
 | kind | programs |
 |---|---|
 | examples of gRPC | the folders of `examples/grpc` |
-| clients of OpenAI's API and of AG-UI | the folders `openai` and `agui`: official SDKs and agent frameworks with tools of their own and structured output. While one of their tools runs, every agent-runner is killed |
+| clients of OpenAI's API, of Anthropic's and of AG-UI | official SDKs, agent frameworks, coding agents and front ends: the table in `programs.py` |
 
-Installs packages into `.holdfast/clients`, which is kept. With CI=true a missing toolchain is an error.
+Installs packages into the folder of `--dir`, which is kept. With CI=true a missing toolchain is an error.
 """
 
 import argparse
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 import venv
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from functools import partial
 from pathlib import Path
-from threading import Lock, Thread
 
 import openclaw
-
+import programs
 import slack
 import telegram
 
@@ -94,40 +91,6 @@ EXAMPLE_BUILDERS = {
 }
 
 
-OPENAI_CLIENTS = Path(__file__).resolve().parent / "openai"
-AGUI_CLIENTS = Path(__file__).resolve().parent / "agui"
-OPENAI_PYTHON = ["openai", "langchain-openai", "openai-agents"]
-OPENAI_NODE = ["openai", "ai", "@ai-sdk/openai-compatible", "@openai/agents", "zod", "@ag-ui/client"]
-# Programs of clients of OpenAI's API and of AG-UI, and what they need.
-OPENAI_PROGRAMS = {
-    "openai-surface": ("surface.py", []),
-    "openai-python": ("openai_python.py", []),
-    "langchain-openai": ("langchain_python.py", []),
-    "openai-agents-python": ("agents_python.py", []),
-    "openai-node": ("openai_node.mjs", ["node", "npm"]),
-    "ai-sdk": ("ai_node.mjs", ["node", "npm"]),
-    "openai-agents-node": ("agents_node.mjs", ["node", "npm"]),
-    "ag-ui": ("agui_node.mjs", ["node", "npm"]),
-}
-
-
-def openai_program(folder, program):
-    """Installs what a program needs; returns its command."""
-    for source in [*OPENAI_CLIENTS.iterdir(), *AGUI_CLIENTS.iterdir()]:
-        if source.is_file():
-            shutil.copy(source, folder)
-    if program.endswith(".py"):
-        interpreter = folder / "venv" / "bin" / "python"
-        if not (folder / "venv" / "installed").exists():
-            venv.create(folder / "venv", with_pip=True, clear=True)
-            run([interpreter, "-m", "pip", "install", "--quiet", *OPENAI_PYTHON])
-            (folder / "venv" / "installed").touch()
-        return [interpreter, folder / program]
-    if not (folder / "node_modules" / "@ag-ui").exists():
-        run(["npm", "install", "--no-audit", "--no-fund", "--silent", "--no-save", *OPENAI_NODE], cwd=folder)
-    return ["node", folder / program]
-
-
 # Programs that are driven by a file of their own, and what they need.
 DRIVEN = {
     "openclaw": (openclaw.check, ["npm", openclaw.CHROMIUM]),
@@ -191,71 +154,6 @@ def check(name, command, mesh):
     return None
 
 
-class RunnerKiller:
-    """Kills every agent-runner of a mesh when its URL is read; `holdfast up` starts them again."""
-
-    def __init__(self, mesh):
-        self.mesh, self.lock, self.kills, self.last = mesh, Lock(), 0, 0.0
-
-    def kill(self):
-        with self.lock:
-            # Tools that run in parallel share one.
-            if time.monotonic() - self.last < 3:
-                return
-            for file in (self.mesh.folder / "run").glob("*runner*.pid"):
-                os.kill(int(file.read_text()), signal.SIGKILL)
-                self.kills += 1
-            self.last = time.monotonic()
-
-    def serve(self):
-        killer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self):
-                killer.kill()
-                self.send_response(200)
-                self.end_headers()
-
-            def log_message(self, *_):
-                pass
-
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        Thread(target=server.serve_forever, daemon=True).start()
-        return f"http://127.0.0.1:{server.server_port}/"
-
-
-def check_openai(name, command, mesh, killer, kill_url):
-    variables = {"OPENAI_BASE_URL": f"http://{mesh.http}/v1", "OPENAI_API_KEY": mesh.key, "HOLDFAST_KILL_RUNNERS": kill_url}
-    kills, killer.last = killer.kills, 0.0
-    done = subprocess.run([str(word) for word in command], env=os.environ | variables, capture_output=True, text=True, timeout=300)
-    if done.returncode != 0:
-        return f"{name} failed: {done.stdout}{done.stderr}"
-    # The surface has no tools.
-    return None if killer.kills > kills or name == "openai-surface" else f"{name}: no runner was killed while a tool ran"
-
-
-def run_openai_programs(holdfast, home, names):
-    """Runs the clients of OpenAI's API; returns the failures."""
-    sys.path.insert(0, str(OPENAI_CLIENTS))
-    import model
-
-    variables = {"HOLDFAST_EGRESS__ALLOW": '["127.0.0.1"]'}
-    failures, folder = [], home / "openai"
-    folder.mkdir(parents=True, exist_ok=True)
-    with Mesh(holdfast, home / "up-openai", ["--split", "--runners", "2"], variables) as mesh:
-        run(mesh.command("providers", "put", "scripted", "--base-url", model.serve(), "--api-key", "k", "--model", "scripted:one"), stdout=sys.stderr)
-        killer = RunnerKiller(mesh)
-        url = killer.serve()
-        for name in names:
-            program, tools = OPENAI_PROGRAMS[name]
-            if is_missing(name, tools, failures):
-                continue
-            failure = check_openai(name, openai_program(folder, program), mesh, killer, url)
-            print(f"{name}: {failure or 'works'}")
-            failures += [failure] if failure else []
-    return failures
-
-
 def is_missing(name, tools, failures):
     missing = [str(tool) for tool in tools if not is_there(tool)]
     if missing:
@@ -267,13 +165,14 @@ def is_missing(name, tools, failures):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--holdfast", type=Path, required=True)
-    known = [*EXAMPLE_BUILDERS, *OPENAI_PROGRAMS, *DRIVEN, *PLATFORMS, *CHANNELS]
+    parser.add_argument("--dir", type=Path, default=ROOT / ".holdfast" / "clients", help="folder of packages and meshes")
+    known = [*EXAMPLE_BUILDERS, *programs.PROGRAMS, *DRIVEN, *PLATFORMS, *CHANNELS]
     parser.add_argument("examples", nargs="*", metavar="example", help=", ".join(known))
     chosen = parser.parse_args()
     unknown = set(chosen.examples) - set(known)
     if unknown:
         parser.error(f"there is no example {', '.join(sorted(unknown))}: take {', '.join(known)}")
-    home, names = ROOT / ".holdfast" / "clients", chosen.examples or known
+    home, names = chosen.dir.resolve(), chosen.examples or known
     holdfast, failures = chosen.holdfast.resolve(), []
     if examples := [name for name in names if name in EXAMPLE_BUILDERS]:
         with Mesh(holdfast, home / "up") as mesh:
@@ -312,8 +211,10 @@ def main():
     for name in [name for name in names if name in CHANNELS]:
         if not is_missing(name, CHANNELS[name], failures):
             failures += filter(None, [channel_failure(name, holdfast)])
-    if programs := [name for name in names if name in OPENAI_PROGRAMS]:
-        failures += run_openai_programs(holdfast, home, programs)
+    known_programs = [name for name in names if name in programs.PROGRAMS]
+    if chosen_programs := [name for name in known_programs if not is_missing(name, programs.needed_tools(name), failures)]:
+        open_mesh = partial(Mesh, holdfast, home / "up-programs")
+        failures += programs.run_programs(open_mesh, home / "programs", chosen_programs)
     sys.exit("\n".join(failures) if failures else 0)
 
 

@@ -135,7 +135,8 @@ impl ApiError {
         let path: String = path.chars().take(80).collect();
         let message = format!(
             "there is no `{method} {path}`: there are `POST /v1/chat/completions`, \
-             `POST /v1/responses`, `POST /v1/embeddings`, `GET /v1/models` and `POST /mcp`; \
+             `POST /v1/responses`, `POST /v1/messages`, `POST /v1/embeddings`, `GET /v1/models` and \
+             `POST /mcp`; \
              `GET /openapi.json` lists all"
         );
         Self::new(StatusCode::NOT_FOUND, INVALID_REQUEST, message).code("unknown_url")
@@ -204,10 +205,23 @@ impl ApiError {
 
     /// Error for a failed turn, by the class of its failure (docs/models.md).
     fn of_failure(finished: &TurnResult, told: &str) -> Self {
+        let class = finished.reason.as_deref().and_then(|word| word.parse::<FailureClass>().ok());
+        Self::of_known_class(class, format!("the turn failed: {told}"))
+    }
+
+    /// Error for a request that a provider has not answered, by the class of its failure.
+    pub fn of_class(class: FailureClass, message: String) -> Self {
+        let refusal = Self::of_known_class(Some(class), message);
+        match refusal.status {
+            StatusCode::BAD_GATEWAY => refusal.code(class.as_str()),
+            _ => refusal,
+        }
+    }
+
+    /// The same; `None` is a class of a later version.
+    fn of_known_class(class: Option<FailureClass>, message: String) -> Self {
         use FailureClass as Class;
 
-        let message = format!("the turn failed: {told}");
-        let class = finished.reason.as_deref().and_then(|word| word.parse::<Class>().ok());
         let (status, kind) = match class {
             Some(Class::RateLimited) => {
                 let status = StatusCode::TOO_MANY_REQUESTS;
@@ -275,7 +289,6 @@ impl ApiError {
         self.body.code.unwrap_or(self.body.kind)
     }
 
-    #[cfg(test)]
     pub const fn status(&self) -> StatusCode {
         self.status
     }
@@ -329,6 +342,8 @@ impl IntoResponse for ApiError {
             let bearer = HeaderValue::from_static("Bearer");
             response.headers_mut().insert(WWW_AUTHENTICATE, bearer);
         }
+        // For clients of an API with another form (`anthropic/error.rs`).
+        response.extensions_mut().insert(self);
         response
     }
 }

@@ -38,9 +38,10 @@ use crate::{
     grpc::{self, ChannelIngest, Messages},
     http,
     ingest::Ingest,
-    mcp, nodes,
+    mcp::{self, sign_in::SignIn},
+    nodes,
     oidc::TokenVerifier,
-    openai::OpenAi,
+    openai::{AudioProviders, OpenAi},
     ws,
 };
 
@@ -150,8 +151,11 @@ impl App {
             library: SkillLibrary::new(workspaces.clone(), Arc::new(Finder::new(registries))),
             workspaces,
             egress: config.egress.guard()?,
+            provider_egress: config.egress.provider_guard()?,
             node_command_key: holdfast_grpc::node_public_key(&config.mesh)?.into(),
         };
+        let guard = state.provider_egress.clone();
+        let audio = AudioProviders::new(directory.clone(), sessions.clone(), guard);
         let tokens = TokenVerifier::new(&config.oidc)?;
         let doorman = Authenticator::new(
             directory.clone(),
@@ -198,12 +202,13 @@ impl App {
         let grpc_router =
             grpc::router(services, doorman.clone(), &readiness, gateway.has_reflection())?
                 .layer(ClientCertificateLayer::new(tls.caller_certificates()));
-        let mesh = mcp::service(mesh, (doorman.clone(), state), &settings, cut.clone());
-        let api = OpenAi::new(ingest, follower, settings, embeddings);
+        let (mesh, bounds) = mcp::service(mesh, (doorman.clone(), state), &settings, cut.clone());
+        let sign_in = SignIn { settings: settings.clone(), has_tls: http_tls.is_some() };
+        let api = OpenAi::new(ingest, follower, settings, embeddings, audio);
         let origins = cors::Origins::new(&gateway.cors_origins);
         let http_router = http::router(
             api,
-            mesh,
+            (mesh, bounds, sign_in),
             doorman,
             readiness.clone(),
             &config.telemetry,

@@ -3,6 +3,7 @@
 //! | credential | sent by | permits |
 //! |---|---|---|
 //! | `authorization: Bearer hf_…` | a program, over HTTP or gRPC | what the key's scopes permit |
+//! | `x-api-key: hf_…`, without `authorization` | a client of Anthropic's API, over HTTP | the same |
 //! | `authorization: Bearer eyJ…` | a person, over HTTP or gRPC: a token of a configured issuer | what the person's role permits |
 //! | `x-holdfast-context` | a service of the mesh, over gRPC | what needs the scope `service` |
 //! | `authorization: Bearer hfn_…` | a node, over gRPC | connecting as that node |
@@ -14,7 +15,7 @@
 //! mesh have no rate limit.
 
 use std::{
-    net::{IpAddr, Ipv6Addr},
+    net::IpAddr,
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -24,6 +25,7 @@ use holdfast_directory::{
     Error as DirectoryError, KeyPrincipal, LimitLevel, LimitName, PersonPrincipal, ProviderAnswer,
     SignIn,
 };
+use holdfast_doors::counted_network;
 use holdfast_grpc::{
     CONTEXT_HEADER, CallTarget, Caller, InvalidContext, Principal, Scope, Scopes, Signer, Via,
 };
@@ -119,7 +121,7 @@ impl Authenticator {
     ///
     /// If the credential is missing or not valid, the rate is used up, or too many calls are open.
     pub async fn admit(&self, headers: &HeaderMap) -> Result<(Caller, OpenCall), Error> {
-        let (caller, limits) = self.verify(bearer(headers)?, headers.get(ORIGIN)).await?;
+        let (caller, limits) = self.verify(key_of_request(headers)?, headers.get(ORIGIN)).await?;
         let call = self.admit_call(caller.tenant, limits).await?;
         Ok((caller, call))
     }
@@ -202,11 +204,7 @@ impl Authenticator {
     ///
     /// [`Error::TooManySignIns`] if too many come from this address.
     pub async fn count_sign_in(&self, address: IpAddr) -> Result<(), Error> {
-        // A customer gets a whole IPv6 /64.
-        let address = match address.to_canonical() {
-            v4 @ IpAddr::V4(_) => v4,
-            IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << 64))),
-        };
+        let address = counted_network(address);
         match self.locks.allow(&format!("sign-in:{address}"), SIGN_INS, 1).await {
             Verdict::Allow { .. } => Ok(()),
             Verdict::Deny { retry_after } => Err(Error::TooManySignIns { retry_after }),
@@ -464,6 +462,20 @@ fn limit(rate: u32, window: Duration) -> Limit {
     Limit { burst, per: minute.mul_f64(f64::from(burst) / f64::from(rate.max(1))) }
 }
 
+/// Header in which clients of Anthropic's API send their key.
+const API_KEY: &str = "x-api-key";
+
+/// Key of an HTTP request.
+fn key_of_request(headers: &HeaderMap) -> Result<&str, Error> {
+    match headers.get(API_KEY) {
+        Some(key) if !headers.contains_key(AUTHORIZATION) => {
+            let key = key.to_str().ok().map(str::trim);
+            key.filter(|key| !key.is_empty()).ok_or(Error::MalformedKey)
+        }
+        Some(_) | None => bearer(headers),
+    }
+}
+
 fn bearer(headers: &HeaderMap) -> Result<&str, Error> {
     let header = headers.get(AUTHORIZATION).ok_or(Error::NoKey)?;
     let token = header.to_str().ok().and_then(|header| {
@@ -611,6 +623,21 @@ mod tests {
             assert!(matches!(token(wrong), Err(Error::MalformedKey)), "{wrong:?}");
         }
         assert!(matches!(bearer(&HeaderMap::new()), Err(Error::NoKey)));
+    }
+
+    #[test]
+    fn a_key_in_its_own_header_counts_where_no_other_is() {
+        let mut headers = HeaderMap::new();
+        headers.insert(API_KEY, HeaderValue::from_static(" hf_x "));
+        assert_eq!(key_of_request(&headers).unwrap(), "hf_x");
+
+        headers.insert(AUTHORIZATION, HeaderValue::from_static("Bearer hf_y"));
+        assert_eq!(key_of_request(&headers).unwrap(), "hf_y");
+
+        let empty =
+            HeaderMap::from_iter([(API_KEY.parse().unwrap(), HeaderValue::from_static(""))]);
+        assert!(matches!(key_of_request(&empty), Err(Error::MalformedKey)));
+        assert!(matches!(key_of_request(&HeaderMap::new()), Err(Error::NoKey)));
     }
 
     #[test]

@@ -47,9 +47,10 @@ use holdfast_proto::gateway::v1::{
     mcp_servers_server::McpServersServer, memories_server::MemoriesServer,
     models_server::ModelsServer, operations_server::OperationsServer,
     packages_server::PackagesServer, people_server::PeopleServer, plans_server::PlansServer,
-    policies_server::PoliciesServer, proposals_server::ProposalsServer,
-    providers_server::ProvidersServer, routing_server::RoutingServer, runs_server::RunsServer,
-    sessions_server::SessionsServer, settings_server::SettingsServer, skills_server::SkillsServer,
+    platform_keys_server::PlatformKeysServer, policies_server::PoliciesServer,
+    proposals_server::ProposalsServer, providers_server::ProvidersServer,
+    routing_server::RoutingServer, runs_server::RunsServer, sessions_server::SessionsServer,
+    settings_server::SettingsServer, skills_server::SkillsServer,
     subagents_server::SubagentsServer, tenants_server::TenantsServer,
     usage_reports_server::UsageReportsServer, work_server::WorkServer,
     workspaces_server::WorkspacesServer,
@@ -91,6 +92,8 @@ pub struct State {
     pub library: SkillLibrary,
     /// Checks the addresses of providers.
     pub egress: Guard,
+    /// For addresses of providers of models.
+    pub provider_egress: Guard,
     /// Public key with which nodes verify commands; empty if the mesh has no secret.
     pub node_command_key: Arc<[u8]>,
 }
@@ -144,6 +147,7 @@ pub fn add_services(routes: Routes, state: &State, body_limit: usize) -> Routes 
         .add_service(service!(OperationsServer, operations::Handler))
         .add_service(service!(PeopleServer, people::People))
         .add_service(service!(PlansServer, tenants::plans::Plans))
+        .add_service(service!(PlatformKeysServer, tenants::platform_keys::PlatformKeys))
         .add_service(service!(UsageReportsServer, tenants::usage::UsageReports))
         .add_service(service!(AuditServer, people::audit_log::Audit))
         .add_service(service!(WorkServer, work::Work))
@@ -271,8 +275,7 @@ pub(crate) fn check_address(guard: &Guard, url: &str) -> Result<(), Error> {
         return Ok(());
     }
     let checked = Guard::parse(url).and_then(|url| guard.client_for_secret(&url).map(drop));
-    checked
-        .map_err(|refused| invalid(format!("{refused}; an operator can list it in `egress.allow`")))
+    checked.map_err(|refused| invalid(format!("{refused}; {}", holdfast_egress::how_to_allow(url))))
 }
 
 pub(crate) fn invalid(why: String) -> Error {

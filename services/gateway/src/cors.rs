@@ -1,6 +1,6 @@
 //! Calls of web pages from a browser (CORS): the origins of `gateway.cors_origins` may make them.
 //!
-//! Callers show a key in `Authorization`, never a cookie, so no answer allows credentials.
+//! Callers show a key in `Authorization` or `x-api-key`, never a cookie, so no answer allows credentials.
 
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ use http::{
 const METHODS: &str = "GET, POST, DELETE, OPTIONS";
 
 /// Headers of answers that pages may read.
-const EXPOSED_HEADERS: &str =
-    "x-request-id, x-holdfast-message, x-holdfast-session, retry-after, x-should-retry";
+const EXPOSED_HEADERS: &str = "x-request-id, request-id, x-holdfast-message, x-holdfast-session, x-holdfast-ignored, \
+     retry-after, x-should-retry, www-authenticate";
 
 /// Time for which a browser keeps the answer to a preflight request, in seconds.
 const MAX_AGE: &str = "600";

@@ -13,7 +13,7 @@ mod event;
 mod merge;
 mod replay;
 
-pub use event::{Event, EventKind, TurnResult};
+pub use event::{EarlyEnd, Event, EventKind, TurnResult};
 #[cfg(test)]
 pub use merge::finished;
 
@@ -216,6 +216,7 @@ pub struct FollowedMessage {
     is_over: bool,
 }
 
+#[expect(clippy::large_enum_variant, reason = "one at a time, and most are pieces")]
 enum FollowSignal {
     Delta(Option<Delta>),
     Silence,

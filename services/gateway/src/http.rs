@@ -1,4 +1,4 @@
-//! HTTP routes: the OpenAI-compatible API, AG-UI, the platform as an MCP server, health and metrics, and
+//! HTTP routes: the OpenAI- and Anthropic-compatible APIs, AG-UI, the platform as an MCP server, health and metrics, and
 //! their description.
 
 use std::net::SocketAddr;
@@ -16,10 +16,14 @@ use tonic::Status;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::{
-    agui,
+    agui, anthropic,
     api_error::ApiError,
     auth::Authenticator,
-    edge, mcp,
+    edge,
+    mcp::{
+        self,
+        sign_in::{self, SignIn},
+    },
     openai::{self, OpenAi},
 };
 
@@ -28,7 +32,7 @@ const DESCRIPTION: &str = include_str!("../openapi.json");
 
 pub fn router(
     api: OpenAi,
-    (mesh, bounds): (mcp::Service, mcp::BodyLimits),
+    (mesh, bounds, sign_in): (mcp::Service, mcp::BodyLimits, SignIn),
     doorman: Authenticator,
     readiness: Readiness,
     telemetry: &telemetry::Config,
@@ -40,6 +44,8 @@ pub fn router(
     let api = Router::new()
         .route("/chat", post(agui::run))
         .route("/v1/chat/completions", post(openai::chat))
+        .route("/v1/messages", post(anthropic::messages))
+        .route("/v1/messages/count_tokens", post(anthropic::count_tokens))
         .route("/v1/responses", post(openai::respond))
         .route("/v1/responses/{response}", get(openai::response).delete(openai::delete_response))
         .route("/v1/responses/{response}/cancel", post(openai::cancel_response))
@@ -51,12 +57,16 @@ pub fn router(
         )
         .route("/v1/conversations/{conversation}/items", get(openai::conversation_items))
         .route("/v1/embeddings", post(openai::embeddings))
-        .route("/v1/models", get(openai::models))
-        .route("/v1/models/{*model}", get(openai::model))
+        .route("/v1/audio/transcriptions", post(openai::transcribe))
+        .route("/v1/audio/speech", post(openai::speak))
+        .route("/v1/models", get(anthropic::models))
+        .route("/v1/models/{*model}", get(anthropic::model))
         .with_state(api)
         .merge(mesh)
         .layer(CatchPanicLayer::custom(|_| ApiError::defect().into_response()))
-        .route_layer(middleware::from_fn_with_state(doorman, edge::http));
+        .route_layer(middleware::from_fn_with_state(doorman, edge::http))
+        .route_layer(middleware::from_fn_with_state(sign_in.clone(), sign_in::announce))
+        .merge(sign_in::router(sign_in));
     holdfast_doors::health(readiness, telemetry)
         .route("/openapi.json", get(async || ([(CONTENT_TYPE, "application/json")], DESCRIPTION)))
         .merge(api)
@@ -69,6 +79,7 @@ pub fn router(
         .method_not_allowed_fallback(async |request: Request| {
             ApiError::no_method(request.method().as_str(), request.uri().path())
         })
+        .layer(middleware::from_fn(anthropic::answer_in_own_form))
 }
 
 fn is_grpc(request: &Request) -> bool {

@@ -16,7 +16,7 @@
 //! | `nodes.rs` | nodes and their connections |
 //! | `grpc.rs` | the gRPC server |
 //! | `http.rs`, `openai.rs`, `api_error.rs` | the HTTP server, the OpenAI-compatible API, its errors |
-//! | `agui.rs` | the same conversations for clients of the AG-UI protocol |
+//! | `agui.rs`, `anthropic.rs` | the same conversations for clients of the AG-UI protocol and of Anthropic's API |
 //! | `mcp.rs` | the platform as an MCP server, over HTTP |
 //! | `console/` | the web console |
 //! | `ws.rs` | the WebSocket gateway: OpenClaw's and LurkBot's protocols |
@@ -25,6 +25,7 @@
 //! and it can be followed through any gateway.
 
 mod agui;
+mod anthropic;
 mod api_error;
 mod app;
 mod audit;

@@ -10,6 +10,7 @@
 //! Credentials, rate limits and body limits are those of the HTTP API. The tools call the gRPC
 //! handlers, and have the rules of their methods. Tools that the caller may not use are not listed.
 
+pub mod sign_in;
 mod tools;
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The OpenAI-compatible API: Chat Completions, Responses, Models.
+//! The OpenAI-compatible API: Chat Completions, Responses, Models, Embeddings, Audio.
 //!
 //! A model is an agent: `holdfast` is the tenant's default agent, `holdfast/<agent>` another one.
 //! `chat` and `responses` are two formats of requests and answers for the same conversations.
@@ -14,12 +14,13 @@
 //! | results of calls that wait for the client, in whatever history | the session of these calls continues |
 //! | `Idempotency-Key` | a repeated request gets the stored answer; another request: 409 |
 //!
-//! `agui.rs`, beside this module, is a third format of the same.
+//! `agui.rs` and `anthropic.rs`, beside this module, are further formats of the same.
 //!
 //! A message is accepted before the first byte of an answer, so that an invalid one gets a proper
 //! HTTP status. If the client aborts a stream, its turn is
 //! cancelled, unless the request has an `Idempotency-Key`, is in the background, or says so.
 
+mod audio;
 mod body;
 mod chat;
 mod content;
@@ -28,6 +29,7 @@ mod conversations;
 mod embeddings;
 mod handover;
 mod history;
+mod housekeeping;
 mod ignored_fields;
 mod items;
 mod models;
@@ -42,17 +44,19 @@ use std::sync::Arc;
 use holdfast_grpc::MemoryClient;
 use holdfast_kit::config::reload::Current;
 
+pub use audio::{AudioProviders, speak, transcribe};
 pub use body::read_json;
 pub use chat::chat;
-pub use content::{Message, Role, join_calls};
+pub use content::{ConversationMessage, Message, Role, join_calls};
 pub use conversation::{AnswerRequest, MODEL_PREFIX, cancels_on_abort, idempotency_key_of};
 pub use conversations::{
     conversation, conversation_items, create_conversation, delete_conversation,
 };
 pub use embeddings::embeddings;
-pub use ignored_fields::IgnoredFields;
-pub use models::{model, models};
-pub use options::GivenOptions;
+pub use housekeeping::mark_housekeeping;
+pub use ignored_fields::{IgnoredFields, OtherFields};
+pub use models::{Model, find_model, list_models};
+pub use options::{GivenOptions, Stop};
 pub use responses::{cancel_response, delete_response, input_items, respond, response};
 pub use sse::{EventBuffer, StreamFormat, StreamOptions, id_headers, stream_response};
 pub use tools::GivenTools;
@@ -70,6 +74,7 @@ pub struct OpenAi {
     settings: Current<Config>,
     /// `None` without a mesh secret to sign calls with.
     memory: Option<MemoryClient>,
+    audio: AudioProviders,
 }
 
 impl OpenAi {
@@ -79,8 +84,9 @@ impl OpenAi {
         follower: Follower,
         settings: Current<Config>,
         memory: Option<MemoryClient>,
+        audio: AudioProviders,
     ) -> Self {
-        Self { ingest, follower, settings, memory }
+        Self { ingest, follower, settings, memory, audio }
     }
 
     pub const fn ingest(&self) -> &Ingest {

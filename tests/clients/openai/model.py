@@ -4,16 +4,29 @@
 |---|---|
 | results of tools after the last message of a user | says them |
 | a demanded call | calls this function, or the first one |
+| a function that runs commands, and a last line `run COMMAND` | calls it with the command |
+| a last line `recall` | says the last lines of the user's messages before it |
+| a function NAME without arguments, and a last line `call NAME` | calls it |
 | the function `get_weather`, and a question about the weather | calls it for two cities at once |
+| the line `JSON format: EXAMPLE` | answers the example |
 | a form of the answer | answers `{"city": "Paris", "degrees": 21}` |
 | nothing of that | says the last message of a user |
 """
 
 import json
+import re
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
 WEATHER = {"city": "Paris", "degrees": 21}
+
+
+# Functions of coding agents that run commands, and their arguments.
+COMMANDS = {
+    "Bash": lambda command: {"command": command},
+    "exec_command": lambda command: {"cmd": command},
+    "run_commands": lambda command: {"commands": [command]},
+}
 
 
 def call(n, name, arguments):
@@ -22,6 +35,10 @@ def call(n, name, arguments):
 
 def text_of(content):
     return content if isinstance(content, str) else "".join(part.get("text", "") for part in content or [])
+
+
+def last_line(text):
+    return text.strip().splitlines()[-1] if text.strip() else ""
 
 
 def reply(request):
@@ -37,8 +54,18 @@ def reply(request):
     if choice == "required" or isinstance(choice, dict):
         name = names[0] if choice == "required" else choice["function"]["name"]
         return "", [call(0, name, WEATHER)]
+    runner = next((name for name in names if name in COMMANDS), None)
+    line = last_line(said)
+    if runner and line.startswith("run "):
+        return "", [call(0, runner, COMMANDS[runner](line.removeprefix("run ")))]
+    if line == "recall":
+        return " then ".join(last_line(text_of(message["content"])) for message in messages[:last] if message["role"] == "user"), []
+    if line.startswith("call ") and line.removeprefix("call ") in names:
+        return "", [call(0, line.removeprefix("call "), {})]
     if "get_weather" in names and "weather" in said:
         return "I will look.", [call(0, "get_weather", {"city": "Paris"}), call(1, "get_weather", {"city": "Rome"})]
+    if example := re.search(r"^JSON format: (\{.*\})$", said, re.MULTILINE):
+        return example[1], []
     if request.get("response_format", {}).get("type", "text") != "text":
         return json.dumps(WEATHER), []
     return said, []

@@ -131,3 +131,4 @@ for path, fields, body, place, schema in SURFACE:
                 wrong.append(f"{where}.{name}={word} is refused, though described: {answer}")
 print("refused:", ", ".join(refused), flush=True)
 assert not wrong, wrong
+print("fields of requests ok")

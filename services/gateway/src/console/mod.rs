@@ -43,6 +43,7 @@ use ring::hmac;
 use secrecy::ExposeSecret as _;
 use tonic::service::Routes;
 
+pub use origin::Site;
 pub use service::add_service;
 
 use crate::{Config, auth::Authenticator, oidc::TokenVerifier, ws};

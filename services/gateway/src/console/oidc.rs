@@ -11,6 +11,7 @@ use axum::{
 };
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use holdfast_directory::IssuedConsoleSession;
+use holdfast_doors::client_address;
 use http::{
     HeaderMap, HeaderValue, Uri,
     header::{CACHE_CONTROL, SET_COOKIE},
@@ -24,7 +25,6 @@ use serde::{Deserialize, Serialize};
 use super::{
     Console,
     cookies::{self, CookieKind},
-    origin::client_address,
     pages,
 };
 use crate::{Error, oidc::PendingSignIn};

@@ -1,12 +1,7 @@
-//! Origin of a request: whether the console's own page sent it, how its browser reaches the gateway, and
-//! from which address it came.
+//! Origin of a request: whether the console's own page sent it, and how its browser reaches the gateway.
 
-use std::net::{IpAddr, Ipv4Addr};
-
-use holdfast_doors::PeerAddress;
-use holdfast_kit::is_public;
 use http::{
-    Extensions, HeaderMap, Uri,
+    HeaderMap, Uri,
     header::{HOST, ORIGIN},
     uri::Authority,
 };
@@ -16,7 +11,6 @@ use crate::Error;
 
 const FETCH_SITE: &str = "sec-fetch-site";
 const FORWARDED_PROTO: &str = "x-forwarded-proto";
-const FORWARDED_FOR: &str = "x-forwarded-for";
 
 /// Site that a request asks for, as its browser sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +21,29 @@ pub struct Site {
 }
 
 impl Site {
+    /// Site of a request. A proxy must pass `Host` on, or `configured` be the site's address.
+    pub fn of(configured: Option<&str>, has_tls: bool, uri: &Uri, headers: &HeaderMap) -> Self {
+        let has = |name, value: &str| headers.get(name).is_some_and(|given| given == value);
+        let asked = uri
+            .authority()
+            .map(Authority::as_str)
+            .or_else(|| headers.get(HOST).and_then(|host| host.to_str().ok()));
+        // Browsers leave usual ports out, and some proxies write them.
+        let asked = asked.unwrap_or_default();
+        let asked = asked.strip_suffix(":443").or(asked.strip_suffix(":80")).unwrap_or(asked);
+        let configured = configured.and_then(split);
+        let origin = headers.get(ORIGIN).and_then(|origin| origin.to_str().ok()).and_then(split);
+        let is_secure = has_tls || has(FORWARDED_PROTO, "https");
+        // The page's own address is better than what a proxy leaves of it.
+        match (configured, origin) {
+            (Some(own), Some(page)) if own == page => site(own),
+            (Some(own), None) => site(own),
+            (_, Some(page)) if page.1.eq_ignore_ascii_case(asked) => site(page),
+            (Some(own), Some(_)) => site(own),
+            (None, _) => Self { authority: asked.to_owned(), is_secure },
+        }
+    }
+
     /// Beginning of the addresses of the site.
     pub fn base(&self) -> String {
         let scheme = if self.is_secure { "https" } else { "http" };
@@ -37,26 +54,9 @@ impl Site {
 impl Console {
     /// Site of a request. A proxy must pass `Host` on, or `gateway.console.url` be set.
     pub fn site(&self, uri: &Uri, headers: &HeaderMap) -> Site {
-        let has = |name, value: &str| headers.get(name).is_some_and(|given| given == value);
-        let asked = uri
-            .authority()
-            .map(Authority::as_str)
-            .or_else(|| headers.get(HOST).and_then(|host| host.to_str().ok()));
-        // Browsers leave usual ports out, and some proxies write them.
-        let asked = asked.unwrap_or_default();
-        let asked = asked.strip_suffix(":443").or(asked.strip_suffix(":80")).unwrap_or(asked);
         let settings = self.0.settings.get();
-        let configured = settings.gateway.console.url.as_deref().and_then(split);
-        let origin = headers.get(ORIGIN).and_then(|origin| origin.to_str().ok()).and_then(split);
-        let is_tls = self.0.has_tls || has(FORWARDED_PROTO, "https");
-        // The page's own address is better than what a proxy leaves of it.
-        match (configured, origin) {
-            (Some(own), Some(page)) if own == page => site(own),
-            (Some(own), None) => site(own),
-            (_, Some(page)) if page.1.eq_ignore_ascii_case(asked) => site(page),
-            (Some(own), Some(_)) => site(own),
-            (None, _) => Site { authority: asked.to_owned(), is_secure: is_tls },
-        }
+        let configured = settings.gateway.console.url.as_deref();
+        Site::of(configured, self.0.has_tls, uri, headers)
     }
 
     /// Checks that the console's own page, or no page at all, sent a request.
@@ -91,39 +91,4 @@ fn split(url: &str) -> Option<(bool, &str)> {
 
 fn site((is_secure, authority): (bool, &str)) -> Site {
     Site { authority: authority.to_ascii_lowercase(), is_secure }
-}
-
-/// Address of whoever sent a request. A proxy in a private network is believed.
-pub fn client_address(extensions: &Extensions, headers: &HeaderMap) -> IpAddr {
-    let own = IpAddr::from(Ipv4Addr::LOCALHOST);
-    let peer = extensions.get::<PeerAddress>().map_or(own, |peer| peer.0);
-    if is_public(peer) {
-        return peer;
-    }
-    // The last entry is the proxy's own; those before it are what the client wrote.
-    let forwarded = headers.get_all(FORWARDED_FOR).into_iter().next_back();
-    let forwarded = forwarded.and_then(|list| list.to_str().ok()?.rsplit(',').next());
-    forwarded.and_then(|address| address.trim().parse().ok()).unwrap_or(peer)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_private_proxy_names_the_client_and_a_public_peer_is_the_client() {
-        let of = |peer: &str, forwarded: &str| {
-            let mut extensions = Extensions::new();
-            extensions.insert(PeerAddress(peer.parse().unwrap()));
-            let headers = HeaderMap::from_iter([(
-                http::HeaderName::from_static(FORWARDED_FOR),
-                forwarded.parse().unwrap(),
-            )]);
-            client_address(&extensions, &headers).to_string()
-        };
-
-        assert_eq!(of("10.0.0.7", "1.2.3.4, 8.8.8.8"), "8.8.8.8");
-        assert_eq!(of("8.8.4.4", "1.2.3.4"), "8.8.4.4");
-        assert_eq!(of("127.0.0.1", "nonsense"), "127.0.0.1");
-    }
 }

@@ -9,6 +9,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use holdfast_directory::IssuedConsoleSession;
+use holdfast_doors::client_address;
 use http::{
     HeaderMap, HeaderValue, StatusCode, Uri,
     header::{CACHE_CONTROL, CONTENT_TYPE, SET_COOKIE},
@@ -23,7 +24,6 @@ use uuid::Uuid;
 use super::{
     Console, SESSION_HEADER,
     cookies::{self, CookieKind},
-    origin::client_address,
 };
 use crate::{Error, api_error::ApiError, control::invalid};
 

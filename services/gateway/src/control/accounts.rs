@@ -296,7 +296,7 @@ fn account_of(account: Account) -> pb::Account {
         channel: account.channel,
         name: account.name,
         enabled: account.enabled,
-        settings: account.settings.to_string(),
+        settings: channel::concealed(&account.settings).to_string(),
         created_at: Some(timestamp(account.created_at)),
         status: None,
     }

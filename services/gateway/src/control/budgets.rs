@@ -124,6 +124,7 @@ impl Service for Budgets {
             cached_tokens: line.usage.cached,
             output_tokens: line.usage.output,
             micros: line.micros,
+            platform_micros: line.platform_micros,
             channel: line.channel,
             person_name: people.get(&line.person).cloned().unwrap_or_default(),
             person: line.person,

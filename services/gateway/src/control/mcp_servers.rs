@@ -88,8 +88,14 @@ impl Service for McpServers {
             description: tool.description,
             reads: tool.reads,
         });
-        let (tools, error) = (tools.collect(), probed.error.unwrap_or_default());
-        Ok(Response::new(ProbeMcpServerResponse { tools, error }))
+        let omitted = probed.omitted.into_iter();
+        let omitted =
+            omitted.map(|tool| pb::OmittedMcpTool { name: tool.name, reason: tool.reason });
+        Ok(Response::new(ProbeMcpServerResponse {
+            tools: tools.collect(),
+            omitted: omitted.collect(),
+            error: probed.error.unwrap_or_default(),
+        }))
     }
 }
 
@@ -119,6 +125,7 @@ fn new_server(request: PutMcpServerRequest) -> Result<NewMcpServer, Error> {
         secrets: (!keep_secrets).then(|| secrets.collect()),
         agents: server.agents,
         enabled: server.enabled,
+        harmless: server.harmless,
     })
 }
 
@@ -129,6 +136,7 @@ fn server_of(server: McpServer) -> pb::McpServer {
         secret_names: server.secret_names,
         agents: agents.iter().map(ToString::to_string).collect(),
         enabled: server.enabled,
+        harmless: server.harmless,
         ..pb::McpServer::default()
     };
     match server.transport {

@@ -1,13 +1,17 @@
 //! The service `Models`: model cards and aliases.
 
+mod check;
+
 use holdfast_directory::KnownModel;
-use holdfast_llm::ModelCard;
+use holdfast_llm::{Catalogue, ModelCard};
 use holdfast_proto::gateway::v1::{
-    self as pb, DeleteAliasRequest, DeleteAliasResponse, DeleteModelRequest, DeleteModelResponse,
-    ListModelsRequest, ListModelsResponse, PutAliasRequest, PutAliasResponse, PutModelRequest,
-    PutModelResponse, models_server::Models as Service,
+    self as pb, CheckModelsRequest, CheckModelsResponse, DeleteAliasRequest, DeleteAliasResponse,
+    DeleteModelRequest, DeleteModelResponse, ListModelsRequest, ListModelsResponse,
+    PutAliasRequest, PutAliasResponse, PutModelRequest, PutModelResponse,
+    models_server::Models as Service,
 };
 use holdfast_types::{InvalidModelId, ModelId};
+use jiff::Timestamp;
 use tonic::{Request, Response, Status};
 
 use super::{State, actor, invalid};
@@ -28,7 +32,27 @@ impl Service for Models {
         let known = self.0.directory.models().known(caller.tenant).await.map_err(Error::from)?;
 
         let wanted = known.into_iter().filter(|model| model.is_own || !request.own);
-        Ok(Response::new(ListModelsResponse { models: wanted.map(model_of).collect() }))
+        let models = wanted.map(model_of).collect();
+        let (retired, suggested) = match request.own {
+            true => (Vec::new(), Vec::new()),
+            false => {
+                (retired(), Catalogue::built_in().suggested().map(ToString::to_string).collect())
+            }
+        };
+        Ok(Response::new(ListModelsResponse { models, retired, suggested }))
+    }
+
+    async fn check_models(
+        &self,
+        request: Request<CheckModelsRequest>,
+    ) -> Result<Response<CheckModelsResponse>, Status> {
+        let (caller, _) = holdfast_grpc::caller(request)?;
+        let used = self.0.directory.models().uses(caller.tenant).await;
+        let (catalogue, uses) = used.map_err(Error::from)?;
+
+        let models = check::check(&self.0.provider_egress, &catalogue, uses).await;
+
+        Ok(Response::new(CheckModelsResponse { models }))
     }
 
     async fn put_model(
@@ -88,6 +112,18 @@ impl Service for Models {
         deleted.map_err(Error::from)?;
         Ok(Response::new(DeleteAliasResponse {}))
     }
+}
+
+/// Models that their vendors switch off, with the days.
+fn retired() -> Vec<pb::RetiredModel> {
+    let today = Timestamp::now().strftime("%F").to_string();
+    let retired = Catalogue::built_in().all_retired().map(|(model, retired)| pb::RetiredModel {
+        model: model.to_string(),
+        on: retired.on.clone(),
+        is_off: retired.is_off(&today),
+        successor: retired.successor.to_string(),
+    });
+    retired.collect()
 }
 
 fn model_of(known: KnownModel) -> pb::KnownModel {

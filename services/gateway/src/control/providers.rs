@@ -6,6 +6,7 @@ use holdfast_proto::gateway::v1::{
     ListProvidersResponse, PutProviderRequest, PutProviderResponse,
     providers_server::Providers as Service,
 };
+use serde_json::{Map, Value};
 use tonic::{Request, Response, Status};
 
 use super::{State, actor, check_address, non_empty, required};
@@ -36,13 +37,25 @@ impl Service for Providers {
     ) -> Result<Response<PutProviderResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         let provider = required("provider", request.provider)?;
-        check_address(&self.0.egress, &provider.base_url)?;
+        check_address(&self.0.provider_egress, &provider.base_url)?;
+        let headers = match (request.remove_headers, request.headers.is_empty()) {
+            (false, true) => None,
+            (true, false) => {
+                let why = "`headers` and `remove_headers` exclude each other: give one of them";
+                return Err(Status::invalid_argument(why));
+            }
+            _ => Some(request.headers.into_iter().map(|(name, value)| (name, value.into()))),
+        };
+        let headers = headers.map(Iterator::collect);
+        let extra_body = provider.extra_body.as_deref().map(object_of).transpose()?;
         let new = NewProvider {
             kind: ProviderKind::parse(&provider.kind).map_err(Error::from)?,
             name: provider.name,
             base_url: provider.base_url,
             api_key: non_empty(request.api_key).map(Into::into),
             default_model: non_empty(provider.default_model),
+            headers,
+            extra_body,
         };
 
         let provider = self.0.directory.providers().put(caller.tenant, actor(&caller), new).await;
@@ -66,6 +79,18 @@ impl Service for Providers {
     }
 }
 
+/// Parses the fields for a body. An empty text is no fields.
+fn object_of(text: &str) -> Result<Map<String, Value>, Status> {
+    if text.trim().is_empty() {
+        return Ok(Map::new());
+    }
+    serde_json::from_str(text).map_err(|_| {
+        Status::invalid_argument(
+            "`extra_body` is not a JSON object: write one, as `{\"top_k\": 40}`",
+        )
+    })
+}
+
 fn provider_of(provider: Provider) -> pb::Provider {
     pb::Provider {
         name: provider.name,
@@ -73,5 +98,7 @@ fn provider_of(provider: Provider) -> pb::Provider {
         base_url: provider.base_url,
         has_key: provider.has_key,
         default_model: provider.default_model.unwrap_or_default(),
+        header_names: provider.header_names,
+        extra_body: Some(Value::Object(provider.extra_body).to_string()),
     }
 }

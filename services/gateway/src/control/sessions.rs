@@ -3,12 +3,15 @@
 
 mod branch;
 pub(super) mod convert;
+mod failures;
 mod import;
 pub(super) mod paging;
 mod rollback;
 mod run_list;
 pub mod runs;
 mod search;
+
+pub(crate) use convert::usage as usage_message;
 
 pub use branch::branch_key;
 
@@ -280,7 +283,7 @@ impl Service for Handler {
         let session = run.session_id.parse().map_err(Error::from)?;
         rights::check_session(&self.0.sessions, &caller, session, ConversationRight::Read).await?;
 
-        let run = Some(run);
+        let run = Some(failures::with_failures(run, &entries, &caller));
         let entries = entries.into_iter().map(convert::entry).collect();
         Ok(Response::new(GetRunResponse { run, entries }))
     }

@@ -1,6 +1,7 @@
 //! The service `Tenants`, for operators.
 
 pub mod plans;
+pub mod platform_keys;
 pub mod usage;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};

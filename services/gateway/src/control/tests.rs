@@ -70,6 +70,7 @@ impl World {
             rollback,
             memory: None,
             library,
+            provider_egress: egress.clone(),
             egress,
             node_command_key: Arc::default(),
         };

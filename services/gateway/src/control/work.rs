@@ -17,7 +17,7 @@ use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
 use super::{State, invalid, non_empty, page_size, parse_word};
-use crate::permissions::rights::ConversationRight;
+use crate::permissions::rights::{self, ConversationRight};
 use crate::{Error, audit};
 
 const DEFAULT_TODO_PAGE: u32 = 32;
@@ -125,7 +125,13 @@ impl Service for Work {
             })?;
         let view = self.0.sessions.views().session(caller.tenant, list).await;
         let place = Place::outside(list, view.map_err(Error::from)?.agent);
-        let actor = Actor { kind: ActorKind::User, name: caller.name.clone(), role: None };
+        let actor = Actor {
+            kind: ActorKind::User,
+            name: caller.name.clone(),
+            role: None,
+            // An owner's words are the owner's own; those of others are not.
+            has_outside_text: !rights::reaches_all(&caller, ConversationRight::Write),
+        };
         // Ids that agents use begin otherwise.
         let op_id = non_empty(request.request_id).unwrap_or_else(|| Uuid::now_v7().to_string());
         let op_id = format!("user:{op_id}");

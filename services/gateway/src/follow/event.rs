@@ -1,8 +1,8 @@
 //! Events of a message on its way to its answer.
 
 use holdfast_bus::StepProgress;
-use holdfast_session::{MessageStatus, OUTPUT_LIMIT_REASON, PendingApproval, TurnOutcome};
-use holdfast_types::{ClientCall, RunId, Usage};
+use holdfast_session::{MessageStatus, PendingApproval, TurnOutcome};
+use holdfast_types::{ClientCall, RunId, StopReason, Usage};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
@@ -61,9 +61,15 @@ impl TurnResult {
         Some(Self { outcome: outcome?, text, reason, usage, model, calls })
     }
 
-    /// Whether the answer reached its output limit.
-    pub fn is_cut_off(&self) -> bool {
-        self.reason.as_deref() == Some(OUTPUT_LIMIT_REASON)
+    /// Why the answer ended early; `None` if it is whole.
+    pub fn early_end(&self) -> Option<EarlyEnd> {
+        match StopReason::of_early_end(self.reason.as_deref()?)? {
+            StopReason::End | StopReason::ToolUse => None,
+            StopReason::MaxTokens | StopReason::ContextWindow | StopReason::PauseTurn => {
+                Some(EarlyEnd::Length)
+            }
+            StopReason::Filtered | StopReason::Refusal => Some(EarlyEnd::ContentFilter),
+        }
     }
 
     /// Beginning of an answer that tells that an approval is needed.
@@ -90,6 +96,13 @@ impl TurnResult {
             calls: Vec::new(),
         }
     }
+}
+
+/// Why an answer ended early, as OpenAI's APIs tell it apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EarlyEnd {
+    Length,
+    ContentFilter,
 }
 
 /// Converts an outcome from the bus's type to the journal's.

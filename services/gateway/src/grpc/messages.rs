@@ -15,6 +15,7 @@ use tonic::{Request, Response, Status};
 use crate::permissions::rights::{ConversationRight, NamedSession};
 use crate::{
     Error,
+    control::sessions::usage_message,
     follow::{Event, EventKind, FollowedMessage, Follower, TurnResult},
     ingest::{InboundMessage, Ingest},
 };
@@ -200,11 +201,7 @@ impl From<TurnResult> for pb::Done {
             outcome: outcome.into(),
             text,
             reason: reason.unwrap_or_default(),
-            usage: Some(pb::Usage {
-                input_tokens: usage.input,
-                cached_tokens: usage.cached,
-                output_tokens: usage.output,
-            }),
+            usage: Some(usage_message(usage)),
             model,
         }
     }

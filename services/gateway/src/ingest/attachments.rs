@@ -75,6 +75,7 @@ impl Ingest {
             reference: String::new(),
             name: String::new(),
             file: None,
+            transcription: None,
         };
         let attachments = vec![picture; pictures.len()];
         let author = self.author(caller, &place.key).await?;

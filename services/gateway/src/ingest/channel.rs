@@ -209,6 +209,7 @@ fn body(request: &pb::AcceptRequest, text_limit: usize) -> Result<Body, Error> {
             reference: text::clean_and_cut(&file.reference, MAX_QUOTE_BYTES),
             name: text::clean_and_cut(&file.name, MAX_NAME_BYTES),
             file: None,
+            transcription: None,
         })
         .collect();
     // A user's message is not refused for a stray NUL that the platform let through.

@@ -74,7 +74,7 @@ impl Ingest {
             let view = self.sessions.views().session(tenant, session).await?;
             let is_over = view.state == SessionState::Wait && view.waiting == 0;
             if view.label == EPHEMERAL_LABEL && view.turns == 1 && is_over {
-                self.sessions.delete(tenant, session).await?;
+                self.sessions.delete_answered(tenant, session).await?;
             }
             Ok::<(), Error>(())
         };

@@ -56,6 +56,7 @@ pub(super) fn body_with_files(
         reference: String::new(),
         name: file.name.clone(),
         file: None,
+        transcription: None,
     });
     let body = Body { attachments: attachments.collect(), ..Body::text(text) };
     Ok((body, attachments::storable_files(files)))

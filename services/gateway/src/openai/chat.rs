@@ -15,12 +15,16 @@ use super::{
     body::read_json,
     content::{Message, is_given, join_calls},
     conversation::{AnswerRequest, cancels_on_abort, idempotency_key_of},
+    housekeeping::mark_housekeeping,
     ignored_fields::{IgnoredFields, OtherFields},
     options::{CacheOptions, GivenOptions, Stop},
     sse::{self, EventBuffer, StreamFormat, created_at, id_headers, stream_response},
     tools::GivenTools,
 };
-use crate::{api_error::ApiError, follow::TurnResult};
+use crate::{
+    api_error::ApiError,
+    follow::{EarlyEnd, TurnResult},
+};
 
 #[derive(Debug, Deserialize)]
 struct ChatRequest {
@@ -94,14 +98,16 @@ pub async fn chat(
     Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let key = idempotency_key_of(request.headers())?;
-    let cancels = cancels_on_abort(request.headers())?;
+    let headers = request.headers().clone();
+    let (key, cancels) = (idempotency_key_of(&headers)?, cancels_on_abort(&headers)?);
     let wanted: ChatRequest = read_json(&api, request).await?;
     let stream = wanted.stream.unwrap_or_default();
     let options = wanted.stream_options.as_ref().and_then(|options| options.include_usage);
-    let ask = wanted.check()?;
+    let mut ask = wanted.check()?;
+    mark_housekeeping(&mut ask, &headers)?;
     let (model, is_final_only) = (ask.model.clone(), ask.has_format());
-    let ignored = ask.ignored.header();
+    let (ignored, forget) =
+        (ask.ignored.header(), ask.is_housekeeping().then(|| api.ingest.clone()));
 
     let follow = api.accept_and_follow(&caller, key, ask).await?;
 
@@ -116,11 +122,15 @@ pub async fn chat(
             is_final_only,
             heartbeat: api.settings().gateway.heartbeat,
             cancel: cancels.then(|| api.ingest.clone()),
-            forget: None,
+            forget,
         };
         return Ok((tags, stream_response(follow, voice, options)).into_response());
     }
+    let session = follow.session();
     let finished = follow.finish(api.settings().gateway.answer_timeout).await?;
+    if let Some(ingest) = forget {
+        ingest.forget_unstored(caller.tenant, session).await;
+    }
     match ApiError::of_result(&finished) {
         Some(refusal) => Ok((tags, refusal).into_response()),
         None => {
@@ -176,7 +186,7 @@ impl ChatRequest {
                 ("max_completion_tokens", self.max_completion_tokens),
                 ("max_tokens", self.max_tokens),
             ],
-            stop: self.stop,
+            stop: Some(("stop", self.stop)),
             seed: self.seed,
             frequency_penalty: self.frequency_penalty,
             presence_penalty: self.presence_penalty,
@@ -192,6 +202,7 @@ impl ChatRequest {
                 prompt_cache_retention: self.prompt_cache_retention,
                 service_tier: self.service_tier,
             },
+            ..GivenOptions::default()
         };
         let options = options.check(&mut ignored)?;
         let user = self.user;
@@ -287,12 +298,11 @@ impl From<Usage> for ChatUsage {
 }
 
 fn finish_reason(finished: &TurnResult) -> &'static str {
-    if finished.is_cut_off() {
-        "length"
-    } else if finished.calls.is_empty() {
-        "stop"
-    } else {
-        "tool_calls"
+    match finished.early_end() {
+        Some(EarlyEnd::Length) => "length",
+        Some(EarlyEnd::ContentFilter) => "content_filter",
+        None if finished.calls.is_empty() => "stop",
+        None => "tool_calls",
     }
 }
 

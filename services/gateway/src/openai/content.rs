@@ -56,6 +56,9 @@ pub struct Message {
     /// Kind of input item; only in Responses.
     #[serde(default, rename = "type")]
     kind: Option<String>,
+    /// Of an item of Responses.
+    #[serde(default)]
+    id: Option<Value>,
     #[serde(default)]
     role: Option<String>,
     #[serde(default)]
@@ -126,6 +129,15 @@ const MAX_CALL_FIELD_BYTES: usize = 256;
 const MAX_PICTURES: usize = 8;
 
 impl Message {
+    /// Id of the item for which this one stands, which has nothing else then.
+    pub fn reference(&self) -> Option<&str> {
+        let is_reference = match self.kind.as_deref() {
+            Some(kind) => kind == "item_reference",
+            None => self.role.is_none() && self.content.is_none(),
+        };
+        self.id.as_ref().filter(|_| is_reference)?.as_str()
+    }
+
     /// Converts and checks the message; `param` is the request's field, for errors.
     pub fn convert(self, param: &'static str) -> Result<ConversationMessage, ApiError> {
         match self.kind.as_deref() {

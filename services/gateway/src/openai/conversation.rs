@@ -55,6 +55,8 @@ pub struct AnswerRequest {
     pub response_fields: Option<Box<Value>>,
     /// Conversation to continue.
     pub conversation: Option<Uuid>,
+    /// The messages are the whole conversation, so a request without earlier ones begins another.
+    pub has_whole_conversation: bool,
     /// Fields that are not followed.
     pub ignored: IgnoredFields,
 }
@@ -63,6 +65,11 @@ impl AnswerRequest {
     /// Whether the answer has a form other than text.
     pub fn has_format(&self) -> bool {
         self.options.as_ref().is_some_and(|options| options.format.is_some())
+    }
+
+    /// Whether the request is housekeeping of a front end (`housekeeping.rs`).
+    pub fn is_housekeeping(&self) -> bool {
+        self.options.as_ref().is_some_and(|options| options.is_housekeeping)
     }
 }
 
@@ -103,6 +110,9 @@ impl OpenAi {
     ) -> Result<FollowedMessage, ApiError> {
         let tenant = caller.tenant;
         let agent = self.agent_of(caller, &ask.model).await?;
+        if ask.is_housekeeping() {
+            ask.user = None;
+        }
         let (options, response_fields) = (ask.options.take(), ask.response_fields.take());
         let goes_on = self.session_input(caller, agent, key.as_deref(), ask).await?;
         let (previous, place) = (goes_on.previous, goes_on.place.clone());
@@ -206,18 +216,19 @@ impl OpenAi {
         check(caller, &place.key, ConversationRight::Write)?;
         let (mut label, news) = (None, count_unanswered(&turns));
         // A new session begins with the whole conversation that the client sent.
-        if news < turns.len()
+        if (news < turns.len() || ask.has_whole_conversation)
             && let Some(session) = self.ingest.find_session(caller.tenant, &place.key).await?
         {
             let (history, new) = turns.split_at(turns.len() - news);
             // Results of calls that wait no more need their calls.
             let has_results = new.iter().any(|turn| turn.role == Role::Tool);
+            let is_compared = !has_results && !history.is_empty();
             if self.is_repeated(caller, session, key).await?
-                || (!has_results && self.is_history_of(caller.tenant, session, history).await?)
+                || (is_compared && self.is_history_of(caller.tenant, session, history).await?)
             {
                 turns.drain(..turns.len() - news);
             } else {
-                // The client has edited the conversation, or shows another one.
+                // The client has edited the conversation, or shows or begins another one.
                 let name = match key {
                     Some(key) => single_request_session(caller, key, &turns),
                     None => Uuid::now_v7().simple().to_string(),
@@ -339,7 +350,9 @@ impl OpenAi {
         key: Option<String>,
     ) -> Result<Vec<NewMessage>, ApiError> {
         let SessionInput { place, label, mut turns, .. } = goes_on;
-        let last = match turns.pop() {
+        // Instructions behind the last message hold for it: clients of Anthropic's API send some there.
+        let at = turns.iter().rposition(|turn| turn.role != Role::System);
+        let last = match at.or(turns.len().checked_sub(1)).map(|at| turns.remove(at)) {
             Some(turn) if matches!(turn.role, Role::User | Role::Tool) => {
                 self.body(caller, &place, turn).await?
             }

@@ -1,9 +1,5 @@
-//! `GET /v1/models`: a tenant's agents.
+//! A tenant's agents in the form of OpenAI's models.
 
-use axum::{
-    Extension, Json,
-    extract::{Path, State, rejection::PathRejection},
-};
 use holdfast_grpc::Caller;
 use holdfast_llm::{ModelCard, ThinkingForm};
 use holdfast_types::AgentId;
@@ -49,31 +45,33 @@ pub struct Models {
     data: Vec<Model>,
 }
 
-/// Handler: lists the default agent as `holdfast`, and every agent by its own name.
-pub async fn models(
-    State(api): State<OpenAi>,
-    Extension(caller): Extension<Caller>,
-) -> Result<Json<Models>, ApiError> {
-    let default = api.ingest.agent(&caller, "").await?;
-    let agents = api.ingest.agents(&caller).await?;
+impl Models {
+    pub fn data(&self) -> &[Model] {
+        &self.data
+    }
+}
+
+/// Lists the default agent as `holdfast`, and every agent by its own name.
+pub async fn list_models(api: &OpenAi, caller: &Caller) -> Result<Models, ApiError> {
+    let default = api.ingest.agent(caller, "").await?;
+    let agents = api.ingest.agents(caller).await?;
     let cards = api.ingest.model_cards(caller.tenant).await?;
     let model = |name: String, agent: AgentId| Model::new(name, agent, cards.get(&agent));
     let own = agents.iter().map(|agent| model(format!("{MODEL_PREFIX}/{}", agent.name), agent.id));
     let data = [model(MODEL_PREFIX.to_owned(), default.id)].into_iter().chain(own).collect();
-    Ok(Json(Models { object: "list", data }))
+    Ok(Models { object: "list", data })
 }
 
-pub async fn model(
-    State(api): State<OpenAi>,
-    Extension(caller): Extension<Caller>,
-    model: Result<Path<String>, PathRejection>,
-) -> Result<Json<Model>, ApiError> {
-    let Ok(Path(model)) = model else {
-        return Err(ApiError::invalid_field("model", "the model's name is not UTF-8"));
-    };
-    let agent = api.agent_of(&caller, &model).await?;
+/// Finds an agent by a name, and shows it under the name that the client gave.
+pub async fn find_model(
+    api: &OpenAi,
+    caller: &Caller,
+    given: String,
+    name: &str,
+) -> Result<Model, ApiError> {
+    let agent = api.agent_of(caller, name).await?;
     let cards = api.ingest.model_cards(caller.tenant).await?;
-    Ok(Json(Model::new(model, agent.id, cards.get(&agent.id))))
+    Ok(Model::new(given, agent.id, cards.get(&agent.id)))
 }
 
 impl Model {
@@ -87,5 +85,19 @@ impl Model {
             context_length: card.map(|card| card.context),
             max_output_tokens: card.map(|card| card.max_output),
         }
+    }
+
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Time of creation, in seconds since 1970.
+    pub const fn created(&self) -> u64 {
+        self.created
+    }
+
+    /// Maximum tokens of input and output together, and of an answer; `None` if they are not known.
+    pub fn limits(&self) -> Option<(u64, u32)> {
+        self.context_length.zip(self.max_output_tokens)
     }
 }

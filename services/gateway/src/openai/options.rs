@@ -3,7 +3,7 @@
 //! It is passed on with the message. A provider that cannot take an option refuses it by its name;
 //! ranges are checked here.
 
-use holdfast_types::{AnswerFormat, AnswerOptions, AnswerSchema, Effort, NamedSchema};
+use holdfast_types::{AnswerFormat, AnswerOptions, AnswerSchema, Effort, NamedSchema, Thinking};
 use serde::Deserialize;
 use serde_json::{Number, Value};
 
@@ -35,12 +35,15 @@ pub struct GivenOptions {
     pub top_p: Option<Number>,
     /// Name and value of each output limit that is given.
     pub max_output: Vec<(&'static str, Option<u64>)>,
-    pub stop: Option<Stop>,
+    /// Name and value.
+    pub stop: Option<(&'static str, Option<Stop>)>,
     pub seed: Option<i64>,
     pub frequency_penalty: Option<Number>,
     pub presence_penalty: Option<Number>,
     /// Name and value.
     pub effort: Option<(&'static str, Option<String>)>,
+    pub thinking: Option<Thinking>,
+    pub shows_thinking: bool,
     /// Name and value. In Chat Completions a schema is in an object of its own.
     pub format: Option<(&'static str, Option<Value>)>,
     pub tools: GivenTools,
@@ -98,6 +101,9 @@ impl GivenOptions {
             frequency_penalty: in_range("frequency_penalty", self.frequency_penalty, -2.0, 2.0)?,
             presence_penalty: in_range("presence_penalty", self.presence_penalty, -2.0, 2.0)?,
             effort: effort(self.effort)?,
+            thinking: self.thinking,
+            shows_thinking: self.shows_thinking,
+            is_housekeeping: false,
             format: match self.format {
                 Some((param, Some(format))) => read_format(param, format, ignored)?,
                 Some((_, None)) | None => None,
@@ -150,18 +156,18 @@ fn output_limit(given: Vec<(&'static str, Option<u64>)>) -> Result<Option<u32>, 
     Ok(limit)
 }
 
-fn stops(stop: Option<Stop>) -> Result<Vec<String>, ApiError> {
+fn stops(given: Option<(&'static str, Option<Stop>)>) -> Result<Vec<String>, ApiError> {
+    let Some((param, Some(stop))) = given else { return Ok(Vec::new()) };
     let stops = match stop {
-        None => Vec::new(),
-        Some(Stop::One(one)) => vec![one],
-        Some(Stop::Several(all)) => all,
+        Stop::One(one) => vec![one],
+        Stop::Several(all) => all,
     };
     let is_right = |stop: &String| !stop.is_empty() && stop.len() <= MAX_STOP_BYTES;
     if stops.len() > MAX_STOPS || !stops.iter().all(is_right) {
         let message = format!(
-            "`stop` takes up to {MAX_STOPS} texts, each from 1 to {MAX_STOP_BYTES} bytes long"
+            "`{param}` takes up to {MAX_STOPS} texts, each from 1 to {MAX_STOP_BYTES} bytes long"
         );
-        return Err(ApiError::invalid_field("stop", message));
+        return Err(ApiError::invalid_field(param, message));
     }
     Ok(stops)
 }
@@ -243,7 +249,10 @@ mod tests {
                 },
                 "`max_completion_tokens`",
             ),
-            (GivenOptions { stop: Some(Stop::One(String::new())), ..given() }, "`stop`"),
+            (
+                GivenOptions { stop: Some(("stop", Some(Stop::One(String::new())))), ..given() },
+                "`stop`",
+            ),
             (
                 GivenOptions {
                     effort: Some(("reasoning_effort", Some("much".to_owned()))),

@@ -3,11 +3,13 @@
 //! | file | contents |
 //! |---|---|
 //! | `request.rs` | reading and checking a request |
+//! | `references.rs` | references to items of earlier answers |
 //! | `object.rs` | the response object |
 //! | `response_stream.rs` | its events |
 //! | `stored_response.rs` | responses that are read, listed with their input, cancelled or deleted |
 
 mod object;
+mod references;
 mod request;
 mod response_stream;
 mod stored_response;
@@ -41,7 +43,10 @@ pub async fn respond(
 ) -> Result<Response, ApiError> {
     let key = idempotency_key_of(request.headers())?;
     let cancels = cancels_on_abort(request.headers())?;
-    let wanted: ResponsesRequest = read_json(&api, request).await?;
+    let mut wanted: ResponsesRequest = read_json(&api, request).await?;
+    if let Some(items) = wanted.input_items() {
+        api.resolve_references(&caller, items).await?;
+    }
     let stream = wanted.streams();
     let (ask, fields) = wanted.check()?;
     let ignored = ask.ignored.header();

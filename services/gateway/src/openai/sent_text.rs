@@ -21,6 +21,8 @@ pub enum AnswerOutput {
         part: bool,
         text: String,
     },
+    /// Next part of the model's thinking.
+    Thinking(String),
     /// The agent calls a tool of its own.
     ToolStarted {
         call: String,
@@ -70,8 +72,11 @@ impl SentText {
                 vec![AnswerOutput::ToolStarted { call, tool }]
             }
             EventKind::ToolEnded { call, failed } => vec![AnswerOutput::ToolEnded { call, failed }],
-            // These formats have no field for thinking, a canvas or progress.
-            EventKind::Thinking(_) | EventKind::Canvas(_) | EventKind::Progress(_) => Vec::new(),
+            // Thinking of a step that restarted was sent already, in other words perhaps.
+            EventKind::Thinking(_) if self.restarted_text.is_some() => Vec::new(),
+            EventKind::Thinking(text) => vec![AnswerOutput::Thinking(text)],
+            // These formats have no field for a canvas or progress.
+            EventKind::Canvas(_) | EventKind::Progress(_) => Vec::new(),
             EventKind::Approval(awaited) => self.wait(&awaited),
             EventKind::Done(finished) => self.end(event.step, finished),
         }
@@ -208,7 +213,9 @@ mod tests {
                         read.push_str(if part { "|" } else { "" });
                         read.push_str(&text);
                     }
-                    AnswerOutput::ToolStarted { .. } | AnswerOutput::ToolEnded { .. } => {}
+                    AnswerOutput::Thinking(_)
+                    | AnswerOutput::ToolStarted { .. }
+                    | AnswerOutput::ToolEnded { .. } => {}
                     AnswerOutput::End(_) => return (read, true),
                     AnswerOutput::Fail(_) => return (read, false),
                 }

@@ -33,6 +33,12 @@ pub trait StreamFormat: Send + 'static {
     fn begin(&mut self, out: &mut EventBuffer);
     /// Writes text of a step; `part` tells that it begins a new part.
     fn text(&mut self, step: u32, part: bool, text: &str, out: &mut EventBuffer);
+    /// Writes a piece of the model's thinking.
+    fn thinking(&mut self, _text: &str, _out: &mut EventBuffer) {}
+    /// Writes something that keeps the stream alive and that clients pass over.
+    fn heartbeat(&mut self, out: &mut EventBuffer) {
+        out.comment("waiting");
+    }
     /// Writes that the agent calls a tool of its own.
     fn tool_started(&mut self, _call: &str, _tool: &str, _out: &mut EventBuffer) {}
     /// Writes the end of a call of the agent's own tools.
@@ -61,6 +67,10 @@ impl EventBuffer {
         self.0.extend_from_slice(name.as_bytes());
         self.0.push(b'\n');
         self.data(value);
+    }
+
+    fn comment(&mut self, text: &str) {
+        self.0.extend_from_slice(format!(": {text}\n\n").as_bytes());
     }
 
     /// Writes the event that ends a stream of Chat Completions.
@@ -175,7 +185,10 @@ impl<V: StreamFormat> AnswerStream<V> {
                     self.stage = Stage::Over;
                     return None;
                 }
-                Err(_) => return Some(Bytes::from_static(b": waiting\n\n")),
+                Err(_) => {
+                    self.format.heartbeat(&mut out);
+                    return Some(out.take());
+                }
             }
         }
     }
@@ -183,6 +196,7 @@ impl<V: StreamFormat> AnswerStream<V> {
     fn write(&mut self, say: AnswerOutput, out: &mut EventBuffer) {
         match say {
             AnswerOutput::Text { step, part, text } => self.format.text(step, part, &text, out),
+            AnswerOutput::Thinking(text) => self.format.thinking(&text, out),
             AnswerOutput::ToolStarted { call, tool } => {
                 self.format.tool_started(&call, &tool, out);
             }

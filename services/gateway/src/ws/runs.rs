@@ -415,10 +415,10 @@ pub fn assistant_message(text: &str, result: Option<(Usage, &str)>) -> Value {
 
 pub fn usage_of(usage: Usage) -> Value {
     json!({
-        "input": usage.input.saturating_sub(usage.cached),
+        "input": usage.input.saturating_sub(usage.cached + usage.written + usage.written_long),
         "output": usage.output,
         "cacheRead": usage.cached,
-        "cacheWrite": 0,
+        "cacheWrite": usage.written + usage.written_long,
         "totalTokens": usage.input + usage.output,
     })
 }

@@ -1,6 +1,9 @@
 //! A message from a bridge is routed, accepted once, and answered to its origin.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::{
+    path::Path,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use holdfast_directory::{
     Actor, NewAgent, NewBinding, NewModelRoute, NewRule, TenantChanges, TenantState,
@@ -194,6 +197,7 @@ async fn an_agents_options_for_a_channel_are_those_of_its_messages() {
             ..Default::default()
         },
         blocks: Some(BlockSettings::default()),
+        ..ChannelOptions::default()
     };
     let main = world.directory.agents().default_agent(world.anna.id).await.unwrap();
     let mut settings = main.settings;
@@ -354,6 +358,56 @@ async fn a_file_that_came_along_is_the_agents_and_the_same_message_is_still_the_
             None
         ]
     );
+}
+
+/// Files that real programs wrote (crates/documents/testdata/README.md), by their names.
+fn sample_files() -> Vec<(String, Vec<u8>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/documents/testdata");
+    let content = std::fs::read(folder.join("expected.json")).unwrap();
+    let expected: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_slice(&content).unwrap();
+    let read = |name: String| (name.clone(), std::fs::read(folder.join(&name)).unwrap());
+    expected.into_iter().map(|(name, _)| read(name)).collect()
+}
+
+#[tokio::test]
+async fn files_of_every_kind_are_kept_as_they_were_sent() {
+    let world = World::start().await.unwrap();
+    let workspaces = Workspaces::new(world.pools.clone());
+    let all = sample_files();
+    for (number, files) in all.chunks(30).enumerate() {
+        let attachment = |(name, content): &(String, Vec<u8>)| MessageAttachment {
+            kind: "document".into(),
+            name: name.clone(),
+            content: content.clone(),
+            ..MessageAttachment::default()
+        };
+        let attachments = files.iter().map(attachment).collect();
+        let request = AcceptRequest { attachments, ..arrival(&format!("look {number}")) };
+
+        let accepted = accept(&world, world.anna.id, request).await.unwrap();
+
+        done(&world.follow(&world.anna, &accepted.message_id).await.unwrap());
+        let session = accepted.session_id.parse().unwrap();
+        let journal = world.sessions.views().history(world.anna.id, session, 10, None);
+        let bodies = journal.await.unwrap().into_iter().filter_map(|view| match view.entry {
+            Entry::Heard { body, .. } if body.text == format!("look {number}") => Some(body),
+            _ => None,
+        });
+        let attachments: Vec<_> = bodies.flat_map(|body| body.attachments).collect();
+        assert_eq!(attachments.len(), files.len());
+        for ((name, content), attachment) in files.iter().zip(attachments) {
+            assert_eq!(attachment.name, *name);
+            let Some(file) = attachment.file else {
+                assert!(content.is_empty(), "{name}");
+                continue;
+            };
+            let hash = file.hash.parse().unwrap();
+            let kept = workspaces.content_by_hash(world.anna.id, &hash).await.unwrap();
+            assert_eq!(kept.as_ref(), Some(content), "{name}");
+        }
+    }
+    assert!(all.len() >= 30, "{}", all.len());
 }
 
 #[tokio::test]

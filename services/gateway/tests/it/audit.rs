@@ -76,7 +76,11 @@ async fn neither_secrets_nor_messages_are_recorded() {
     let mut providers = ProvidersClient::new(world.channel().await.unwrap());
     let provider =
         pb::Provider { name: "openai".into(), kind: "openai".into(), ..Default::default() };
-    let put = pb::PutProviderRequest { provider: Some(provider), api_key: "sk-hush-hush".into() };
+    let put = pb::PutProviderRequest {
+        provider: Some(provider),
+        api_key: "sk-hush-hush".into(),
+        ..Default::default()
+    };
     providers.put_provider(world.anna.request(put)).await.unwrap();
     let mut servers = McpServersClient::new(world.channel().await.unwrap());
     let server = pb::McpServer {

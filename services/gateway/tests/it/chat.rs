@@ -266,6 +266,27 @@ async fn an_answer_that_is_cut_off_is_told_as_such() -> anyhow::Result<()> {
     assert_eq!(response["incomplete_details"]["reason"], "max_output_tokens");
     let last: Value = serde_json::from_str(streamed.last().unwrap())?;
     assert_eq!(last["type"], "response.incomplete", "{last}");
+    assert_eq!(last["response"]["incomplete_details"]["reason"], "max_output_tokens");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_answer_that_a_filter_cuts_off_has_its_text_and_says_so() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let messages = json!([{"role": "user", "content": "cut by a filter"}]);
+    let post = |path| world.post(&world.anna, path);
+
+    let chat = body(json!({"messages": messages}));
+    let answer: Value = post("/v1/chat/completions").json(&chat).send().await?.json().await?;
+    let wanted = json!({"model": "holdfast", "input": "cut by a filter"});
+    let response: Value = post("/v1/responses").json(&wanted).send().await?.json().await?;
+
+    let choice = &answer["choices"][0];
+    assert_eq!(choice["finish_reason"], "content_filter", "{answer}");
+    assert_eq!(choice["message"]["content"], "echo: cut by a filter");
+    assert_eq!(response["status"], "incomplete", "{response}");
+    assert_eq!(response["incomplete_details"]["reason"], "content_filter");
+    assert_eq!(response["output"][0]["content"][0]["text"], "echo: cut by a filter");
     Ok(())
 }
 

@@ -141,6 +141,65 @@ async fn a_response_ends_with_calls_and_goes_on_with_their_outputs() {
     assert_eq!(again["output"][0]["content"][0]["text"], "results: c0=one, c1=two", "{again}");
 }
 
+/// As the Vercel AI SDK sends what it was answered before.
+#[tokio::test]
+async fn a_reference_stands_for_an_item_of_an_earlier_answer() {
+    let world = World::start().await.unwrap();
+    let (_, first) = respond(&world, &world.anna, json!({"input": "call"})).await;
+    let output = first["output"].as_array().unwrap();
+    let refer = |item: &Value| json!({"type": "item_reference", "id": item["id"]});
+    let done = |call: &Value, output: &str| json!({"type": "function_call_output", "call_id": call["call_id"], "output": output});
+    let results = [done(&output[1], "one"), done(&output[2], "two")];
+
+    for answer in [
+        vec![refer(&output[0]), output[1].clone(), output[2].clone()],
+        // Now the calls wait no more, so they have to be in the history.
+        output.iter().map(refer).collect(),
+    ] {
+        let user = json!({"role": "user", "content": "call"});
+        let history: Value = [user].into_iter().chain(answer).chain(results.clone()).collect();
+        let (status, next) = respond(&world, &world.anna, json!({"input": history})).await;
+        assert_eq!(status, 200, "{next}");
+        assert_eq!(next["output"][0]["content"][0]["text"], "results: c0=one, c1=two", "{next}");
+    }
+
+    let (_, said) = respond(&world, &world.anna, json!({"input": "first"})).await;
+    let input = json!([
+        {"role": "user", "content": "first"},
+        {"id": said["output"][0]["id"]},
+        {"role": "user", "content": "history"},
+    ]);
+    let (_, next) = respond(&world, &world.anna, json!({"input": input})).await;
+    let history = next["output"][0]["content"][0]["text"].as_str().unwrap();
+    assert!(history.contains("assistant=echo: first"), "{history}");
+}
+
+#[tokio::test]
+async fn a_reference_to_an_item_that_the_caller_may_not_read_or_that_is_gone_is_refused() {
+    let world = World::start().await.unwrap();
+    let (_, kept) = respond(&world, &world.anna, json!({"input": "one"})).await;
+    let (_, unstored) = respond(&world, &world.anna, json!({"input": "two", "store": false})).await;
+    let (_, deleted) = respond(&world, &world.anna, json!({"input": "three"})).await;
+    let path = format!("/v1/responses/{}", deleted["id"].as_str().unwrap());
+    let deletion = world.client.delete(world.url(&path)).bearer_auth(&world.anna.key);
+    assert_eq!(deletion.send().await.unwrap().status(), 200);
+
+    for (who, item) in [
+        (&world.ben, &kept["output"][0]["id"]),
+        (&world.anna, &unstored["output"][0]["id"]),
+        (&world.anna, &deleted["output"][0]["id"]),
+        (&world.anna, &json!("fc_0190f3c4d5e67890abcd1234567890ab_0")),
+        (&world.anna, &json!("rs_1")),
+    ] {
+        let input =
+            json!([{"type": "item_reference", "id": item}, {"role": "user", "content": "x"}]);
+        let (status, refused) = respond(&world, who, json!({ "input": input })).await;
+        assert_eq!((status, &refused["error"]["param"]), (400, &json!("input")), "{refused}");
+        let told = refused["error"]["message"].as_str().unwrap();
+        assert!(told.contains(item.as_str().unwrap()), "{told}");
+    }
+}
+
 #[tokio::test]
 async fn a_stream_of_a_response_has_the_official_events_of_calls() {
     let world = World::start().await.unwrap();

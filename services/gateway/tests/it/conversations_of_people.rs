@@ -157,6 +157,47 @@ async fn a_person_reaches_their_own_conversations_and_sees_no_others() {
 }
 
 #[tokio::test]
+async fn the_words_of_a_provider_are_for_those_who_read_the_whole_tenant() {
+    let issuer = FakeIssuer::start().await.unwrap();
+    let url = issuer.url();
+    let world = World::start_with(|config| trust(config, &url)).await.unwrap();
+    let person = |name: &str, role: &str| {
+        world.anna.by(&issuer.token(json!({"sub": name, "org": "anna", "groups": [role]})))
+    };
+    let member = person("member", "member");
+    let failing = pb::SendRequest { session: "trip".into(), ..message("fail bad_request") };
+    let sent = world.send(&member, failing).await.unwrap();
+    world.follow(&member, &sent.message_id).await.unwrap();
+    let get = pb::GetRunRequest { run_id: sent.message_id.replace("msg_", "run_") };
+    let failures = async |caller: &Tenant| {
+        let mut sessions = SessionsClient::new(world.channel().await.unwrap());
+        let got = sessions.get_run(caller.request(get.clone())).await.unwrap().into_inner();
+        let told = format!("{got:?}");
+        (got.run.unwrap().provider_failures, told)
+    };
+
+    let whole = pb::ProviderFailure {
+        provider: "test".into(),
+        model: "test:echo".into(),
+        class: "bad_request".into(),
+        status: 400,
+        code: "bad_field".into(),
+        text: "field X is wrong".into(),
+        attempts: 1,
+        repair: String::new(),
+    };
+    for role in ["viewer", "operator", "owner"] {
+        assert_eq!(failures(&person(role, role)).await.0, std::slice::from_ref(&whole), "{role}");
+    }
+    assert_eq!(failures(&world.anna).await.0, [whole]);
+    let (of_member, told) = failures(&member).await;
+    let class = "bad_request".to_owned();
+    let shown = pb::ProviderFailure { class, attempts: 1, ..Default::default() };
+    assert_eq!(of_member, [shown]);
+    assert!(!told.contains("field X"), "{told}");
+}
+
+#[tokio::test]
 async fn a_name_in_a_name_space_cannot_be_chosen() {
     let world = World::start().await.unwrap();
 

@@ -267,7 +267,12 @@ async fn a_server_is_set_up_listed_and_looked_at_and_its_headers_stay_inside() {
     assert_eq!(elsewhere.unwrap_err().code(), Code::InvalidArgument);
     let listed = listed.into_inner();
     assert!(!format!("{listed:?}").contains("s3cret"), "{listed:?}");
-    assert_eq!(probed.into_inner().tools[0].name, "tools");
+    let probed = probed.into_inner();
+    assert_eq!(probed.tools[0].name, "tools");
+    assert_eq!(
+        probed.omitted,
+        [pb::OmittedMcpTool { name: "large".into(), reason: "its schema is too large".into() }]
+    );
     let open = world.directory.mcp_servers().open(world.anna.id).await.unwrap();
     assert_eq!(open[0].secrets.len(), 1);
 }

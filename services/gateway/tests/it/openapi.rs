@@ -39,6 +39,13 @@ async fn each_operation_answers_as_its_description_says() {
     let say = json!({"model": "holdfast", "messages": [{"role": "user", "content": "hi"}]});
     let input = json!({"model": "holdfast", "input": "hi", "instructions": "Rhyme."});
     let embed = json!({"model": "holdfast", "input": "hi"});
+    let speech = json!({"model": "holdfast", "input": "hi", "voice": "alloy"});
+    description.check_value("SpeechRequest", &speech).unwrap();
+    let (messages, count) = ("/v1/messages", "/v1/messages/count_tokens");
+    let message = json!({"model": "holdfast", "max_tokens": 9, "messages": say["messages"]});
+    let anthropic =
+        |path: &str| world.get(&world.anna, path).header("anthropic-version", "2023-06-01");
+    description.check_value("MessagesRequest", &message).unwrap();
     description.check_value("ChatRequest", &say).unwrap();
     description.check_value("ResponsesRequest", &input).unwrap();
     let run = json!({"threadId": "t", "runId": "r", "messages": say["messages"]});
@@ -74,6 +81,11 @@ async fn each_operation_answers_as_its_description_says() {
         ("post /v1/chat/completions", reused, 409),
         ("post /v1/chat/completions", world.post(&world.anna, chat).body("{"), 400),
         ("post /v1/chat/completions", world.client.post(world.url(chat)).json(&say), 401),
+        ("post /v1/messages", world.post(&world.anna, messages).json(&message), 200),
+        ("post /v1/messages", world.post(&world.anna, messages).json(&json!({})), 400),
+        ("post /v1/messages", world.client.post(world.url(messages)).json(&message), 401),
+        ("post /v1/messages/count_tokens", world.post(&world.anna, count).json(&message), 200),
+        ("post /v1/messages/count_tokens", world.post(&world.anna, count).json(&json!({})), 400),
         ("post /chat", world.post(&world.anna, "/chat").json(&run), 200),
         ("post /chat", world.post(&world.anna, "/chat").json(&json!({})), 400),
         ("post /v1/responses", world.post(&world.anna, responses).json(&input), 200),
@@ -89,8 +101,17 @@ async fn each_operation_answers_as_its_description_says() {
         ("delete /v1/conversations/{conversation}", delete(&conversation), 200),
         ("post /v1/embeddings", world.post(&world.anna, "/v1/embeddings").json(&embed), 200),
         ("post /v1/embeddings", world.post(&world.anna, "/v1/embeddings").json(&json!({})), 400),
+        (
+            "post /v1/audio/transcriptions",
+            world.post(&world.anna, "/v1/audio/transcriptions").json(&json!({})),
+            400,
+        ),
+        ("post /v1/audio/speech", world.post(&world.anna, "/v1/audio/speech").json(&speech), 422),
         ("get /v1/models", world.get(&world.anna, "/v1/models"), 200),
         ("get /v1/models", without_key("/v1/models"), 401),
+        ("get /v1/models", anthropic("/v1/models"), 200),
+        ("get /v1/models/{model}", anthropic("/v1/models/claude-sonnet-4-5"), 200),
+        ("get /v1/models/{model}", anthropic("/v1/models/gpt-5"), 404),
         ("get /v1/models/{model}", world.get(&world.anna, "/v1/models/holdfast"), 200),
         ("get /v1/models/{model}", world.get(&world.anna, "/v1/models/gpt-5"), 404),
         ("post /mcp", mcp().json(&list), 200),
@@ -110,6 +131,16 @@ async fn each_operation_answers_as_its_description_says() {
         ("get /console/ws", without_key("/console/ws"), 400),
         ("get /console/ws", without_key(&unknown_session), 403),
         ("get /console/ws", without_key(&unknown_session).header("origin", world.url("")), 401),
+        (
+            "get /.well-known/oauth-protected-resource",
+            without_key("/.well-known/oauth-protected-resource"),
+            404,
+        ),
+        (
+            "get /.well-known/oauth-protected-resource/mcp",
+            without_key("/.well-known/oauth-protected-resource/mcp"),
+            404,
+        ),
         ("get /openapi.json", without_key("/openapi.json"), 200),
         ("get /healthz", without_key("/healthz"), 200),
         ("get /readyz", without_key("/readyz"), 200),

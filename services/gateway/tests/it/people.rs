@@ -7,7 +7,7 @@ use holdfast_proto::gateway::v1::{
     self as pb, GetCallerRequest, ListAgentsRequest, ListPeopleRequest, SetPersonStateRequest,
     agents_client::AgentsClient, people_client::PeopleClient, sessions_client::SessionsClient,
 };
-use holdfast_testkit::{FakeIssuer, SigningKey};
+use holdfast_testkit::{FakeIssuer, SigningKey, openapi::Description};
 use serde_json::{Value, json};
 use tonic::{Code, Status};
 
@@ -309,6 +309,40 @@ async fn a_person_chats_over_http_and_a_viewer_may_not() {
     let refused = world.get(&stale, "/v1/models").send().await.unwrap();
     assert_eq!(refused.status(), 401);
     assert!(refused.text().await.unwrap().contains("holdfast login"));
+}
+
+/// RFC 9728, section 5: the refusal names the page that names the identity provider.
+#[tokio::test]
+async fn an_mcp_client_is_led_from_its_refusal_to_the_identity_provider() {
+    let issuer = FakeIssuer::start().await.unwrap();
+    let world = world(&issuer).await;
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
+    let forms = "application/json, text/event-stream";
+
+    let refused = world.client.post(world.url("/mcp")).json(&list).send().await.unwrap();
+    assert_eq!(refused.status(), 401);
+    let challenge = refused.headers()["www-authenticate"].to_str().unwrap();
+    let page = challenge.strip_prefix("Bearer resource_metadata=\"").unwrap().trim_end_matches('"');
+    let description = Description::read().unwrap();
+    let read = async |page: &str| -> Value {
+        let page: Value = world.client.get(page).send().await.unwrap().json().await.unwrap();
+        description.check_value("ProtectedResource", &page).unwrap();
+        page
+    };
+    let told = read(page).await;
+    let root = read(&world.url("/.well-known/oauth-protected-resource")).await;
+
+    assert_eq!(told["resource"], world.url("/mcp"));
+    assert_eq!(root["resource"], world.url(""));
+    for page in [&told, &root] {
+        assert_eq!(page["authorization_servers"], json!([issuer.url()]));
+    }
+    let anna = world.anna.by(&annas(&issuer, json!({})));
+    let signed_in = world.post(&anna, "/mcp").header("accept", forms).json(&list).send().await;
+    assert_eq!(signed_in.unwrap().status(), 200);
+    // Other routes take keys, and send nobody away to sign in.
+    let other = world.client.get(world.url("/v1/models")).send().await.unwrap();
+    assert_eq!(other.headers()["www-authenticate"], "Bearer");
 }
 
 #[tokio::test]

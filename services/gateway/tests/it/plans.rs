@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use holdfast_directory::Actor;
 use holdfast_proto::gateway::v1::{
-    self as pb, plans_client::PlansClient, tenants_client::TenantsClient,
-    usage_reports_client::UsageReportsClient,
+    self as pb, plans_client::PlansClient, platform_keys_client::PlatformKeysClient,
+    tenants_client::TenantsClient, usage_reports_client::UsageReportsClient,
 };
 use holdfast_types::{AgentId, TreePath};
 use holdfast_workspace::{Base, ChangeAuthor, Edit, Workspaces};
@@ -346,4 +346,52 @@ async fn a_deleted_tenant_is_told_of_when_it_is_gone() {
     let annas = told.iter().filter(|event| event.tenant == "anna");
     let kinds: Vec<&str> = annas.map(|event| event.kind.as_str()).collect();
     assert_eq!(kinds, ["tenant.created", "tenant.deletion_started", "tenant.deleted"]);
+}
+
+#[tokio::test]
+async fn keys_of_the_platform_are_the_operators_alone_and_never_returned() {
+    let (world, operator) = operated().await;
+    let mut client = PlatformKeysClient::new(world.channel().await.unwrap());
+    let new = |name: &str, base_url: Option<&str>| pb::PutPlatformKeyRequest {
+        provider: "openai".into(),
+        name: name.into(),
+        api_key: "sk-s3cret".into(),
+        base_url: base_url.map(str::to_owned),
+        default_model: Some("gpt-6.1-terra".into()),
+        ..Default::default()
+    };
+
+    let put = client.put_platform_key(operator.request(new("main", None))).await.unwrap();
+    let elsewhere = Some("https://elsewhere.example/v1");
+    let moved = client.put_platform_key(operator.request(new("second", elsewhere))).await;
+    let private = Some("http://10.0.0.7/v1");
+    let private = client.put_platform_key(operator.request(new("main", private))).await;
+    let by_tenant = client.put_platform_key(world.anna.request(new("main", None))).await;
+    let seen = client.list_platform_keys(world.anna.request(Default::default())).await;
+    let listed = client.list_platform_keys(operator.request(Default::default())).await.unwrap();
+    let plan = pb::Plan {
+        name: "basic".into(),
+        platform_providers: vec!["openai".into(), "openai".into()],
+        ..Default::default()
+    };
+    let mut plans = PlansClient::new(world.channel().await.unwrap());
+    let plan = operator.request(pb::PutPlanRequest { plan: Some(plan) });
+    let plan = plans.put_plan(plan).await.unwrap().into_inner().plan.unwrap();
+    let which = pb::DeletePlatformKeyRequest { provider: "openai".into(), name: "main".into() };
+    let deleted = client.delete_platform_key(operator.request(which.clone())).await;
+    let again = client.delete_platform_key(operator.request(which)).await;
+
+    let provider = put.into_inner().provider.unwrap();
+    assert_eq!(provider.default_model, "openai:gpt-6.1-terra");
+    assert_eq!(provider.keys[0].name, "main");
+    assert_eq!(moved.unwrap_err().code(), Code::InvalidArgument);
+    assert!(private.unwrap_err().message().contains("`egress.allow`"));
+    assert_eq!(by_tenant.unwrap_err().code(), Code::PermissionDenied);
+    assert_eq!(seen.unwrap_err().code(), Code::PermissionDenied);
+    let listed = listed.into_inner();
+    assert_eq!(listed.providers, [provider]);
+    assert!(!format!("{listed:?}").contains("s3cret"), "{listed:?}");
+    assert_eq!(plan.platform_providers, ["openai"]);
+    assert!(deleted.is_ok());
+    assert_eq!(again.unwrap_err().code(), Code::NotFound);
 }

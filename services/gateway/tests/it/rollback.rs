@@ -34,6 +34,7 @@ async fn save_step(world: &World, session: SessionId) -> anyhow::Result<StepId> 
         kind: ActorKind::RootAgent,
         name: "main".to_owned(),
         role: Some(BehaviorRole::Plan),
+        has_outside_text: false,
     };
     let todos: Vec<TodoOperation> =
         serde_json::from_value(json!([{"op": "init", "items": [{"title": "dig"}]}]))?;

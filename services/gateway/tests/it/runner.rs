@@ -3,11 +3,12 @@
 //! | a message begins with | the runner |
 //! |---|---|
 //! | `hold` | answers once [`Runner::release`] is called |
+//! | `think` | thinks aloud before it answers |
 //! | `tool` | says something, calls a tool, answers in its second step |
 //! | `steps` | says `let me see`, calls a tool, says `it is `, and `noon` once released |
 //! | `same` | loses the first step half-way, and says the same again |
 //! | `other` | loses it, and says something else |
-//! | `fail` | ends without an answer |
+//! | `fail` | ends without an answer; `fail <class>` for this reason, with the failed request of a provider |
 //! | `die` | gives the message up |
 //! | `quiet` | answers, and publishes nothing over NATS |
 //! | `linger` | is heard by the turn's second step, which tells the answer; ends once released |
@@ -15,23 +16,23 @@
 //! | `call` | says something, and calls each tool that the client gives |
 //! | results of these calls | answers with them |
 //! | `options` | answers with what the client asks of the model |
-//! | `cut` | answers, and says that the answer is cut off |
+//! | `cut` | answers, and says that the answer is cut off; `cut by a filter` says by what |
 //! | `history` | answers with all that it has heard |
 //! | anything else | answers with `echo: ` and the message |
 
 use std::{future::pending, sync::Arc, time::Duration};
 
 use holdfast_bus::{
-    Bus, Delta, DeltaBody, McpProbe, McpProbeResult, McpProbeTool, PromptAnswer, PromptQuestion,
-    RenderedMessage, RenderedPrompt, StepProgress,
+    Bus, Delta, DeltaBody, McpOmittedTool, McpProbe, McpProbeResult, McpProbeTool, PromptAnswer,
+    PromptQuestion, RenderedMessage, RenderedPrompt, StepProgress,
 };
 use holdfast_session::{
     ApprovalBatch, ApprovalFilter, Claim, Completion, Error, InboxMessage, LoadedSession,
-    NewApproval, NewDelivery, OUTPUT_LIMIT_REASON, Sessions, StepWrite, TurnOutcome,
+    NewApproval, NewDelivery, Sessions, StepWrite, TurnOutcome,
 };
 use holdfast_types::{
-    ApprovalId, Body, ClientTool, DeliveryId, Entry, Handover, MessageFilter, QueueMode, RunId,
-    RunnerId, ToolCall, Usage, Wait,
+    ApprovalId, Body, ClientTool, DeliveryId, Entry, Handover, MessageFilter, ProviderFailure,
+    QueueMode, RunId, RunnerId, StopReason, ToolCall, Usage, Wait,
 };
 use jiff::Timestamp;
 use tokio::{
@@ -46,7 +47,9 @@ const POLL: Duration = Duration::from_secs(1);
 /// Time for the gateway to subscribe to the deltas of a session that was claimed without a wake-up.
 const SUBSCRIBE_TIME: Duration = Duration::from_millis(300);
 
-const USAGE: Usage = Usage { input: 5, cached: 2, output: 3 };
+fn usage() -> Usage {
+    Usage { input: 5, cached: 2, output: 3, ..Usage::default() }
+}
 
 /// Claims sessions and answers until dropped.
 pub struct Runner {
@@ -56,12 +59,17 @@ pub struct Runner {
     _prompts: AbortOnDropHandle<()>,
 }
 
-/// Reports one tool for each MCP server, named after the server.
+/// Reports one tool for each MCP server, named after the server, and one that is left out.
 async fn probes(bus: Bus) {
     let Ok(mut probes) = bus.mcp_probes("").await else { return };
     while let Some((probe, asker)) = probes.next::<McpProbe>().await {
         let tool = McpProbeTool { name: probe.server, ..McpProbeTool::default() };
-        asker.answer(&McpProbeResult { tools: vec![tool], error: None }).await;
+        let omitted = McpOmittedTool {
+            name: "large".to_owned(),
+            reason: "its schema is too large".to_owned(),
+        };
+        let result = McpProbeResult { tools: vec![tool], omitted: vec![omitted], error: None };
+        asker.answer(&result).await;
     }
 }
 
@@ -273,6 +281,7 @@ impl Work {
             "linger" => step = 1,
             "canvas" => told.tell(0, DeltaBody::Canvas { surfaces: vec!["plan".to_owned()] }),
             "progress" => told.tell(0, DeltaBody::StepProgress(progress())),
+            "think" => told.tell(0, DeltaBody::Thought { text: "hm".to_owned() }),
             "same" => told.say(0, "echo: "),
             "other" => told.say(0, "something else "),
             "tool" => {
@@ -313,7 +322,7 @@ impl Work {
         entries.push(Entry::Thought {
             text: "let me see".to_owned(),
             calls: vec![call.clone()],
-            usage: USAGE,
+            usage: usage(),
             model: "test:echo".to_owned(),
             carry: None,
             record: None,
@@ -354,7 +363,7 @@ impl Work {
         entries.push(Entry::Thought {
             text: text.clone(),
             calls,
-            usage: USAGE,
+            usage: usage(),
             model: model.clone(),
             carry: None,
             record: None,
@@ -371,7 +380,7 @@ impl Work {
             outcome: TurnOutcome::Completed,
             reason: None,
             deliveries: Vec::new(),
-            usage: USAGE,
+            usage: usage(),
             model: model.clone(),
             steps: 1,
             tools: Vec::new(),
@@ -388,7 +397,7 @@ impl Work {
         self.sessions.complete(told.claim, completion).await?;
         let (outcome, calls) = (holdfast_bus::Outcome::Completed, handover.calls);
         let done =
-            DeltaBody::Done { seqs, text, outcome, reason: None, usage: USAGE, model, calls };
+            DeltaBody::Done { seqs, text, outcome, reason: None, usage: usage(), model, calls };
         told.tell(0, done);
         Ok(())
     }
@@ -407,7 +416,7 @@ impl Work {
         entries.push(Entry::Thought {
             text: text.clone(),
             calls: Vec::new(),
-            usage: USAGE,
+            usage: usage(),
             model: "test:echo".to_owned(),
             carry: None,
             record: None,
@@ -415,11 +424,19 @@ impl Work {
         let seqs: Vec<i64> = seen.iter().map(|row| row.seq).collect();
         // `fail` may be followed by the class of the failure.
         let class = seen.last().and_then(|row| row.body.text.strip_prefix("fail "));
-        let is_cut = seen.last().is_some_and(|row| row.body.text.starts_with("cut"));
+        let cut = match seen.last().map(|row| row.body.text.as_str()) {
+            Some("cut by a filter") => StopReason::Filtered,
+            Some(text) if text.starts_with("cut") => StopReason::MaxTokens,
+            Some(_) | None => StopReason::End,
+        };
         let reason = match outcome {
-            TurnOutcome::Completed => is_cut.then(|| OUTPUT_LIMIT_REASON.to_owned()),
+            TurnOutcome::Completed => cut.early_end().map(str::to_owned),
             _ => Some(class.unwrap_or("test").to_owned()),
         };
+        if class.is_some() {
+            entries.pop();
+            entries.push(Entry::failed(text.clone(), vec![provider_failure()]));
+        }
         let target = seen.iter().rev().find_map(|row| row.target.clone());
         let delivery = |target| NewDelivery {
             target,
@@ -439,7 +456,7 @@ impl Work {
             outcome,
             reason: reason.clone(),
             deliveries,
-            usage: USAGE,
+            usage: usage(),
             model: "test:echo".to_owned(),
             // As a runner counts: a step with calls is two.
             steps: i32::try_from(step).unwrap_or_default() * 2 + 1,
@@ -458,10 +475,24 @@ impl Work {
             };
             let model = "test:echo".to_owned();
             let calls = Vec::new();
-            let done = DeltaBody::Done { seqs, text, outcome, reason, usage: USAGE, model, calls };
+            let done =
+                DeltaBody::Done { seqs, text, outcome, reason, usage: usage(), model, calls };
             told.tell(step, done);
         }
         Ok(())
+    }
+}
+
+/// Failed request of a turn that fails for a reason.
+pub fn provider_failure() -> ProviderFailure {
+    ProviderFailure {
+        model: "test:echo".into(),
+        class: "bad_request".into(),
+        status: Some(400),
+        code: "bad_field".into(),
+        text: "field X is wrong".into(),
+        attempts: 1,
+        repair: String::new(),
     }
 }
 

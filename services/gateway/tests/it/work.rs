@@ -131,7 +131,7 @@ async fn what_a_step_did_is_listed_as_worklog_tree_and_ledger_and_each_needs_its
         summary: "dug a hole".to_owned(),
         model_calls: vec![ModelCall {
             model: "demo".to_owned(),
-            usage: Usage { input: 10, cached: 0, output: 5 },
+            usage: Usage { input: 10, output: 5, ..Usage::default() },
             micros: 42,
             ..ModelCall::default()
         }],

@@ -14,6 +14,7 @@ pub(super) fn to_proto(
     let options = |options: ChannelOptions| pb::ChannelOptions {
         queue: (!options.queue.is_default()).then(|| queue_of(options.queue)),
         blocks: options.blocks.map(blocks_of),
+        voice_replies: options.voice_replies.as_ref().map(word_of).unwrap_or_default(),
     };
     channels.into_iter().map(|(key, value)| (key, options(value))).collect()
 }
@@ -22,10 +23,14 @@ pub(super) fn from_proto(
     channels: HashMap<String, pb::ChannelOptions>,
 ) -> Result<BTreeMap<String, ChannelOptions>, Error> {
     let mut read = BTreeMap::new();
-    for (key, pb::ChannelOptions { queue, blocks }) in channels {
+    for (key, pb::ChannelOptions { queue, blocks, voice_replies }) in channels {
         let options = ChannelOptions {
             queue: queue.map(queue_settings).transpose()?.unwrap_or_default(),
             blocks: blocks.map(block_settings).transpose()?,
+            voice_replies: match voice_replies.as_str() {
+                "" => None,
+                word => Some(parse_word("channels.voice_replies", word, "never or to_voice")?),
+            },
         };
         read.insert(key, options);
     }
@@ -102,8 +107,15 @@ mod tests {
         let queue = pb::QueueOptions { mode: "queue".into(), cap: Some(3), ..Default::default() };
         let blocks = Some(pb::BlockOptions { by: "sentence".into(), ..Default::default() });
         let given = HashMap::from([
-            ("*".to_owned(), pb::ChannelOptions { queue: Some(queue), blocks: None }),
-            ("telegram".to_owned(), pb::ChannelOptions { queue: None, blocks }),
+            ("*".to_owned(), pb::ChannelOptions { queue: Some(queue), ..Default::default() }),
+            (
+                "telegram".to_owned(),
+                pb::ChannelOptions {
+                    blocks,
+                    voice_replies: "to_voice".into(),
+                    ..Default::default()
+                },
+            ),
         ]);
 
         let shown = to_proto(from_proto(given).unwrap());
@@ -117,8 +129,11 @@ mod tests {
         );
         assert_eq!((blocks.min_delay_ms, blocks.max_delay_ms), (Some(800), Some(1_200)));
         assert_eq!((shown["*"].blocks.is_none(), shown["telegram"].queue.is_none()), (true, true));
+        assert_eq!(shown["telegram"].voice_replies, "to_voice");
+        let loud = pb::ChannelOptions { voice_replies: "loud".into(), ..Default::default() };
+        assert!(from_proto([("*".to_owned(), loud)].into()).is_err());
         let wrong = pb::QueueOptions { mode: "later".into(), ..Default::default() };
-        let wrong = pb::ChannelOptions { queue: Some(wrong), blocks: None };
+        let wrong = pb::ChannelOptions { queue: Some(wrong), ..Default::default() };
         assert!(from_proto([("*".to_owned(), wrong)].into()).is_err());
     }
 }

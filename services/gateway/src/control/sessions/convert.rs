@@ -67,7 +67,7 @@ pub fn entry(view: EntryView) -> pb::Entry {
     let kind = view.entry.kind();
     let (text, detail) = match view.entry {
         Entry::Heard { seq, body } => {
-            let text = body.text;
+            let text = body.text_and_recordings().into_owned();
             let sent_at = body.sent_at;
             let rest = Body { text: String::new(), sent_at: None, ..body };
             let mut detail = serde_json::to_value(rest).unwrap_or_default();
@@ -81,8 +81,12 @@ pub fn entry(view: EntryView) -> pb::Entry {
             }
             (text, detail)
         }
-        Entry::Thought { text, calls, usage, model, carry: _, record: _ } => {
-            (text, json!({"calls": calls, "usage": usage, "model": model}))
+        Entry::Thought { text, calls, usage, model, carry: _, record } => {
+            let mut detail = json!({"calls": calls, "usage": usage, "model": model});
+            if let Some(record) = record.filter(|record| !record.stop.is_empty()) {
+                detail["stop"] = record.stop.into();
+            }
+            (text, detail)
         }
         Entry::Called { call, effect } => (String::new(), json!({"call": call, "effect": effect})),
         Entry::Returned { call, output, failed, media, record: _ } => {
@@ -95,8 +99,8 @@ pub fn entry(view: EntryView) -> pb::Entry {
         Entry::Noted { note: Note::Unknown, text, .. } => {
             (String::new(), serde_json::from_str(&text).unwrap_or_default())
         }
-        Entry::Noted { note, text, keeps: 0 } => (text, json!({"note": note})),
-        Entry::Noted { note, text, keeps } => (text, json!({"note": note, "keeps": keeps})),
+        Entry::Noted { note, text, keeps: 0, .. } => (text, json!({"note": note})),
+        Entry::Noted { note, text, keeps, .. } => (text, json!({"note": note, "keeps": keeps})),
     };
     pb::Entry {
         seq: view.seq,
@@ -125,6 +129,7 @@ pub fn run(view: RunView, names: &AgentNames) -> pb::Run {
         person: view.person.unwrap_or_default(),
         started_at: Some(timestamp(view.started_at)),
         finished_at: Some(timestamp(view.finished_at)),
+        ..pb::Run::default()
     }
 }
 
@@ -179,11 +184,13 @@ const fn outcome(outcome: TurnOutcome) -> pb::Outcome {
     }
 }
 
-pub(in crate::control) const fn usage(usage: Usage) -> pb::Usage {
+pub(crate) const fn usage(usage: Usage) -> pb::Usage {
     pb::Usage {
         input_tokens: usage.input,
         cached_tokens: usage.cached,
         output_tokens: usage.output,
+        written_tokens: usage.written.saturating_add(usage.written_long),
+        reasoning_tokens: usage.reasoning,
     }
 }
 
@@ -257,7 +264,7 @@ mod tests {
         let thought = Entry::Thought {
             text: "hm".into(),
             calls: vec![call],
-            usage: Usage { input: 1, cached: 0, output: 2 },
+            usage: Usage { input: 1, output: 2, ..Usage::default() },
             model: "demo:demo".into(),
             carry: None,
             record: None,

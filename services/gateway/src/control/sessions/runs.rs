@@ -27,7 +27,7 @@ impl Service for Runs {
         request: Request<GetRunTraceRequest>,
     ) -> Result<Response<GetRunTraceResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
-        Ok(Response::new(trace::read(&self.0, caller.tenant, request).await?))
+        Ok(Response::new(trace::read(&self.0, &caller, request).await?))
     }
 
     async fn render_prompt(

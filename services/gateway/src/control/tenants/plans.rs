@@ -48,7 +48,12 @@ impl Service for Plans {
         let wanted = required("plan", request.plan)?;
         audit::set_target(&wanted.name);
         let limits = limits(wanted.limits.unwrap_or_default());
-        let new = NewPlan { name: wanted.name, description: wanted.description, limits };
+        let new = NewPlan {
+            name: wanted.name,
+            description: wanted.description,
+            limits,
+            platform_providers: wanted.platform_providers,
+        };
 
         let plans = self.0.directory.plans();
         plans.put(&new).await.map_err(Error::from)?;
@@ -81,6 +86,7 @@ fn plan_of(plan: Plan) -> pb::Plan {
         limits: Some(limits_of(plan.limits)),
         updated_at: Some(timestamp(plan.updated_at)),
         tenants: plan.tenants,
+        platform_providers: plan.platform_providers,
     }
 }
 

@@ -174,6 +174,7 @@ async fn rows(
             cached_tokens: of.usage.cached,
             output_tokens: of.usage.output,
             micros: of.micros,
+            platform_micros: of.platform_micros,
             commands: line.commands,
             ..ExportUsageResponse::default()
         };

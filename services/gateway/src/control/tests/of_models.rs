@@ -18,7 +18,11 @@ async fn with_provider(world: &World) -> TenantId {
     let tenant = world.tenant("acme").await;
     let provider =
         pb::Provider { name: "openai".into(), kind: "openai".into(), ..Default::default() };
-    let put = pb::PutProviderRequest { provider: Some(provider), api_key: "sk-first".into() };
+    let put = pb::PutProviderRequest {
+        provider: Some(provider),
+        api_key: "sk-first".into(),
+        ..Default::default()
+    };
     Providers(world.state.clone()).put_provider(admin(tenant, put)).await.unwrap();
     tenant
 }
@@ -35,7 +39,11 @@ async fn a_provider_on_a_private_address_or_without_tls_is_refused_when_it_is_se
             base_url: url.into(),
             ..Default::default()
         };
-        let put = pb::PutProviderRequest { provider: Some(provider), api_key: "sk".into() };
+        let put = pb::PutProviderRequest {
+            provider: Some(provider),
+            api_key: "sk".into(),
+            ..Default::default()
+        };
         let refused = providers.put_provider(admin(tenant, put)).await.unwrap_err();
 
         assert_eq!(refused.code(), Code::InvalidArgument, "{url}");

@@ -59,9 +59,15 @@ async fn secrets_go_in_and_do_not_come_out() {
         name: "openai".into(),
         kind: "openai".into(),
         default_model: "gpt-5".into(),
+        extra_body: Some(r#"{"top_k": 40}"#.into()),
         ..Default::default()
     };
-    let put = pb::PutProviderRequest { provider: Some(provider), api_key: "sk-hush".into() };
+    let put = pb::PutProviderRequest {
+        provider: Some(provider),
+        api_key: "sk-hush".into(),
+        headers: [("x-team".to_owned(), "hush-team".to_owned())].into(),
+        ..Default::default()
+    };
     let account = pb::Account {
         channel: "webhook".into(),
         settings: r#"{"url": "https://x.example"}"#.into(),
@@ -80,6 +86,8 @@ async fn secrets_go_in_and_do_not_come_out() {
     let shown = format!("{put:?} {made:?} {provider:?} {accounts:?}");
     assert!(!shown.contains("hush"), "{shown}");
     let put = put.provider.unwrap();
+    assert_eq!(put.header_names, ["x-team"]);
+    assert_eq!(put.extra_body.as_deref(), Some(r#"{"top_k":40}"#));
     assert_eq!((put.has_key, put.default_model.as_str()), (true, "openai:gpt-5"));
     let made = made.account.unwrap();
     assert_eq!((made.name.as_str(), made.enabled), ("default", false));

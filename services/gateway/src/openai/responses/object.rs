@@ -9,7 +9,10 @@ use super::super::{
     sse::created_at,
     tools::{shown_choice, shown_tools},
 };
-use crate::{api_error::ApiError, follow::TurnResult};
+use crate::{
+    api_error::ApiError,
+    follow::{EarlyEnd, TurnResult},
+};
 
 /// What a request says and its response repeats. Stored with the message.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -67,7 +70,7 @@ impl ResponseStatus {
 
     /// Status of a turn with an answer.
     pub fn of(finished: &TurnResult) -> Self {
-        if finished.is_cut_off() { Self::Incomplete } else { Self::Completed }
+        if finished.early_end().is_some() { Self::Incomplete } else { Self::Completed }
     }
 }
 
@@ -204,8 +207,7 @@ impl<'a> ResponseObject<'a> {
             background: fields.background,
             conversation: fields.conversation.as_deref().map(|id| ConversationRef { id }),
             error: None,
-            incomplete_details: (status == ResponseStatus::Incomplete)
-                .then_some(IncompleteDetails { reason: "max_output_tokens" }),
+            incomplete_details: None,
             instructions: fields.instructions.as_deref(),
             max_output_tokens: options.max_output,
             model: &fields.model,
@@ -231,13 +233,23 @@ impl<'a> ResponseObject<'a> {
         let texts = [finished.text.as_str()];
         let has_no_text = finished.text.is_empty() && !finished.calls.is_empty();
         let texts = if has_no_text { &[][..] } else { &texts };
-        Self::new(frame, ResponseStatus::of(finished), texts)
-            .with_calls(&finished.calls)
-            .with_usage(finished.usage)
+        Self::new(frame, ResponseStatus::of(finished), texts).with_end(finished)
+    }
+
+    /// Adds the calls of the client's tools, the usage, and why the answer ended early if it did.
+    pub fn with_end(self, finished: &'a TurnResult) -> Self {
+        let incomplete_details = finished.early_end().map(|end| IncompleteDetails {
+            reason: match end {
+                EarlyEnd::Length => "max_output_tokens",
+                EarlyEnd::ContentFilter => "content_filter",
+            },
+        });
+        let ended = Self { incomplete_details, ..self };
+        ended.with_calls(&finished.calls).with_usage(finished.usage)
     }
 
     /// Adds the calls of the client's tools to the output.
-    pub fn with_calls(mut self, calls: &'a [ClientCall]) -> Self {
+    fn with_calls(mut self, calls: &'a [ClientCall]) -> Self {
         let items = calls
             .iter()
             .map(|call| OutputItem::Call(OutputCall::new(call, ResponseStatus::Completed)));
@@ -245,12 +257,12 @@ impl<'a> ResponseObject<'a> {
         self
     }
 
-    pub fn with_usage(self, usage: Usage) -> Self {
+    fn with_usage(self, usage: Usage) -> Self {
         let usage = TokenUsage {
             input_tokens: usage.input,
             input_tokens_details: InputTokenDetails { cached_tokens: usage.cached },
             output_tokens: usage.output,
-            output_tokens_details: OutputTokenDetails { reasoning_tokens: 0 },
+            output_tokens_details: OutputTokenDetails { reasoning_tokens: usage.reasoning },
             total_tokens: usage.input.saturating_add(usage.output),
         };
         Self { usage: Some(usage), ..self }

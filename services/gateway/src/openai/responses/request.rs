@@ -88,6 +88,14 @@ impl ResponsesRequest {
         self.stream.unwrap_or_default()
     }
 
+    /// Items of the input; `None` if it is a text.
+    pub fn input_items(&mut self) -> Option<&mut Vec<Message>> {
+        match &mut self.input {
+            Some(Input::Items(items)) => Some(items),
+            Some(Input::Text(_)) | None => None,
+        }
+    }
+
     /// Refuses parameters that would change the answer, and notes the others that are not followed.
     pub fn check(mut self) -> Result<(AnswerRequest, ResponseFields), ApiError> {
         let text = self.text.take().unwrap_or_default();
@@ -134,6 +142,7 @@ impl ResponsesRequest {
             // Strings, numbers and maps can always be written as JSON.
             response_fields: serde_json::to_value(&fields).ok().map(Box::new),
             conversation,
+            ..AnswerRequest::default()
         };
         Ok((ask, fields))
     }

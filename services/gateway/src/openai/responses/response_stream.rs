@@ -238,13 +238,11 @@ impl StreamFormat for ResponseStream {
         }
         let texts: Vec<&str> = self.parts.iter().map(|part| part.text.as_str()).collect();
         let status = ResponseStatus::of(finished);
-        let kind = match finished.is_cut_off() {
+        let kind = match finished.early_end().is_some() {
             true => "response.incomplete",
             false => "response.completed",
         };
-        let response = ResponseObject::new(&self.frame, status, &texts)
-            .with_calls(&finished.calls)
-            .with_usage(finished.usage);
+        let response = ResponseObject::new(&self.frame, status, &texts).with_end(finished);
         self.events.write(kind, &ResponsePayload { response }, out);
     }
 

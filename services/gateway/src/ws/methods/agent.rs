@@ -182,9 +182,12 @@ fn answer(run: &str, key: &str, session: &str, took: i64, result: TurnResult) ->
                     "provider": provider,
                     "model": name,
                     "usage": {
-                        "input": usage.input.saturating_sub(usage.cached),
+                        "input": usage
+                            .input
+                            .saturating_sub(usage.cached + usage.written + usage.written_long),
                         "output": usage.output,
                         "cacheRead": usage.cached,
+                        "cacheWrite": usage.written + usage.written_long,
                         "total": usage.input + usage.output,
                     },
                 },

@@ -234,11 +234,16 @@ fn call_names(entries: &[EntryView]) -> HashMap<&str, &str> {
 fn message_of(entry: &EntryView, names: &HashMap<&str, &str>, max_chars: usize) -> Option<Value> {
     let at = entry.created_at.as_millisecond();
     Some(match &entry.entry {
-        Entry::Heard { body, .. } if body.event.is_none() && !body.text.is_empty() => {
+        Entry::Heard { body, .. }
+            if body.event.is_none() && !body.text_and_recordings().is_empty() =>
+        {
             let role = body.role.as_deref().unwrap_or("user");
             json!({
                 "role": role,
-                "content": [{ "type": "text", "text": cut(&body.text, max_chars) }],
+                "content": [{
+                    "type": "text",
+                    "text": cut(&body.text_and_recordings(), max_chars),
+                }],
                 "timestamp": at,
             })
         }

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use reqwest::RequestBuilder;
+use reqwest::{
+    RequestBuilder,
+    multipart::{Form, Part},
+};
 use serde_json::json;
 
 use super::things::Things;
@@ -14,6 +17,9 @@ const ANNAS_CONVERSATION: &str = "conv_0190f3c4d5e67890abcd1234567890ab";
 enum Try {
     /// Looks up an object; another tenant's is answered with this status.
     Found(u16, fn(&World, &Tenant, &Things) -> RequestBuilder),
+    /// Uses a provider by its name, which only its own tenant has; others get this status. The tenant
+    /// itself is not tried, since its provider is on the internet.
+    Used(u16, fn(&World, &Tenant, &Things) -> RequestBuilder),
     /// Lists objects, and nothing of another tenant.
     Shown(fn(&World, &Tenant) -> RequestBuilder),
 }
@@ -60,6 +66,27 @@ fn routes() -> Vec<(&'static str, Try)> {
                 let messages = json!([{"role": "user", "content": "history"}]);
                 let body = json!({"model": "holdfast", "user": "annas-user", "messages": messages});
                 world.post(who, "/v1/chat/completions").json(&body)
+            }),
+        ),
+        (
+            "/v1/messages",
+            Try::Found(404, |world, who, of| {
+                let body = to_messages(&format!("holdfast/{}", of.agent_name), "any-user");
+                world.post(who, "/v1/messages").json(&body)
+            }),
+        ),
+        (
+            "/v1/messages",
+            // The same user name is another user here, without messages.
+            Try::Shown(|world, who| {
+                world.post(who, "/v1/messages").json(&to_messages("holdfast", "annas-user"))
+            }),
+        ),
+        (
+            "/v1/messages/count_tokens",
+            Try::Found(404, |world, who, of| {
+                let body = to_messages(&format!("holdfast/{}", of.agent_name), "any-user");
+                world.post(who, "/v1/messages/count_tokens").json(&body)
             }),
         ),
         (
@@ -120,6 +147,21 @@ fn routes() -> Vec<(&'static str, Try)> {
                 world.post(who, "/v1/embeddings").json(&body)
             }),
         ),
+        (
+            "/v1/audio/transcriptions",
+            Try::Used(422, |world, who, of| {
+                let file = Part::bytes(&b"OggS\0"[..]).file_name("a.ogg");
+                let form = Form::new().part("file", file).text("model", model_of(of));
+                world.post(who, "/v1/audio/transcriptions").multipart(form)
+            }),
+        ),
+        (
+            "/v1/audio/speech",
+            Try::Used(422, |world, who, of| {
+                let body = json!({"model": model_of(of), "input": "hi", "voice": "alloy"});
+                world.post(who, "/v1/audio/speech").json(&body)
+            }),
+        ),
         ("/v1/models", Try::Shown(|world, who| world.get(who, "/v1/models"))),
         (
             "/mcp",
@@ -161,6 +203,18 @@ fn routes() -> Vec<(&'static str, Try)> {
     ]
 }
 
+/// A model of Anna's provider.
+fn model_of(of: &Things) -> String {
+    format!("{}:whisper-1", of.provider)
+}
+
+/// Request of Anthropic's API.
+fn to_messages(model: &str, user: &str) -> serde_json::Value {
+    let messages = json!([{"role": "user", "content": "history"}]);
+    let metadata = json!({"user_id": user});
+    json!({"model": model, "max_tokens": 9, "metadata": metadata, "messages": messages})
+}
+
 /// Calls an MCP tool.
 fn tool(world: &World, who: &Tenant, name: &str, input: &serde_json::Value) -> RequestBuilder {
     let params = json!({"name": name, "arguments": input});
@@ -196,7 +250,11 @@ async fn nothing_of_another_tenant_is_found_or_shown_by_any_route() {
     let nobodys = Things::of_nobody();
     let answer = async |request: RequestBuilder| {
         let response = request.send().await.unwrap();
-        (response.status().as_u16(), response.text().await.unwrap())
+        let id = response.headers().get("x-request-id").cloned();
+        let (status, text) = (response.status().as_u16(), response.text().await.unwrap());
+        // Anthropic's errors have the id of the request.
+        let id = id.as_ref().map_or("", |id| id.to_str().unwrap());
+        (status, if id.is_empty() { text } else { text.replace(id, "<request>") })
     };
 
     for (route, tried) in routes() {
@@ -209,6 +267,13 @@ async fn nothing_of_another_tenant_is_found_or_shown_by_any_route() {
                 assert_eq!(status, expected, "{route}: {foreign}");
                 assert_eq!(annas.masked(&foreign), nobodys.masked(&never), "{route}");
                 assert_eq!(own, 200, "{route}: {shown}");
+            }
+            Try::Used(expected, ask) => {
+                let (status, foreign) = answer(ask(&world, &world.ben, &annas)).await;
+                let (_, never) = answer(ask(&world, &world.ben, &nobodys)).await;
+
+                assert_eq!(status, expected, "{route}: {foreign}");
+                assert_eq!(annas.masked(&foreign), nobodys.masked(&never), "{route}");
             }
             Try::Shown(ask) => {
                 let (status, shown) = answer(ask(&world, &world.ben)).await;

@@ -921,7 +921,11 @@ fn agents() -> Vec<Try> {
         ("Providers/PutProvider", Is::Made, |of| {
             let (name, kind) = (of.provider.clone(), "openai".into());
             let provider = pb::Provider { name, kind, ..Default::default() };
-            bytes(pb::PutProviderRequest { provider: Some(provider), api_key: "sk-ben".into() })
+            bytes(pb::PutProviderRequest {
+                provider: Some(provider),
+                api_key: "sk-ben".into(),
+                ..Default::default()
+            })
         }),
         ("Providers/DeleteProvider", Is::Found, |of| {
             bytes(pb::DeleteProviderRequest { name: of.provider.clone() })
@@ -1007,6 +1011,19 @@ fn agents() -> Vec<Try> {
             bytes(pb::PutPlanRequest { plan: Some(plan) })
         }),
         ("Plans/DeletePlan", Is::Closed, |_| bytes(pb::DeletePlanRequest { name: "basic".into() })),
+        ("PlatformKeys/ListPlatformKeys", Is::Closed, |_| bytes(pb::ListPlatformKeysRequest {})),
+        ("PlatformKeys/PutPlatformKey", Is::Closed, |_| {
+            bytes(pb::PutPlatformKeyRequest {
+                provider: "openai".into(),
+                name: "bens".into(),
+                api_key: "sk".into(),
+                ..Default::default()
+            })
+        }),
+        ("PlatformKeys/DeletePlatformKey", Is::Closed, |_| {
+            let (provider, name) = ("openai".into(), "main".into());
+            bytes(pb::DeletePlatformKeyRequest { provider, name })
+        }),
         ("UsageReports/GetTenantUsage", Is::Shown, |_| bytes(pb::GetTenantUsageRequest::default())),
         ("UsageReports/GetTenantUsage", Is::Closed, |_| {
             bytes(pb::GetTenantUsageRequest { tenant: "anna".into() })
@@ -1092,6 +1109,8 @@ fn models() -> Vec<Try> {
             bytes(pb::DeleteCredentialRequest { provider, name })
         }),
         ("Models/ListModels", Is::Shown, |_| bytes(pb::ListModelsRequest { own: true })),
+        // Of the caller's own tenant, which uses no model here: its provider would be asked.
+        ("Models/CheckModels", Is::Made, |_| bytes(pb::CheckModelsRequest {})),
         ("Models/PutModel", Is::Made, |of| bytes(model(of))),
         ("Models/DeleteModel", Is::Found, |of| {
             bytes(pb::DeleteModelRequest { model: format!("{}:one", of.provider) })

@@ -264,7 +264,11 @@ impl Things {
         self.agent = made.agent.context("no agent")?.id;
         let (name, kind) = (self.provider.clone(), "openai".into());
         let provider = pb::Provider { name, kind, ..Default::default() };
-        let put = pb::PutProviderRequest { provider: Some(provider), api_key: "sk-anna".into() };
+        let put = pb::PutProviderRequest {
+            provider: Some(provider),
+            api_key: "sk-anna".into(),
+            ..Default::default()
+        };
         let _: pb::PutProviderResponse = ask(world, who, "Providers/PutProvider", put).await?;
         let put = credential(self);
         let _: pb::PutCredentialResponse =

@@ -88,6 +88,7 @@ impl Setting {
         let world = World::start_with_memory_and(|config: &mut Config| {
             trust(config, &url);
             config.gateway.rate_window = std::time::Duration::from_secs(600);
+            config.egress.allow.push("127.0.0.1".to_owned());
         });
         let world = world.await.unwrap();
         let token = |name: &str, role: &str| {

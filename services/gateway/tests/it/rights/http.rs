@@ -2,8 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use holdfast_testkit::openapi::Description;
-use reqwest::{Method, RequestBuilder};
+use holdfast_directory::{Actor, NewProvider};
+use holdfast_testkit::{
+    model::audio::{AudioVendor, FakeAudio},
+    openapi::Description,
+};
+use reqwest::{
+    Method, RequestBuilder,
+    multipart::{Form, Part},
+};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -74,6 +81,19 @@ fn writing() -> Vec<Door> {
             let messages = json!([{"role": "user", "content": of.text}]);
             let body = json!({"model": "holdfast", "user": of.name, "messages": messages});
             Some(world.post(who, CHAT).json(&body))
+        }),
+        // Without a history, the request would begin another conversation of the same user.
+        door("post /v1/messages – `metadata.user_id`", written, |world, who, of| {
+            let messages = json!([
+                {"role": "user", "content": "unanswered"},
+                {"role": "assistant", "content": ""},
+                {"role": "user", "content": of.text},
+            ]);
+            let metadata = json!({"user_id": of.name});
+            let body = json!({
+                "model": "holdfast", "max_tokens": 9, "metadata": metadata, "messages": messages,
+            });
+            Some(world.post(who, "/v1/messages").json(&body))
         }),
         door("post /v1/responses – `user`", written, |world, who, of| {
             let body = json!({"model": "holdfast", "user": of.name, "input": of.text});
@@ -186,6 +206,20 @@ fn other() -> Vec<OtherDoor> {
         }),
         ("post /v1/embeddings", |world, who| {
             world.post(who, "/v1/embeddings").json(&json!({"model": "holdfast", "input": "hi"}))
+        }),
+        ("post /v1/audio/transcriptions", |world, who| {
+            let file = Part::bytes(&b"OggS\0 somebody says something"[..]).file_name("a.ogg");
+            let form = Form::new().part("file", file).text("model", "holdfast");
+            world.post(who, "/v1/audio/transcriptions").multipart(form)
+        }),
+        ("post /v1/audio/speech", |world, who| {
+            let body = json!({"model": "holdfast", "input": "hi", "voice": "alloy"});
+            world.post(who, "/v1/audio/speech").json(&body)
+        }),
+        ("post /v1/messages/count_tokens", |world, who| {
+            let messages = json!([{"role": "user", "content": "hi"}]);
+            let body = json!({"model": "holdfast", "messages": messages});
+            world.post(who, "/v1/messages/count_tokens").json(&body)
         }),
         ("get /v1/models", |world, who| world.get(who, "/v1/models")),
         ("get /v1/models/{model}", |world, who| world.get(who, "/v1/models/holdfast")),
@@ -361,6 +395,14 @@ async fn try_objects<'a>(
 async fn routes_and_tools_reach_what_the_page_says() {
     let setting = Setting::start().await;
     let world = &setting.world;
+    let audio = FakeAudio::start(AudioVendor::OpenAi, "good day").await.unwrap();
+    let openai = NewProvider {
+        name: "openai".to_owned(),
+        base_url: audio.url(),
+        api_key: Some("sk-anna".into()),
+        ..NewProvider::default()
+    };
+    world.directory.providers().put(world.anna.id, Actor::Operator, openai).await.unwrap();
     let mut all = Vec::new();
     for object in setting.objects.all() {
         let writer = if object.letter == 'p' { &setting.other.access } else { &world.anna };

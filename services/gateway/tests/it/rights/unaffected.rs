@@ -78,6 +78,7 @@ pub const METHODS: Reasons = &[
             "McpServers/ListMcpServers",
             "McpServers/ProbeMcpServer",
             "McpServers/PutMcpServer",
+            "Models/CheckModels",
             "Models/DeleteAlias",
             "Models/DeleteModel",
             "Models/ListModels",
@@ -209,6 +210,9 @@ pub const METHODS: Reasons = &[
             "Plans/GetPlan",
             "Plans/ListPlans",
             "Plans/PutPlan",
+            "PlatformKeys/DeletePlatformKey",
+            "PlatformKeys/ListPlatformKeys",
+            "PlatformKeys/PutPlatformKey",
             "Tenants/CreateTenant",
             "Tenants/CreateTenantKey",
             "Tenants/DeleteTenant",
@@ -238,6 +242,13 @@ pub const ROUTES: Reasons = &[
     (
         "A description of the API, and the state of the process.",
         &["get /openapi.json", "get /healthz", "get /readyz", "get /metrics"],
+    ),
+    (
+        "Identity providers of the installation, which a client reads before anybody signs in.",
+        &[
+            "get /.well-known/oauth-protected-resource",
+            "get /.well-known/oauth-protected-resource/mcp",
+        ],
     ),
     ("Tools of the MCP server have rows of their own.", &["post /mcp"]),
     ("WebSocket methods have rows of their own.", &["get /", "get /ws", "get /console/ws"]),

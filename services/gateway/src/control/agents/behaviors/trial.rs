@@ -255,7 +255,8 @@ impl<'a> Trial<'a> {
         step: &mut TriedStep,
     ) -> String {
         let name = self.agent.name.to_string();
-        let actor = Actor { kind: ActorKind::RootAgent, name, role: Some(behavior.role) };
+        let (kind, role) = (ActorKind::RootAgent, Some(behavior.role));
+        let actor = Actor { kind, name, role, has_outside_text: false };
         let (at, mut told) = (Timestamp::now(), String::new());
         for (number, operation) in (1..).zip(&result.todo_delta) {
             let applied = self.todos.apply(&actor, operation, at);

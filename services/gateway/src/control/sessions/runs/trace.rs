@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use holdfast_grpc::Caller;
 use holdfast_proto::gateway::v1::{self as pb, GetRunTraceRequest, GetRunTraceResponse};
 use holdfast_session::{
     DeliveryFilter, EntryView, Subagent, SubagentFilter, SubagentOutcome, ToolCallView,
@@ -10,7 +11,7 @@ use holdfast_session::{
 use holdfast_types::{Entry, ModelRecord, RunId, SessionId, TenantId, ToolCall};
 use jiff::{SignedDuration, Timestamp};
 
-use super::super::{convert, find_run, paging};
+use super::super::{convert, failures, find_run, paging};
 use crate::{
     Error,
     control::{State, page_size, timestamp, word_of},
@@ -40,14 +41,16 @@ struct PageStart {
 
 pub(super) async fn read(
     state: &State,
-    tenant: TenantId,
+    caller: &Caller,
     request: GetRunTraceRequest,
 ) -> Result<GetRunTraceResponse, Error> {
+    let tenant = caller.tenant;
     let id: RunId = request.run_id.parse()?;
     let most = page_size(request.limit, DEFAULT_STEPS, MAX_STEPS)?;
     let start = paging::parse_token(request.page_token, parse_start)?;
     let names = state.agent_names(tenant).await?;
-    let (run, _) = find_run(state, tenant, id, &names).await?;
+    let (run, entries) = find_run(state, tenant, id, &names).await?;
+    let run = failures::with_failures(run, &entries, caller);
     let views = state.sessions.views();
     let session: SessionId = run.session_id.parse()?;
 
