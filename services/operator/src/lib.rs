@@ -35,7 +35,9 @@ pub use app::App;
 pub use config::{Config, Operator};
 pub use resources::{
     agent::work::{BehaviorDocuments, document_changes, own_documents},
-    documents::{Documents, IdentitySpec, InvalidDocuments, RoutingSpec, agent_of_document},
+    documents::{
+        Documents, IdentitySpec, InvalidDocuments, ProviderSecrets, RoutingSpec, agent_of_document,
+    },
     manifests::{AgentState, TenantState, agent_document, definitions},
 };
 

@@ -1,5 +1,7 @@
 //! Model providers in the gateway.
 
+use std::collections::HashMap;
+
 use holdfast_proto::gateway::v1::{
     self as pb, DeleteProviderRequest, ListProvidersRequest, PutProviderRequest,
 };
@@ -33,14 +35,20 @@ impl Reconciled for ModelProvider {
         let mut providers = context.gateway.providers();
         let name = self.gateway_name();
         let has_surplus_key = observed.is_some_and(|seen| !seen.state["apiKey"].is_null());
-        if secrets.is_empty() && has_surplus_key {
+        if self.spec.api_key.is_none() && has_surplus_key {
             // An empty key would keep the stored one.
             let request = key.request(DeleteProviderRequest { name: name.clone() });
             answer(providers.delete_provider(request).await)?;
         }
         let provider = Some(self.spec.to_message(name));
-        let api_key = secrets.first().map(|secret| secret.value.clone()).unwrap_or_default();
-        let request = key.request(PutProviderRequest { provider, api_key });
+        // In the order of `Managed::secrets`: the key, then the headers.
+        let mut values = secrets.iter().map(|secret| secret.value.clone());
+        let api_key = self.spec.api_key.as_ref().and_then(|_| values.next()).unwrap_or_default();
+        let headers: HashMap<String, String> =
+            self.spec.headers.keys().cloned().zip(values).collect();
+        let remove_headers = headers.is_empty();
+        let put = PutProviderRequest { provider, api_key, headers, remove_headers };
+        let request = key.request(put);
         let provider = answer(providers.put_provider(request).await)?.provider;
         // Agents may wait for this provider's models.
         context.agents.trigger(|agent| {

@@ -1,6 +1,9 @@
 //! Resources in a file, as the gateway's messages: what `holdfast apply` applies without Kubernetes.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use holdfast_proto::gateway::v1 as pb;
@@ -41,13 +44,27 @@ pub enum InvalidDocuments {
 pub struct Documents {
     /// Name of the tenant, if the file says it.
     pub tenant: Option<String>,
-    /// Providers with their API keys; empty is none.
-    pub providers: Vec<(pb::Provider, String)>,
+    pub providers: Vec<(pb::Provider, ProviderSecrets)>,
     /// Agents with their own behaviours, if the file describes these.
     pub agents: Vec<(pb::Agent, Option<BehaviorDocuments>)>,
     /// Channel accounts with their secrets, as JSON; empty is none.
     pub accounts: Vec<(pb::Account, String)>,
     pub routing: Option<RoutingSpec>,
+}
+
+/// Secrets of a provider.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct ProviderSecrets {
+    /// Empty is none.
+    pub api_key: String,
+    /// Headers by name.
+    pub headers: HashMap<String, String>,
+}
+
+impl fmt::Debug for ProviderSecrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProviderSecrets").finish_non_exhaustive()
+    }
 }
 
 /// Bindings, rules and identities of a tenant. A list that is absent is left as it is; one that is
@@ -139,8 +156,14 @@ impl Documents {
             "Tenant" => self.name_tenant(name)?,
             "ModelProvider" => {
                 let spec: ModelProviderSpec = document.spec::<ModelProvider, _>()?;
-                let key = document.secret(spec.api_key.as_ref(), secrets)?;
-                self.providers.push((spec.to_message(name), key));
+                let api_key = document.secret(spec.api_key.as_ref(), secrets)?;
+                let header = |(name, reference): (&String, &SecretReference)| {
+                    Ok((name.clone(), document.secret(Some(reference), secrets)?))
+                };
+                let headers: Result<_, InvalidDocuments> =
+                    spec.headers.iter().map(header).collect();
+                let secrets = ProviderSecrets { api_key, headers: headers? };
+                self.providers.push((spec.to_message(name), secrets));
             }
             "Agent" => {
                 let spec: AgentSpec = document.spec::<Agent, _>()?;
@@ -342,7 +365,12 @@ metadata: {name: family}
 apiVersion: holdfast.dev/v1alpha1
 kind: ModelProvider
 metadata: {name: openai}
-spec: {tenant: family, kind: openai, apiKey: {name: openai, key: api-key}}
+spec:
+  tenant: family
+  kind: openai
+  apiKey: {name: openai, key: api-key}
+  headers: {x-team: {name: openai, key: api-key}}
+  extraBody: {top_k: 40}
 ---
 apiVersion: holdfast.dev/v1alpha1
 kind: Agent
@@ -369,8 +397,10 @@ spec:
         let parsed = parse(FILE).unwrap();
 
         assert_eq!(parsed.tenant.as_deref(), Some("family"));
-        let (provider, key) = &parsed.providers[0];
-        assert_eq!((provider.name.as_str(), key.as_str()), ("openai", "sk-1"));
+        let (provider, secrets) = &parsed.providers[0];
+        assert_eq!((provider.name.as_str(), secrets.api_key.as_str()), ("openai", "sk-1"));
+        assert_eq!(secrets.headers, [("x-team".to_owned(), "sk-1".to_owned())].into());
+        assert_eq!(provider.extra_body.as_deref(), Some(r#"{"top_k":40}"#));
         let (agent, documents) = &parsed.agents[0];
         assert_eq!(agent.name, "coach");
         assert_eq!(agent.instructions, "Say ${HOME:-x} and ${KEY}.");
@@ -386,8 +416,8 @@ spec:
         for (from, to, expected) in [
             ("${KEY}\"}", "${TOKEN}\"}", "the variable `TOKEN` is not set"),
             (
-                "kind: openai,",
-                "kind: openai, baseURL: x,",
+                "  kind: openai\n",
+                "  kind: openai\n  baseURL: x\n",
                 "ModelProvider `openai`: there is no field `spec.baseURL`",
             ),
             (

@@ -73,9 +73,9 @@ impl TenantState {
             let secret = SecretReference { name: name.clone(), key: "api-key".to_owned() };
             match ModelProviderSpec::from_message(provider.clone(), &tenant, secret.clone()) {
                 Some(spec) => {
-                    if provider.has_key {
-                        comments.extend(needed(&secret.name, [&secret.key]));
-                    }
+                    let key = spec.api_key.as_ref().map(|_| &secret.key);
+                    let headers = spec.headers.values().map(|reference| &reference.key);
+                    comments.extend(needed(&secret.name, key.into_iter().chain(headers)));
                     documents.push(document::<ModelProvider>(&name, &spec)?);
                 }
                 None => comments.push(skipped("provider", &provider.name, &provider.kind)),

@@ -1,10 +1,12 @@
 //! The resource `ModelProvider`.
 
+use std::collections::BTreeMap;
+
 use holdfast_proto::gateway::v1 as pb;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{DeletionPolicy, Managed, ResourceStatus, SecretReference, gateway_name, non_empty};
 
@@ -55,6 +57,14 @@ pub struct ModelProviderSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 200))]
     pub default_model: Option<String>,
+    /// Headers that are added to each request, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 32))]
+    pub headers: BTreeMap<String, SecretReference>,
+    /// Fields that are added to the body of each request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "super::any_object")]
+    pub extra_body: Option<Map<String, Value>>,
     #[serde(default, skip_serializing_if = "DeletionPolicy::is_default")]
     pub deletion_policy: DeletionPolicy,
 }
@@ -67,6 +77,9 @@ pub enum ProviderKind {
     Anthropic,
     Gemini,
     Ollama,
+    Azure,
+    Vertex,
+    Bedrock,
     Demo,
 }
 
@@ -78,6 +91,9 @@ impl ProviderKind {
             Self::Anthropic => "anthropic",
             Self::Gemini => "gemini",
             Self::Ollama => "ollama",
+            Self::Azure => "azure",
+            Self::Vertex => "vertex",
+            Self::Bedrock => "bedrock",
             Self::Demo => "demo",
         }
     }
@@ -108,7 +124,7 @@ impl Managed for ModelProvider {
     }
 
     fn secrets(&self) -> Vec<&SecretReference> {
-        self.spec.api_key.iter().collect()
+        self.spec.api_key.iter().chain(self.spec.headers.values()).collect()
     }
 }
 
@@ -120,6 +136,10 @@ impl ModelProviderSpec {
             base_url: self.base_url.clone().unwrap_or_default(),
             has_key: self.api_key.is_some(),
             default_model: self.default_model.clone().unwrap_or_default(),
+            header_names: self.headers.keys().cloned().collect(),
+            extra_body: Some(
+                Value::Object(self.extra_body.clone().unwrap_or_default()).to_string(),
+            ),
         }
     }
 
@@ -127,14 +147,24 @@ impl ModelProviderSpec {
     pub(crate) fn from_message(
         provider: pb::Provider,
         tenant: &str,
-        api_key: SecretReference,
+        secret: SecretReference,
     ) -> Option<Self> {
+        let extra_body: Map<String, Value> = provider
+            .extra_body
+            .and_then(|text| serde_json::from_str(&text).ok())
+            .unwrap_or_default();
+        let header = |name: String| {
+            let key = name.to_ascii_lowercase();
+            (name, SecretReference { name: secret.name.clone(), key })
+        };
         Some(Self {
             tenant: tenant.to_owned(),
             name: Some(provider.name),
             kind: serde_json::from_value(Value::String(provider.kind)).ok()?,
             base_url: non_empty(provider.base_url),
-            api_key: Some(api_key).filter(|_| provider.has_key),
+            headers: provider.header_names.into_iter().map(header).collect(),
+            extra_body: Some(extra_body).filter(|fields| !fields.is_empty()),
+            api_key: Some(secret).filter(|_| provider.has_key),
             default_model: non_empty(provider.default_model),
             deletion_policy: DeletionPolicy::default(),
         })

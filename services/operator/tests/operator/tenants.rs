@@ -165,7 +165,7 @@ async fn plan_and_suspension_return_to_the_description_when_they_are_changed_by_
     let _operator = world.operator().await;
     let limits = PlanLimits { parallel_runs: Some(3), ..PlanLimits::default() };
     for name in ["basic", "pro"] {
-        let plan = NewPlan { name: name.into(), description: String::new(), limits };
+        let plan = NewPlan { name: name.into(), limits, ..NewPlan::default() };
         world.directory.plans().put(&plan).await.unwrap();
     }
     let tenant = world.tenant("acme").await;
