@@ -1,5 +1,6 @@
 // What a person does with a conversation.
 import { messages, sessions } from '$api/clients';
+import { Outcome } from '$api/gen/holdfast/gateway/v1/messages_pb';
 import type { Entry, Session } from '$api/gen/holdfast/gateway/v1/sessions_pb';
 import { confirm, toast } from '$kit';
 import { act } from '$lib/act';
@@ -21,6 +22,16 @@ export async function branchFrom(conversation: Conversation, seq: number, change
   if (!answer?.session) return;
   if (answer.messageId) outbox.follow(answer.messageId, answer.session.id);
   go(path`/chat/${answer.session.id}`);
+}
+
+/** Sets the model of a conversation, and of branches that begin there. Returns whether it is set. */
+export async function chooseModel(conversation: Conversation, model: string): Promise<boolean> {
+  const request = { requestId: crypto.randomUUID(), text: `/model ${model}`, session: conversation.id };
+  const outcome = await act(async () => {
+    for await (const { event } of messages.stream(request)) if (event.case === 'done') return event.value.outcome;
+    return Outcome.FAILED;
+  });
+  return outcome === Outcome.COMPLETED;
 }
 
 export async function stop(session: string) {

@@ -28,6 +28,8 @@ export type Detail = {
   calls?: RequestedCall[];
   usage?: Usage;
   model?: string;
+  /** Why the model stopped. */
+  stop?: string;
   call?: string;
   failed?: boolean;
   media?: { shown?: StoredFile[]; attached?: StoredFile[] };

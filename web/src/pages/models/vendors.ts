@@ -39,4 +39,4 @@ export const VENDORS: Vendor[] = [
 /** Any other server: its name, address and API are asked. */
 export const OTHER: Vendor = { name: '', title: '', kind: 'openai', model: '', keys: '', needsKey: false, needsAddress: true };
 
-export const KINDS = ['openai', 'openai-responses', 'anthropic', 'gemini', 'ollama'];
+export const KINDS = ['openai', 'openai-responses', 'anthropic', 'gemini', 'ollama', 'azure', 'vertex', 'bedrock'];
