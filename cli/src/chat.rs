@@ -18,6 +18,7 @@ use holdfast_proto::gateway::v1::{
     CancelRequest, FollowRequest, GetSessionRequest, Outcome, ResolveApprovalRequest, RunEvent,
     SendRequest,
 };
+use holdfast_types::StopReason;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 use tonic::{Code, Response, Status, Streaming};
@@ -307,10 +308,13 @@ impl Chat<'_> {
     }
 
     fn show_result(&self, answer: &Answer) -> Result<(), Error> {
-        if !self.screen.is_json() {
-            return Ok(());
-        }
         let done = answer.done();
+        if !self.screen.is_json() {
+            return match StopReason::of_early_end(&done.reason) {
+                Some(_) => self.screen.note(&format!("the answer ended early: {}", done.reason)),
+                None => Ok(()),
+            };
+        }
         self.screen.one(
             &[],
             &json!({

@@ -17,10 +17,10 @@ use holdfast_proto::gateway::v1::{
     memories_client::MemoriesClient, messages_client::MessagesClient, models_client::ModelsClient,
     nodes_client::NodesClient, operations_client::OperationsClient,
     packages_client::PackagesClient, people_client::PeopleClient, plans_client::PlansClient,
-    policies_client::PoliciesClient, proposals_client::ProposalsClient,
-    providers_client::ProvidersClient, routing_client::RoutingClient,
-    schedules_client::SchedulesClient, sessions_client::SessionsClient,
-    settings_client::SettingsClient, skills_client::SkillsClient,
+    platform_keys_client::PlatformKeysClient, policies_client::PoliciesClient,
+    proposals_client::ProposalsClient, providers_client::ProvidersClient,
+    routing_client::RoutingClient, schedules_client::SchedulesClient,
+    sessions_client::SessionsClient, settings_client::SettingsClient, skills_client::SkillsClient,
     subagents_client::SubagentsClient, tenants_client::TenantsClient,
     usage_reports_client::UsageReportsClient, work_client::WorkClient,
     workspaces_client::WorkspacesClient,
@@ -60,6 +60,8 @@ pub struct Client {
     channel: Channel,
     /// For calls that wait for a model.
     model_channel: Channel,
+    /// Whether the gateway is that of `holdfast up` on this machine.
+    is_local_mesh: bool,
 }
 
 /// Value of `authorization`.
@@ -75,6 +77,8 @@ impl Client {
     /// files of `up`.
     pub async fn new(global: &Global) -> Result<Self, Error> {
         let target = Target::new(global)?;
+        // Only what `setup` offers depends on it.
+        let is_local_mesh = target.is_local_mesh().unwrap_or(false);
         let credential = match &global.key {
             Some(given) => Credential::Fixed(key(given)?),
             None => match Session::open(global, &target.url).await? {
@@ -82,7 +86,7 @@ impl Client {
                 None => Credential::Fixed(target.folder_key()?),
             },
         };
-        Self::connect(global, target.url, credential)
+        Ok(Self { is_local_mesh, ..Self::connect(global, target.url, credential)? })
     }
 
     /// Creates a client with a token.
@@ -93,7 +97,7 @@ impl Client {
     fn connect(global: &Global, url: String, credential: Credential) -> Result<Self, Error> {
         let channel = channel(global, &url, ANSWER_TIMEOUT)?;
         let model_channel = self::channel(global, &url, MODEL_TIMEOUT)?;
-        Ok(Self { url, credential, channel, model_channel })
+        Ok(Self { url, credential, channel, model_channel, is_local_mesh: false })
     }
 
     /// Returns a client of the same gateway with another key.
@@ -103,6 +107,11 @@ impl Client {
 
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// Whether the gateway, and with it the runners, are those of `holdfast up` on this machine.
+    pub const fn is_local_mesh(&self) -> bool {
+        self.is_local_mesh
     }
 
     /// Returns a request with the API key or the person's token.
@@ -234,6 +243,10 @@ impl Client {
 
     pub fn channels(&self) -> ChannelsClient<Channel> {
         ChannelsClient::new(self.channel.clone())
+    }
+
+    pub fn platform_keys(&self) -> PlatformKeysClient<Channel> {
+        PlatformKeysClient::new(self.channel.clone())
     }
 
     pub fn plans(&self) -> PlansClient<Channel> {

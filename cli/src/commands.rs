@@ -29,13 +29,13 @@ mod skills;
 mod subagents;
 mod tenants;
 
-pub use self::llm::setup;
+pub use self::llm::{local_servers, setup};
 
 use clap::Subcommand;
 
 use self::{
     knowledge::{kb, memory},
-    llm::{budgets, credentials, models, providers, usage},
+    llm::{budgets, credentials, models, platform_keys, providers, usage},
     operations::{audit, dead, deliveries, doctor, security, status},
     permissions::{approvals, policy, tools},
     resources::{apply, export},
@@ -173,6 +173,10 @@ pub enum Caller {
     /// Define plans: limits that tenants have (for operators of the platform)
     #[command(subcommand)]
     Plans(plans::Plans),
+    /// Manage the installation's own keys of providers, which plans allow to tenants (for operators
+    /// of the platform)
+    #[command(subcommand)]
+    PlatformKeys(platform_keys::PlatformKeys),
     /// Manage tenants (for operators of the platform)
     #[command(subcommand)]
     Tenants(tenants::Tenants),
@@ -241,6 +245,7 @@ impl Caller {
             Self::Dead(command) => command.run(client, screen).await,
             Self::Deliveries(command) => command.run(client, screen).await,
             Self::Plans(command) => command.run(client, screen).await,
+            Self::PlatformKeys(command) => command.run(client, screen).await,
             Self::Tenants(command) => command.run(client, screen).await,
             Self::Apply(command) => command.run(client, screen).await,
             Self::Export(command) => command.run(client, screen).await,

@@ -58,7 +58,7 @@ use crate::{
 };
 
 fn main() -> ExitCode {
-    if let Some(read) = memory::read_pdf() {
+    if let Some(read) = memory::run_document_reader() {
         return read;
     }
     let cli = Cli::of_process();

@@ -88,9 +88,10 @@ async fn repeat_until_none(pass: impl AsyncFn() -> anyhow::Result<u64>) -> anyho
     }
 }
 
-/// Returns the number of data keys that were sealed with another key.
+/// Returns the number of data keys and keys of the platform that were sealed with another key.
 async fn reseal_all(directory: &Directory) -> anyhow::Result<u64> {
     let (mut last, mut resealed) = (None, 0);
+    directory.platform_keys().reseal(&mut resealed).await?;
     loop {
         last = directory.tenants().reseal_batch(last, &mut resealed).await?;
         if last.is_none() {

@@ -1,6 +1,8 @@
 //! JSON forms and texts of values that several commands show.
 
-use holdfast_proto::gateway::v1::{Entry, Outcome, Run, StepProgress, ToolCall, Usage};
+use holdfast_proto::gateway::v1::{
+    Entry, Outcome, ProviderFailure, Run, StepProgress, ToolCall, Usage,
+};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -51,6 +53,8 @@ pub fn usage(usage: &Usage) -> Value {
         "input_tokens": usage.input_tokens,
         "cached_tokens": usage.cached_tokens,
         "output_tokens": usage.output_tokens,
+        "written_tokens": usage.written_tokens,
+        "reasoning_tokens": usage.reasoning_tokens,
     })
 }
 
@@ -95,9 +99,30 @@ pub fn run(run: &Run) -> Value {
         "steps": run.steps,
         "model": run.model,
         "usage": run.usage.as_ref().map(usage),
+        "cost_micros": run.cost_micros,
         "text": run.text,
         "started_at": time(run.started_at.as_ref()),
         "finished_at": time(run.finished_at.as_ref()),
+        "stop": run.stop,
+        "provider_failures": run.provider_failures.iter().map(provider_failure).collect::<Vec<_>>(),
+    })
+}
+
+/// Fields of a failed request to a model that are shown first.
+pub const FAILURE_COLUMNS: [&str; 7] =
+    ["model", "class", "status", "code", "attempts", "text", "repair"];
+
+/// Failed request to a model's provider.
+pub fn provider_failure(failure: &ProviderFailure) -> Value {
+    json!({
+        "provider": failure.provider,
+        "model": failure.model,
+        "class": failure.class,
+        "status": (failure.status > 0).then_some(failure.status),
+        "code": failure.code,
+        "attempts": failure.attempts,
+        "text": failure.text,
+        "repair": failure.repair,
     })
 }
 

@@ -44,8 +44,21 @@ fn settings(service: &str, vars: &BTreeMap<String, String>) -> Value {
 }
 
 /// Passwords that the compose file asks for: for each name, `HOLDFAST_<NAME>_PASSWORD`.
-const PASSWORDS: [&str; 9] =
-    ["admin", "setup", "gateway", "runner", "scheduler", "memory", "bridge", "nats", "redis"];
+const PASSWORDS: [&str; 13] = [
+    "admin",
+    "setup",
+    "gateway",
+    "runner",
+    "scheduler",
+    "memory",
+    "bridge",
+    "nats",
+    "redis",
+    "bus_gateway",
+    "bus_runner",
+    "bus_scheduler",
+    "bus_bridge",
+];
 
 /// The compose file with `pass-<name>` for the passwords that it asks for.
 fn compose() -> Value {
@@ -115,8 +128,17 @@ fn no_backend_of_compose_serves_without_the_password() {
 
     assert_eq!(postgres["POSTGRES_PASSWORD"], "pass-admin");
     assert!(!postgres.contains_key("POSTGRES_HOST_AUTH_METHOD"));
-    assert!(command("nats").contains("--user holdfast --pass pass-nats"));
-    assert!(command("redis").contains("--requirepass pass-redis"));
+    assert!(command("nats").ends_with("--config /etc/holdfast/nats-users.conf"));
+    assert!(command("redis").starts_with("sh /etc/holdfast/redis.sh "));
+    for backend in ["nats", "redis"] {
+        let users = read(&format!("helm/holdfast/files/{backend}-users.conf"));
+        let environment = compose["services"][backend]["environment"].to_string();
+        for name in PASSWORDS[9..].iter().copied().chain([backend]) {
+            let variable = format!("HOLDFAST_{}_PASSWORD", name.to_uppercase());
+            assert!(users.contains(&format!("${variable}")), "{backend}: {variable}");
+            assert!(environment.contains(&format!("pass-{name}")), "{backend}: {variable}");
+        }
+    }
     let logins = read("deploy/compose/postgres.sh");
     for (service, login) in SERVICES.into_iter().zip(LOGINS) {
         let given = compose["services"][service]["environment"].as_object().unwrap();
@@ -131,8 +153,9 @@ fn no_backend_of_compose_serves_without_the_password() {
         let bus = given.get("HOLDFAST_NATS__URL").zip(given.get("HOLDFAST_REDIS__URL"));
         assert_eq!(bus.is_some(), service != "memory-service");
         if let Some((nats, redis)) = bus {
-            assert_eq!(nats, "nats://holdfast:pass-nats@nats:4222");
-            assert_eq!(redis, "redis://:pass-redis@redis:6379");
+            let user = format!("holdfast_{login}:pass-bus_{login}");
+            assert_eq!(nats, format!("nats://{user}@nats:4222").as_str());
+            assert_eq!(redis, format!("redis://{user}@redis:6379").as_str());
         }
     }
 }
@@ -150,13 +173,13 @@ fn no_container_of_compose_knows_the_password_of_another_service() {
         let expected: &[&str] = match name.as_str() {
             "postgres" => &PASSWORDS[..7],
             "setup" => &["admin", "setup"],
-            "gateway" => &["gateway", "nats", "redis"],
-            "agent-runner" => &["runner", "nats", "redis"],
-            "scheduler" => &["scheduler", "nats", "redis"],
-            "channel-bridge" => &["bridge", "nats", "redis"],
+            "gateway" => &["gateway", "bus_gateway"],
+            "agent-runner" => &["runner", "bus_runner"],
+            "scheduler" => &["scheduler", "bus_scheduler"],
+            "channel-bridge" => &["bridge", "bus_bridge"],
             "memory-service" => &["memory"],
-            "nats" => &["nats"],
-            "redis" => &["redis"],
+            "nats" => &["nats", "bus_gateway", "bus_runner", "bus_scheduler", "bus_bridge"],
+            "redis" => &["redis", "bus_gateway", "bus_runner", "bus_scheduler", "bus_bridge"],
             _ => &[],
         };
         assert_eq!(known, expected, "{name}");

@@ -101,6 +101,19 @@ impl Target {
         Ok(Self { url, is_given: false, home })
     }
 
+    /// Whether this is the gateway of the folder's running mesh.
+    ///
+    /// # Errors
+    ///
+    /// If the folder's files cannot be read.
+    pub fn is_local_mesh(&self) -> Result<bool, Error> {
+        let mesh = self.home.as_ref().map_or(Ok(Mesh::None), Mesh::read)?;
+        Ok(match mesh {
+            Mesh::Running(state) => owns(&state, &self.url),
+            Mesh::None | Mesh::Changing | Mesh::Down => false,
+        })
+    }
+
     /// Returns the key of the folder, as the value of `authorization`.
     ///
     /// # Errors

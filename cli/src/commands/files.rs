@@ -1,7 +1,9 @@
 //! `holdfast files`.
 
 pub mod archive;
+pub mod local_folder;
 mod repository;
+mod repository_copy;
 pub mod workspaces;
 
 use std::{

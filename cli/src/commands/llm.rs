@@ -3,7 +3,9 @@
 pub mod budgets;
 pub mod check;
 pub mod credentials;
+pub mod local_servers;
 pub mod models;
+pub mod platform_keys;
 pub mod providers;
 pub mod setup;
 pub mod usage;

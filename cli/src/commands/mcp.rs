@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use clap::Subcommand;
 use holdfast_proto::gateway::v1::{
-    DeleteMcpServerRequest, ListMcpServersRequest, McpServer, McpTool, ProbeMcpServerRequest,
-    PutMcpServerRequest,
+    DeleteMcpServerRequest, ListMcpServersRequest, McpServer, McpTool, OmittedMcpTool,
+    ProbeMcpServerRequest, PutMcpServerRequest,
 };
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ use crate::{client::Client, error::Error, screen::Screen};
 
 const COLUMNS: [&str; 6] = ["name", "transport", "place", "secrets", "agents", "enabled"];
 
-const TOOL_COLUMNS: [&str; 3] = ["name", "reads", "description"];
+const TOOL_COLUMNS: [&str; 4] = ["name", "reads", "left_out", "description"];
 
 #[derive(Debug, Subcommand)]
 pub enum Mcp {
@@ -46,6 +46,13 @@ Examples:
         /// Keep the files of its folder, /workspace, among the agent's files
         #[arg(long, requires = "command")]
         keep: bool,
+        /// Call its read-only tools without an approval also after text from outside was read: it learns
+        /// what they are asked
+        #[arg(long)]
+        harmless: bool,
+        /// Take `--harmless` back
+        #[arg(long, conflicts_with = "harmless")]
+        no_harmless: bool,
         /// An agent that may use it, by name or id; without one every agent may use a new server
         #[arg(long = "agent", value_name = "AGENT")]
         agents: Vec<String>,
@@ -70,7 +77,8 @@ Examples:
         /// Its name
         name: String,
     },
-    /// Connect to an MCP server as agents do, and list its tools
+    /// Connect to an MCP server as agents do, and list its tools; also those that are left out, and
+    /// why
     Probe {
         /// Its name
         name: String,
@@ -88,6 +96,8 @@ impl Mcp {
                 env,
                 network,
                 keep,
+                harmless,
+                no_harmless,
                 agents,
                 keep_secrets,
                 disabled,
@@ -108,17 +118,24 @@ impl Mcp {
                 let before = before.unwrap_or(McpServer { enabled: true, ..McpServer::default() });
                 let is_process = transport == "stdio";
                 let mut words = command.into_iter();
+                let (url, command) = (url.unwrap_or_default(), words.next().unwrap_or_default());
+                let args: Vec<String> = words.collect();
+                let network = network || (is_process && before.network);
+                // Another address, command or network access ends the declaration.
+                let is_same = (&before.url, &before.command, &before.args, before.network)
+                    == (&url, &command, &args, network);
                 let server = McpServer {
                     name,
                     transport: transport.to_owned(),
-                    url: url.unwrap_or_default(),
-                    command: words.next().unwrap_or_default(),
-                    args: words.collect(),
-                    network: network || (is_process && before.network),
+                    url,
+                    command,
+                    args,
+                    network,
                     secret_names: Vec::new(),
                     agents: if agents.is_empty() { before.agents } else { agents },
                     enabled: enabled || (before.enabled && !disabled),
                     keep: keep || (is_process && before.keep),
+                    harmless: harmless || (before.harmless && is_same && !no_harmless),
                 };
                 let put = PutMcpServerRequest { server: Some(server), secrets, keep_secrets };
                 let request = client.request(put);
@@ -136,7 +153,9 @@ impl Mcp {
                 if !probed.error.is_empty() {
                     return Err(Error::Usage(format!("`{name}` cannot be used: {}", probed.error)));
                 }
-                screen.list(&TOOL_COLUMNS, probed.tools.iter().map(tool).collect())
+                let tools = probed.tools.iter().map(tool);
+                let tools = tools.chain(probed.omitted.iter().map(omitted_tool));
+                screen.list(&TOOL_COLUMNS, tools.collect())
             }
         }
     }
@@ -174,11 +193,17 @@ fn view(server: &McpServer) -> Value {
         "secrets": server.secret_names,
         "agents": server.agents,
         "enabled": server.enabled,
+        "harmless": server.harmless,
     })
 }
 
 fn tool(tool: &McpTool) -> Value {
     json!({ "name": tool.name, "reads": tool.reads, "description": tool.description })
+}
+
+fn omitted_tool(tool: &OmittedMcpTool) -> Value {
+    let name = if tool.name.is_empty() { "(further tools)" } else { &tool.name };
+    json!({ "name": name, "left_out": tool.reason })
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::fs;
 use holdfast_proto::gateway::v1::{ApproveAgentRequest, ExportAgentRequest, ImportAgentRequest};
 use serde_json::json;
 
+use super::files::local_folder::file_name;
 use crate::{client::Client, error::Error, screen::Screen};
 
 /// Exports an agent to a file or to stdout.
@@ -19,7 +20,7 @@ pub async fn export(
     match to {
         Some(to) if to == "-" => screen.print(&made.text),
         to => {
-            let to = to.unwrap_or(made.file);
+            let to = to.map_or_else(|| file_name(&made.file).map(str::to_owned), Ok)?;
             fs::write(&to, made.text)
                 .map_err(|error| Error::Usage(format!("cannot write {to}: {error}")))?;
             screen.done(&format!("written to {to}"), &json!({ "file": to }))

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::llm::budgets::{dollars, micros};
 use crate::{client::Client, error::Error, screen::Screen, view::time};
 
-const COLUMNS: [&str; 8] = [
+const COLUMNS: [&str; 9] = [
     "name",
     "tenants",
     "calls_per_minute",
@@ -18,6 +18,7 @@ const COLUMNS: [&str; 8] = [
     "tokens_per_day",
     "usd_per_month",
     "storage_bytes",
+    "platform_providers",
 ];
 
 #[derive(Debug, Subcommand)]
@@ -40,6 +41,10 @@ pub enum Plans {
         /// Replace the plan as a whole: limits that are not given are removed
         #[arg(long)]
         replace: bool,
+        /// A provider of the platform whose keys its tenants may use (`platform-keys list`); may be
+        /// repeated. Given ones replace all; empty for none
+        #[arg(long = "platform-provider", value_name = "PROVIDER")]
+        platform_providers: Vec<String>,
         #[command(flatten)]
         limits: Limits,
     },
@@ -105,7 +110,7 @@ impl Plans {
                 let plan = client.answer(client.plans().get_plan(request).await)?.plan;
                 screen.one(&COLUMNS, &view(&plan.unwrap_or_default()))
             }
-            Self::Put { name, description, replace, limits } => {
+            Self::Put { name, description, replace, platform_providers, limits } => {
                 let before = match replace {
                     true => None,
                     false => find(client, &name).await?,
@@ -113,7 +118,13 @@ impl Plans {
                 let before = before.unwrap_or_default();
                 let limits = Some(limits.apply(before.limits.unwrap_or_default())?);
                 let description = description.unwrap_or(before.description);
-                let plan = Plan { name, description, limits, ..Plan::default() };
+                let mut platform_providers = match platform_providers.is_empty() {
+                    true => before.platform_providers,
+                    false => platform_providers,
+                };
+                platform_providers.retain(|provider| !provider.is_empty());
+                let plan =
+                    Plan { name, description, limits, platform_providers, ..Plan::default() };
                 let request = client.request(PutPlanRequest { plan: Some(plan) });
                 let put = client.answer(client.plans().put_plan(request).await)?.plan;
                 screen.one(&COLUMNS, &view(&put.unwrap_or_default()))
@@ -142,6 +153,7 @@ fn view(plan: &Plan) -> Value {
     shown["name"] = plan.name.clone().into();
     shown["description"] = plan.description.clone().into();
     shown["tenants"] = plan.tenants.into();
+    shown["platform_providers"] = plan.platform_providers.clone().into();
     shown["updated_at"] = time(plan.updated_at.as_ref());
     shown
 }

@@ -11,7 +11,7 @@ use crate::{
     client::Client,
     error::Error,
     screen::Screen,
-    view::{ENTRY_COLUMNS, entry, run, tool_call},
+    view::{ENTRY_COLUMNS, FAILURE_COLUMNS, entry, run, tool_call},
 };
 
 const COLUMNS: [&str; 7] = ["id", "session_id", "agent", "status", "steps", "model", "started_at"];
@@ -61,12 +61,18 @@ impl Runs {
             Self::Show { run: run_id } => {
                 let request = client.request(GetRunRequest { run_id });
                 let found = client.answer(client.sessions().get_run(request).await)?;
-                let shown = run(&found.run.unwrap_or_default());
+                let mut shown = run(&found.run.unwrap_or_default());
                 let entries: Vec<Value> = found.entries.iter().map(entry).collect();
                 if screen.is_json() {
                     return screen.one(&[], &json!({"run": shown, "entries": entries}));
                 }
+                let fields = shown.as_object_mut();
+                let failures = fields.and_then(|fields| fields.remove("provider_failures"));
                 screen.one(&COLUMNS, &shown)?;
+                for failure in failures.iter().filter_map(Value::as_array).flatten() {
+                    screen.print("\nrequest to a model that failed\n")?;
+                    screen.one(&FAILURE_COLUMNS, failure)?;
+                }
                 screen.print("\n")?;
                 screen.list(&ENTRY_COLUMNS, entries)
             }

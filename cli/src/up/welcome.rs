@@ -7,6 +7,7 @@ use tonic::Request;
 
 use crate::{
     client::program,
+    commands::local_servers::LocalServer,
     error::Error,
     screen::Screen,
     state_dir::{State, StateDir},
@@ -23,13 +24,14 @@ const SINGLE_SERVICES: usize = 3;
 ///
 /// If stdout is closed.
 pub async fn print(home: &StateDir, state: &State, screen: Screen) -> Result<(), Error> {
-    let link = sign_in_link(state).await;
+    let (link, local) = tokio::join!(sign_in_link(state), LocalServer::find_all());
     if screen.is_json() {
         let mut state = serde_json::to_value(state).map_err(anyhow::Error::from)?;
         state["console"] = link.into();
+        state["local_models"] = local.iter().map(LocalServer::view).collect();
         return screen.one(&[], &state);
     }
-    screen.print(&text(home, state, link.as_deref(), &program()))
+    screen.print(&text(home, state, link.as_deref(), &local, &program()))
 }
 
 /// Link that signs in to the web console; `None` if the gateway gives none.
@@ -40,7 +42,13 @@ async fn sign_in_link(state: &State) -> Option<String> {
     Some(client.create_sign_in_link(request).await.ok()?.into_inner().url)
 }
 
-fn text(home: &StateDir, state: &State, link: Option<&str>, program: &str) -> String {
+fn text(
+    home: &StateDir,
+    state: &State,
+    link: Option<&str>,
+    local: &[LocalServer],
+    program: &str,
+) -> String {
     let State { gateway, key, pid, .. } = state;
     let dir = shown(home);
     let processes = if state.split {
@@ -70,6 +78,7 @@ fn text(home: &StateDir, state: &State, link: Option<&str>, program: &str) -> St
         ),
         None => "none: the gateway gives no sign-in link".to_owned(),
     };
+    let local: String = local.iter().map(|server| local_line(server, program, &told)).collect();
     format!(
         "Holdfast is running ({processes}).
 
@@ -80,7 +89,7 @@ fn text(home: &StateDir, state: &State, link: Option<&str>, program: &str) -> St
   key       {key}
             (also in {dir}/dev.key, where the commands below find it)
   model     {model}
-  logs      {dir}/log
+{local}  logs      {dir}/log
 
 Try next
   {program} console --open{told}  # the same in a browser
@@ -101,6 +110,17 @@ Try next
 
 `{program} down{told}` stops it.
 "
+    )
+}
+
+/// Says which model server runs on this machine, and how its first model is used.
+fn local_line(server: &LocalServer, program: &str, told: &str) -> String {
+    let LocalServer { provider, title, base_url, models } = server;
+    let model = models.first().map_or("", String::as_str);
+    format!(
+        "  found     {title} at {base_url}: {}\n            \
+         {program} setup --provider {provider} --model {model}{told}\n",
+        server.shown_models()
     )
 }
 
@@ -144,7 +164,7 @@ mod tests {
             (split, "(5 processes under 7)"),
             (more, "(7 processes under 7)"),
         ] {
-            let text = text(&home, &state, None, "holdfast");
+            let text = text(&home, &state, None, &[], "holdfast");
             assert!(text.contains(processes), "{processes} is missing in\n{text}");
         }
     }
@@ -155,7 +175,13 @@ mod tests {
         let state = state();
 
         let link = "http://h:1/console/#link=hfl_1_2";
-        let text = text(&home, &state, Some(link), "target/debug/holdfast");
+        let server = LocalServer {
+            provider: "ollama",
+            title: "Ollama",
+            base_url: "http://127.0.0.1:11434".to_owned(),
+            models: vec!["qwen3:4b".to_owned(), "gemma3".to_owned()],
+        };
+        let text = text(&home, &state, Some(link), &[server], "target/debug/holdfast");
 
         for part in [
             link,
@@ -164,6 +190,8 @@ mod tests {
             "hf_1_2",
             "elsewhere/dev.key",
             "/holdfast chat \"hello\"",
+            "Ollama at http://127.0.0.1:11434: qwen3:4b, gemma3\n",
+            "/holdfast setup --provider ollama --model qwen3:4b --dir elsewhere\n",
         ] {
             assert!(text.contains(part), "{part} is missing in\n{text}");
         }

@@ -169,16 +169,39 @@ async fn a_repository_comes_by_its_address_and_its_commits_go_back() -> anyhow::
     assert_eq!(read("workspaces/tool/link"), "src/a.txt");
     assert!(read("workspaces/tool/.git/config").contains(&address));
 
+    // A hostile agent names programs, and another server.
+    let proof = installation.dir.join("proof");
+    let run = format!("touch {}; false", proof.display());
+    let config = read("workspaces/tool/.git/config").replace(&address, "https://evil.example/x");
+    let config = format!(
+        "{config}[core]\n\tfsmonitor = {run:?}\n\thooksPath = hooks\n[credential]\n\thelper = {:?}\n\
+         [url \"https://evil.example/\"]\n\tinsteadOf = file://\n",
+        format!("!{run}")
+    );
+    let hook = format!("#!/bin/sh\n{run}\n");
+    for (path, text) in [
+        (".git/config", config.as_str()),
+        (".git/hooks/post-index-change", &hook),
+        (".git/objects/info/alternates", "/etc\n"),
+        ("hooks/post-checkout", &hook),
+        ("sub/.GIT/config", &config),
+    ] {
+        write(&installation, "main", &format!("workspaces/tool/{path}"), text);
+    }
+
     // A commit is made in the files, as by an agent, and pushed from a copy.
     let copy = installation.dir.join("copy");
     let copied = copy.to_str().unwrap();
-    installation.run(&["workspaces", "copy", "tool", copied]).ok();
-    assert_eq!(git(&copy, &["status", "--short"]), "");
+    let told = installation.run(&["workspaces", "copy", "tool", copied]).ok();
+    assert!(told.err.contains("1 file within a Git repository was left out"), "{}", told.err);
+    assert_eq!(git(&copy, &["status", "--short"]), "?? hooks/\n");
+    assert_eq!(git(&copy, &["remote", "get-url", "origin"]), format!("{address}\n"));
     assert_eq!(git(&copy, &["log", "--format=%an:%s"]), "anna:first\n");
     fs::write(copy.join("src/a.txt"), "two\n")?;
     git(&copy, &["commit", "--quiet", "--all", "--message", "second"]);
     git(&copy, &["push", "--quiet", "origin", "HEAD"]);
     assert_eq!(git(&server, &["log", "--format=%s", "trunk"]), "second\nfirst\n");
+    assert!(!proof.exists(), "a program of the agent was run");
     let taken = installation.run(&["workspaces", "copy", "tool", copied]).exits_with(2);
     assert!(taken.err.contains("has files already"), "{}", taken.err);
 

@@ -1,6 +1,7 @@
 //! `holdfast setup`: with options, with questions, and what it leaves after a failure.
 
 use holdfast_testkit::{FakeModel, Reply};
+use serde_json::json;
 
 use crate::{installation::Installation, terminal::Terminal};
 
@@ -95,12 +96,54 @@ async fn a_person_is_asked_and_the_key_is_not_shown() -> anyhow::Result<()> {
     terminal.wait_for("API key of openrouter");
     // A server of one's own may need no key, but has one here.
     terminal.type_text("sk-geheim\r");
-    terminal.wait_for("Model [openai/gpt-5]:");
+    terminal.wait_for("Model [openai/gpt-6.1-terra]:");
     terminal.type_text("small\r");
     let shown = terminal.wait_for("openrouter:small is the default model");
 
     assert!(!shown.contains("geheim"), "{shown}");
     assert_eq!(model.requests().last().unwrap().key.as_deref(), Some("sk-geheim"));
     assert_eq!(terminal.end(), Some(0));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_server_on_this_machine_is_set_up_by_its_name_alone() -> anyhow::Result<()> {
+    let mut installation = Installation::new().await?;
+    installation.vars.retain(|(name, _)| *name != "HOLDFAST_EGRESS__ALLOW");
+    let model = FakeModel::start().await?;
+    let owned_by = |owner: &str| json!({ "id": "qwen3-8b", "owned_by": owner });
+    model.answer(|_| Reply::text("yes"));
+    installation.run(&["up", "--detach", "--port-base", "0"]).ok();
+    let (url, line) = (model.url(), ["setup", "--provider", "lmstudio", "--base-url"]);
+    let line = [&line[..], &[&url]].concat();
+
+    model.list([owned_by("acme")]);
+    let other = installation.run(&line).exits_with(2);
+    assert!(other.err.contains("--model"), "{}", other.err);
+
+    model.list([owned_by("organization_owner")]);
+    let done = installation.json(&line);
+    assert_eq!((&done["model"], &done["checked"]), (&"lmstudio:qwen3-8b".into(), &true.into()));
+
+    let webhook = ["events", "webhooks", "add", "w", "http://127.0.0.1:9/x"];
+    let refused = installation.run(&webhook).err;
+    assert!(refused.contains(r#"HOLDFAST_EGRESS__ALLOW='["127.0.0.1:9"]'"#), "{refused}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_model_server_on_the_machine_is_allowed_where_tenants_are_hosted() -> anyhow::Result<()>
+{
+    let mut installation = Installation::new().await?;
+    installation.vars.retain(|(name, _)| *name != "HOLDFAST_EGRESS__ALLOW");
+    installation.vars.push(("HOLDFAST_RUNNER__SANDBOX__HOSTED", "true".to_owned()));
+    installation.run(&["up", "--detach", "--port-base", "0"]).ok();
+
+    let line = ["setup", "--provider", "ollama", "--model", "qwen3", "--base-url"];
+    let refused = installation.run(&[&line[..], &["http://127.0.0.1:11434"]].concat());
+
+    assert_ne!(refused.code, Some(0));
+    let setting = r#"HOLDFAST_EGRESS__ALLOW='["127.0.0.1:11434"]'"#;
+    assert!(refused.err.contains(setting), "{}", refused.err);
     Ok(())
 }

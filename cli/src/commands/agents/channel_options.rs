@@ -14,6 +14,8 @@ use crate::error::Error;
 struct Options {
     queue: Option<Queue>,
     blocks: Option<Blocks>,
+    #[serde(default)]
+    voice_replies: String,
 }
 
 #[derive(Deserialize)]
@@ -68,7 +70,11 @@ fn to_proto(options: Options) -> pb::ChannelOptions {
         min_delay_ms: delay_ms.map(|[shortest, _]| shortest),
         max_delay_ms: delay_ms.map(|[_, longest]| longest),
     };
-    pb::ChannelOptions { queue: options.queue.map(queue), blocks: options.blocks.map(blocks) }
+    pb::ChannelOptions {
+        queue: options.queue.map(queue),
+        blocks: options.blocks.map(blocks),
+        voice_replies: options.voice_replies,
+    }
 }
 
 /// Shows the options in the form in which they are read.
@@ -100,6 +106,9 @@ pub(super) fn view(agent: &Agent) -> Value {
             });
             shown.insert("blocks".to_owned(), fields);
         }
+        if !options.voice_replies.is_empty() {
+            shown.insert("voice_replies".to_owned(), json!(options.voice_replies));
+        }
         channels.insert(key.clone(), shown.into());
     }
     channels.into()
@@ -112,7 +121,8 @@ mod tests {
     #[test]
     fn options_are_shown_as_they_are_written() {
         let text = r#"{"*": {"queue": {"mode": "collect", "cap": 5}},
-            "telegram/work": {"blocks": {"by": "sentence", "min_chars": 1, "max_chars": 9, "delay_ms": [1, 2]}}}"#;
+            "telegram/work": {"blocks": {"by": "sentence", "min_chars": 1, "max_chars": 9, "delay_ms": [1, 2]}},
+            "matrix": {"voice_replies": "to_voice"}}"#;
 
         let agent = Agent { channels: parse(text).unwrap(), ..Agent::default() };
 

@@ -54,7 +54,7 @@ pub fn clone_repository(address: &str, branch: Option<&str>) -> Result<Files, Er
 }
 
 /// Whether an address such as `https://name:password@host/path` has a password.
-fn has_password(address: &str) -> bool {
+pub fn has_password(address: &str) -> bool {
     let Some((_, rest)) = address.split_once("://") else { return false };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     authority.rsplit_once('@').is_some_and(|(user, _)| user.contains(':'))
@@ -79,7 +79,12 @@ fn unpack(repository: &Path) -> Result<(), Error> {
     Ok(fs::remove_dir_all(&moved)?)
 }
 
-fn run(command: &mut Command) -> Result<(), Error> {
+/// Runs Git.
+///
+/// # Errors
+///
+/// If there is no Git, or it fails.
+pub fn run(command: &mut Command) -> Result<(), Error> {
     let done = command.output().map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Error::Usage("there is no `git` here: install it".to_owned()),
         _ => error.into(),
@@ -101,24 +106,6 @@ fn add_files(files: &mut Files, root: &Path, folder: &Path) -> Result<(), Error>
             let name = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().into_owned();
             files.insert(name, fs::read(&path)?);
         }
-    }
-    Ok(())
-}
-
-/// Writes files into a new folder.
-///
-/// # Errors
-///
-/// If the folder has files already.
-pub fn write_folder(folder: &Path, files: &Files) -> Result<(), Error> {
-    if folder.exists() && fs::read_dir(folder)?.next().is_some() {
-        let folder = folder.display();
-        return Err(Error::Usage(format!("`{folder}` has files already: give another folder")));
-    }
-    for (path, content) in files {
-        let path = folder.join(path);
-        path.parent().map_or(Ok(()), fs::create_dir_all)?;
-        fs::write(path, content)?;
     }
     Ok(())
 }

@@ -5,15 +5,23 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand, ValueEnum};
 use holdfast_proto::gateway::v1::{
     ArchiveWorkspaceRequest, BindWorkspaceRequest, CreateWorkspaceRequest, ExportFilesRequest,
-    ImportFilesRequest, ListFilesRequest, ListWorkspacesRequest, Workspace,
+    FileRevision, GetFileLogRequest, ImportFilesRequest, ListFilesRequest, ListWorkspacesRequest,
+    ReadFileRequest, Workspace,
 };
 use serde_json::{Value, json};
 
 use super::{
     archive::{Files, read_archive, write_archive},
-    repository::{clone_repository, write_folder},
+    local_folder::LocalFolder,
+    repository::clone_repository,
+    repository_copy::{copy_repository, is_repository, origin_of},
 };
 use crate::{client::Client, error::Error, screen::Screen};
+
+/// Reason of the revision that a clone makes.
+const CLONE_REASON: &str = "clone of a repository";
+
+const REVISIONS_PER_PAGE: u32 = 100;
 
 const COLUMNS: [&str; 5] = ["name", "kind", "status", "owner", "folder"];
 
@@ -154,15 +162,54 @@ async fn copy(
     to: &Path,
 ) -> Result<(), Error> {
     let found = find(client, &agent, named).await?;
-    let request = client.request(ExportFilesRequest { agent, revision: 0 });
+    let request = client.request(ExportFilesRequest { agent: agent.clone(), revision: 0 });
     let exported = client.answer(client.files().export_files(request).await)?;
     let folder = format!("{}/", found.folder);
     let files = read_archive(&exported.archive)?.into_iter();
     let files =
         files.filter_map(|(path, content)| Some((path.strip_prefix(&folder)?.to_owned(), content)));
-    write_folder(to, &files.collect())?;
+    let files: Files = files.collect();
+    let local = if found.kind == "git" && is_repository(&files) {
+        let origin = origin(client, &agent, &found.folder).await?;
+        let copied = copy_repository(to, &files, origin.as_deref())?;
+        if origin.is_none() {
+            screen
+                .note("it was made without a server: `git remote add origin ADDRESS` names one")?;
+        }
+        copied
+    } else {
+        let mut local = LocalFolder::create(to)?;
+        files.iter().try_for_each(|(path, content)| local.write(path, content))?;
+        local
+    };
+    local.note_left_out(screen)?;
     let sentence = format!("workspace {} is in {}", found.name, to.display());
     screen.done(&sentence, &json!({ "workspace": found.name, "to": to }))
+}
+
+/// Returns the address of the server that a workspace was cloned from, as the history of its files
+/// has it: the agent may have changed the current configuration.
+async fn origin(client: &Client, agent: &str, folder: &str) -> Result<Option<String>, Error> {
+    let path = format!("{folder}/.git/config");
+    let mut before = 0;
+    loop {
+        let request = GetFileLogRequest {
+            agent: agent.to_owned(),
+            path: path.clone(),
+            limit: REVISIONS_PER_PAGE,
+            before,
+        };
+        let log = client.answer(client.files().get_file_log(client.request(request)).await)?;
+        let Some(last) = log.revisions.last() else { return Ok(None) };
+        before = last.revision;
+        let is_clone = |made: &&FileRevision| made.run_id.is_empty() && made.reason == CLONE_REASON;
+        if let Some(clone) = log.revisions.iter().find(is_clone) {
+            let request =
+                ReadFileRequest { agent: agent.to_owned(), path, revision: clone.revision };
+            let read = client.answer(client.files().read_file(client.request(request)).await)?;
+            return origin_of(&read.content);
+        }
+    }
 }
 
 /// Finds a workspace by its id, its folder, or its name in the owner's files.
@@ -187,7 +234,7 @@ async fn import(client: &Client, agent: &str, folder: &str, files: Files) -> Res
     let request = client.request(ImportFilesRequest {
         agent,
         archive: write_archive(&files.collect())?,
-        reason: "clone of a repository".to_owned(),
+        reason: CLONE_REASON.to_owned(),
         ..ImportFilesRequest::default()
     });
     client.answer(client.files().import_files(request).await)?;

@@ -48,7 +48,7 @@ pub enum Kb {
         #[arg(long, default_value_t = 10)]
         limit: u32,
     },
-    /// Add an article from a text, Markdown, HTML or PDF file
+    /// Add an article from a file: text, HTML, PDF, Word, Excel, PowerPoint, OpenDocument, RTF, EPUB, mail
     ///
     /// holdfast kb ingest manual.pdf --source "the maker's site" --tag printer
     #[command(visible_alias = "add")]
@@ -253,6 +253,7 @@ fn media_type_of(given: String, from: &str) -> String {
         Some("html" | "htm") => "text/html",
         Some("pdf") => "application/pdf",
         Some("txt") => "text/plain",
+        Some("eml") => "message/rfc822",
         Some(_) | None => "",
     }
     .to_owned()
@@ -317,6 +318,7 @@ mod tests {
             ("", "a.PDF", "application/pdf"),
             ("", "b.md", "text/markdown"),
             ("", "c.htm", "text/html"),
+            ("", "offer.eml", "message/rfc822"),
             ("", "d", ""),
             ("", "-", ""),
             ("text/plain", "e.html", "text/plain"),

@@ -94,8 +94,8 @@ impl Failure {
             "no_model" | "not_found" => "the provider has no such model: check its name",
             "budget_spent" => "raise the budget with `holdfast budgets set`",
             "timeout" | "unavailable" | "network" => {
-                "runners do not reach the provider: check its address; one that is not public must \
-                 be listed in `egress.allow` (docs/models.md)"
+                "runners do not reach the provider: check its address, and that it runs; one that \
+                 is not public must be listed in `egress.allow` (docs/models.md)"
             }
             _ => "docs/models.md#errors says what each reason means",
         }

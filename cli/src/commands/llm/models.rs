@@ -2,16 +2,26 @@
 
 use clap::{Args, Subcommand};
 use holdfast_proto::gateway::v1::{
-    DeleteAliasRequest, DeleteModelRequest, KnownModel, ListModelsRequest, PutAliasRequest,
-    PutModelRequest,
+    CheckModelsRequest, CheckedModel, DeleteAliasRequest, DeleteModelRequest, KnownModel,
+    ListModelsRequest, PriceDifference, PutAliasRequest, PutModelRequest,
 };
 use serde_json::{Map, Value, json};
 
 use super::super::option_values;
 use crate::{client::Client, error::Error, screen::Screen};
 
-const COLUMNS: [&str; 8] =
-    ["model", "aliases", "context", "max_output", "images", "thinking", "prices", "is_own"];
+const COLUMNS: [&str; 9] = [
+    "model",
+    "aliases",
+    "context",
+    "max_output",
+    "images",
+    "thinking",
+    "prices",
+    "retired_on",
+    "is_own",
+];
+const CHECK_COLUMNS: [&str; 6] = ["model", "used_by", "state", "successor", "prices", "note"];
 
 #[derive(Debug, Subcommand)]
 pub enum Models {
@@ -21,6 +31,9 @@ pub enum Models {
         #[arg(long)]
         own: bool,
     },
+    /// Ask the providers of the models in use for their models: which are retired, unknown, or have
+    /// other prices; fails if one cannot be used
+    Check,
     /// Define a model, or change its definition; options that are not given stay unchanged, and are
     /// as for an unknown model at first
     Put {
@@ -76,6 +89,9 @@ pub struct Card {
     /// Price of a million input tokens read from the provider's cache, in US dollars
     #[arg(long, requires = "input_price")]
     cached_price: Option<f64>,
+    /// Price of a million input tokens written to the provider's cache, in US dollars
+    #[arg(long, requires = "input_price")]
+    written_price: Option<f64>,
     /// Price of a million output tokens, in US dollars
     #[arg(long, requires = "input_price")]
     output_price: Option<f64>,
@@ -87,8 +103,19 @@ impl Models {
             Self::List { own } => {
                 let request = client.request(ListModelsRequest { own });
                 let listed = client.answer(client.models().list_models(request).await)?;
-                screen.list(&COLUMNS, listed.models.iter().map(view).collect())
+                let views = listed.models.iter().map(|known| {
+                    let retired =
+                        listed.retired.iter().find(|retired| retired.model == known.model);
+                    let mut view = view(known);
+                    if let Some(retired) = retired {
+                        view["retired_on"] = retired.on.clone().into();
+                        view["successor"] = retired.successor.clone().into();
+                    }
+                    view
+                });
+                screen.list(&COLUMNS, views.collect())
             }
+            Self::Check => check(client, screen).await,
             Self::Put { model, replace, card } => {
                 let before = match replace {
                     true => Map::new(),
@@ -122,6 +149,60 @@ impl Models {
     }
 }
 
+async fn check(client: &Client, screen: &Screen) -> Result<(), Error> {
+    let request = client.request(CheckModelsRequest {});
+    let models = client.answer(client.models().check_models(request).await)?.models;
+    screen.list(&CHECK_COLUMNS, models.iter().map(check_view).collect())?;
+    let is_lost = |state: &str| matches!(state, "retired" | "unknown" | "no_provider");
+    let lost: Vec<&str> = models
+        .iter()
+        .filter(|model| is_lost(&model.state))
+        .map(|model| model.model.as_str())
+        .collect();
+    if lost.is_empty() {
+        return Ok(());
+    }
+    Err(Error::NoAnswer(format!(
+        "{} cannot be used: choose another model with `holdfast setup` or `holdfast agents update \
+         NAME --model MODEL`",
+        lost.join(", ")
+    )))
+}
+
+fn check_view(model: &CheckedModel) -> Value {
+    let mut used_by = model.agents.clone();
+    if model.is_default {
+        used_by.insert(0, "(default)".to_owned());
+    }
+    let mut notes = vec![model.detail.clone()];
+    if !model.retired_on.is_empty() {
+        let until = if model.state == "retired" { "switched off" } else { "will be switched off" };
+        notes.push(format!("{until}: {}", model.retired_on));
+    }
+    if !model.is_known {
+        notes.push("not in the catalogue: it has no price".to_owned());
+    }
+    notes.retain(|note| !note.is_empty());
+    json!({
+        "model": model.model,
+        "used_by": used_by,
+        "state": model.state,
+        "successor": model.successor,
+        "prices": model.prices.iter().map(difference).collect::<Vec<_>>(),
+        "note": notes.join("; "),
+    })
+}
+
+/// Describes a difference in US dollars for a million tokens: `input 2.5, here 2`.
+fn difference(price: &PriceDifference) -> String {
+    let dollars = |thousandths: u64| {
+        let text = format!("{}.{:03}", thousandths / 1_000, thousandths % 1_000);
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    };
+    let known = price.known.map_or("none".to_owned(), dollars);
+    format!("{} {}, here {known}", price.kind, dollars(price.listed))
+}
+
 impl Card {
     /// Returns the definition; fields that are not given are those of `before`.
     fn json(self, before: Map<String, Value>) -> Result<Value, Error> {
@@ -146,6 +227,9 @@ impl Card {
             let mut prices = json!({"input": thousandths(input)?, "output": thousandths(output)?});
             if let Some(cached) = self.cached_price {
                 prices["cached"] = thousandths(cached)?.into();
+            }
+            if let Some(written) = self.written_price {
+                prices["written"] = thousandths(written)?.into();
             }
             set("prices", Some(prices));
         }
@@ -193,6 +277,26 @@ mod tests {
     struct Line {
         #[command(flatten)]
         card: Card,
+    }
+
+    #[test]
+    fn a_checked_model_says_who_uses_it_and_what_is_wrong() {
+        let model = CheckedModel {
+            model: "deepseek:deepseek-chat".into(),
+            agents: vec!["main".into()],
+            is_default: true,
+            state: "retired".into(),
+            retired_on: "2026-07-24".into(),
+            successor: "deepseek:deepseek-flash".into(),
+            prices: vec![PriceDifference { kind: "input".into(), listed: 2_500, known: Some(30) }],
+            ..CheckedModel::default()
+        };
+
+        let view = check_view(&model);
+
+        assert_eq!(view["used_by"], json!(["(default)", "main"]));
+        assert_eq!(view["prices"], json!(["input 2.5, here 0.03"]));
+        assert_eq!(view["note"], "switched off: 2026-07-24; not in the catalogue: it has no price");
     }
 
     #[test]

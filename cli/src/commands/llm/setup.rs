@@ -11,12 +11,12 @@ use std::{env, io::IsTerminal as _, time::Duration};
 use clap::Args;
 use holdfast_proto::gateway::v1::{
     Agent, DeleteProviderRequest, GetAgentRequest, ListAgentsRequest, ListModelsRequest,
-    ListProvidersRequest, Provider, PutProviderRequest, UpdateAgentRequest,
+    ListProvidersRequest, Provider, PutProviderRequest, RetiredModel, UpdateAgentRequest,
 };
 use serde_json::json;
 
 use self::vendors::{VENDORS, Vendor};
-use super::{super::option_values, check};
+use super::{super::option_values, check, local_servers::LocalServer};
 use crate::{
     client::Client,
     error::Error,
@@ -44,8 +44,10 @@ pub struct SetupArgs {
     #[arg(long)]
     base_url: Option<String>,
     /// API that a provider with another name has: openai, openai-responses, anthropic, gemini,
-    /// ollama
-    #[arg(long, value_parser = ["openai", "openai-responses", "anthropic", "gemini", "ollama"])]
+    /// ollama, azure, vertex, bedrock
+    #[arg(long, value_parser = [
+        "openai", "openai-responses", "anthropic", "gemini", "ollama", "azure", "vertex", "bedrock",
+    ])]
     kind: Option<String>,
     /// Agent that uses the model, if it has one of its own [default: the default agent]
     #[arg(long, default_value = "", hide_default_value = true)]
@@ -129,7 +131,11 @@ async fn agent(client: &Client, name: &str) -> Result<Agent, Error> {
 }
 
 async fn put(client: &Client, provider: Provider, api_key: &str) -> Result<(), Error> {
-    let request = PutProviderRequest { provider: Some(provider), api_key: api_key.to_owned() };
+    let request = PutProviderRequest {
+        provider: Some(provider),
+        api_key: api_key.to_owned(),
+        ..PutProviderRequest::default()
+    };
     client.answer(client.providers().put_provider(client.request(request)).await).map(|_| ())
 }
 
@@ -141,9 +147,10 @@ async fn choose(
     known: &[Provider],
     can_ask: bool,
 ) -> Result<Choice, Error> {
+    let found = local_servers(args, client, known, can_ask).await;
     let name = match &args.provider {
         Some(name) => name.trim().to_lowercase(),
-        None if can_ask => prompt::vendor(screen)?,
+        None if can_ask => prompt::vendor(screen, &found)?,
         None => {
             let names: Vec<&str> = VENDORS.iter().map(|vendor| vendor.name).collect();
             let names = names.join(", ");
@@ -152,10 +159,14 @@ async fn choose(
     };
     let vendor = Vendor::find(&name);
     let stored = known.iter().find(|provider| provider.name == name);
+    let local = found.iter().find(|server| server.provider == name);
     let kind = args.kind.as_deref().unwrap_or(vendor.kind);
     let base_url = match (&args.base_url, stored) {
         (Some(url), _) => url.clone(),
         (None, Some(stored)) => stored.base_url.clone(),
+        (None, None) if local.is_some() => {
+            local.map(|server| server.base_url.clone()).unwrap_or_default()
+        }
         (None, None) if vendor.needs_address && can_ask => {
             prompt::line("Base URL of its API, for example https://host/v1", "")?
         }
@@ -164,27 +175,58 @@ async fn choose(
     let has_key = stored.is_some_and(|provider| provider.has_key);
     let needs_key = vendor.needs_key && args.base_url.is_none();
     let api_key = key(args, screen, &vendor, has_key, needs_key, can_ask)?;
+    let mut known = KnownModels::load(client, &name).await?;
+    if let Some(server) = local {
+        known.have_only(&server.models);
+    }
     let model = match &args.model {
         Some(model) => model.clone(),
         None if can_ask => {
-            let models = models(client, &name).await?;
-            if !models.is_empty() {
-                screen.note(&format!("Known models: {}", models.join(", ")))?;
+            if !known.ids.is_empty() {
+                screen.note(&format!("Known models: {}", known.ids.join(", ")))?;
             }
-            prompt::line("Model", vendor.model)?
+            prompt::line("Model", &known.suggested)?
         }
-        None => vendor.model.to_owned(),
+        None => known.suggested.clone(),
     };
     let model = model.trim();
     if model.is_empty() {
         return Err(Error::Usage(format!("name a model of {name} by --model")));
     }
     let id = model.strip_prefix(&format!("{name}:")).unwrap_or(model);
+    // Another address may have a model of that name still.
+    if base_url.is_empty() {
+        known.check_not_retired(id)?;
+    }
     Ok(Choice {
         model: format!("{name}:{id}"),
         provider: Provider { name, kind: kind.to_owned(), base_url, ..Provider::default() },
         api_key,
     })
+}
+
+/// Model servers on this machine that may be what is set up. Only runners of `holdfast up` reach
+/// them.
+async fn local_servers(
+    args: &SetupArgs,
+    client: &Client,
+    known: &[Provider],
+    can_ask: bool,
+) -> Vec<LocalServer> {
+    if !client.is_local_mesh() {
+        return Vec::new();
+    }
+    match &args.provider {
+        Some(name) if args.model.is_none() => {
+            let name = name.trim().to_lowercase();
+            let stored = known.iter().find(|provider| provider.name == name);
+            let base_url = args.base_url.as_ref().or(stored.map(|stored| &stored.base_url));
+            let server = LocalServer::find(&name, base_url.map(String::as_str)).await;
+            server.into_iter().collect()
+        }
+        None if can_ask && args.base_url.is_none() => LocalServer::find_all().await,
+        Some(_) | None => Vec::new(),
+    }
 }
 
 /// Returns the key; empty if there is none, or the stored one is kept.
@@ -224,13 +266,50 @@ fn key(
     Ok(given)
 }
 
-/// Returns names of a provider's models in the catalogue.
-async fn models(client: &Client, provider: &str) -> Result<Vec<String>, Error> {
-    let request = client.request(ListModelsRequest { own: false });
-    let listed = client.answer(client.models().list_models(request).await)?;
-    let prefix = format!("{provider}:");
-    let ids = listed.models.iter().filter_map(|known| known.model.strip_prefix(&prefix));
-    Ok(ids.take(MAX_SHOWN_MODELS).map(str::to_owned).collect())
+/// What the installation knows of a provider's models; ids are without the provider.
+struct KnownModels {
+    /// Some models whose end nobody has announced.
+    ids: Vec<String>,
+    /// A good default; empty if there is none.
+    suggested: String,
+    retired: Vec<RetiredModel>,
+}
+
+impl KnownModels {
+    async fn load(client: &Client, provider: &str) -> Result<Self, Error> {
+        let request = client.request(ListModelsRequest { own: false });
+        let listed = client.answer(client.models().list_models(request).await)?;
+        let prefix = format!("{provider}:");
+        let id = |model: &str| model.strip_prefix(&prefix).map(str::to_owned);
+        let mut retired = listed.retired;
+        retired.retain(|retired| retired.model.starts_with(&prefix));
+        let is_current = |model: &String| !retired.iter().any(|retired| retired.model == *model);
+        let current = listed.models.into_iter().map(|known| known.model).filter(is_current);
+        let ids = current.filter_map(|model| id(&model)).take(MAX_SHOWN_MODELS).collect();
+        let suggested = listed.suggested.iter().find_map(|model| id(model)).unwrap_or_default();
+        Ok(Self { ids, suggested, retired })
+    }
+
+    /// Replaces the models by those that a server has.
+    fn have_only(&mut self, models: &[String]) {
+        self.ids = models.iter().take(MAX_SHOWN_MODELS).cloned().collect();
+        if !models.contains(&self.suggested) {
+            self.suggested = models.first().cloned().unwrap_or_default();
+        }
+    }
+
+    /// Refuses a model that its vendor has switched off.
+    fn check_not_retired(&self, id: &str) -> Result<(), Error> {
+        let is_it = |retired: &&RetiredModel| {
+            retired.is_off && retired.model.split_once(':').is_some_and(|(_, own)| own == id)
+        };
+        match self.retired.iter().find(is_it) {
+            Some(RetiredModel { model, on, successor, .. }) => Err(Error::Usage(format!(
+                "`{model}` was switched off by its vendor ({on}): use `{successor}`"
+            ))),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Calls the model. If it fails, a provider that is new is deleted.

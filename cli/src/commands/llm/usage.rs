@@ -14,7 +14,7 @@ const COLUMNS: [&str; 8] =
     ["day", "agent", "model", "runs", "input_tokens", "cached_tokens", "output_tokens", "usd"];
 
 /// Columns of an export, in the order of the CSV file.
-const EXPORT_COLUMNS: [&str; 14] = [
+const EXPORT_COLUMNS: [&str; 15] = [
     "day",
     "tenant",
     "tenant_id",
@@ -29,6 +29,7 @@ const EXPORT_COLUMNS: [&str; 14] = [
     "micros",
     "commands",
     "storage_bytes",
+    "platform_micros",
 ];
 
 /// Tokens and costs of turns
@@ -120,6 +121,7 @@ fn export_view(row: &ExportUsageResponse) -> Value {
         "micros": row.micros,
         "commands": row.commands,
         "storage_bytes": row.storage_bytes,
+        "platform_micros": row.platform_micros,
     })
 }
 
@@ -163,6 +165,7 @@ fn view(line: &UsageLine) -> Value {
         "output_tokens": line.output_tokens,
         "usd": dollars(line.micros),
         "micros": line.micros,
+        "platform_micros": line.platform_micros,
     })
 }
 
@@ -182,6 +185,6 @@ mod tests {
 
         let line = csv_line(&export_view(&row));
 
-        assert_eq!(line, "2026-11-22,,,\"a, \"\"b\"\"\",,,3,0,0,0,0,0,0,7\n");
+        assert_eq!(line, "2026-11-22,,,\"a, \"\"b\"\"\",,,3,0,0,0,0,0,0,7,0\n");
     }
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use clap::Args;
 use holdfast_proto::gateway::v1::{
-    GetCallerRequest, GetMemoryStatusRequest, GetStatusRequest, GetStatusResponse, Job,
+    Account, GetCallerRequest, GetMemoryStatusRequest, GetStatusRequest, GetStatusResponse, Job,
     ListAccountsRequest, ListAgentsRequest, ListCredentialsRequest, ListProvidersRequest,
     WaitReason,
 };
@@ -383,7 +383,23 @@ async fn channels(client: &Client) -> Finding {
     match client.answer(client.channels().list_accounts(request).await) {
         Ok(listed) => {
             let enabled = listed.accounts.iter().filter(|account| account.enabled).count();
-            Finding::ok("channels", format!("{enabled} accounts enabled"))
+            // The gateway masks secrets that older versions stored in settings.
+            let is_masked = |account: &&Account| {
+                account.settings.contains("://***@") || account.settings.contains(" ***\"")
+            };
+            let masked = listed.accounts.iter().filter(is_masked);
+            let masked: Vec<String> =
+                masked.map(|account| format!("{}/{}", account.channel, account.name)).collect();
+            if masked.is_empty() {
+                return Finding::ok("channels", format!("{enabled} accounts enabled"));
+            }
+            Finding::bad(
+                State::Warning,
+                "channels",
+                format!("secrets in the settings of {}", masked.join(", ")),
+                "settings are not secret: set them with `holdfast channels update` again, without the \
+                 part that is shown as `***`, and put it into the secrets (docs/channels.md)",
+            )
         }
         Err(error) => Finding::of_error("channels", &error),
     }

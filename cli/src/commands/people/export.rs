@@ -8,11 +8,7 @@
 //! files/AGENT/…              their files in the workspaces of agents
 //! ```
 
-use std::{
-    fs,
-    io::Write as _,
-    path::{Component, Path},
-};
+use std::{fs, io::Write as _, path::Path};
 
 use anyhow::Context as _;
 use holdfast_proto::gateway::v1::{
@@ -24,7 +20,12 @@ use serde_json::{Value, json};
 use super::details;
 use crate::{
     client::Client,
-    commands::{knowledge::memory, schedules::reminders, sessions::transfer},
+    commands::{
+        files::local_folder::{LocalFolder, file_name},
+        knowledge::memory,
+        schedules::reminders,
+        sessions::transfer,
+    },
     error::Error,
     screen::Screen,
 };
@@ -47,7 +48,7 @@ pub async fn export(client: &Client, screen: &Screen, id: String, to: &Path) -> 
     let reminders = write_reminders(client, users, &to.join("reminders.json")).await?;
     let files = match person.folder.as_str() {
         "" => 0,
-        folder => write_files(client, folder, &to.join("files")).await?,
+        folder => write_files(client, screen, folder, &to.join("files")).await?,
     };
     let counts = json!({
         "conversations": conversations, "memories": memories, "reminders": reminders, "files": files,
@@ -68,7 +69,7 @@ async fn write_conversations(client: &Client, person: &str, to: &Path) -> Result
         let listed = client.sessions().list_sessions(client.request(request)).await;
         let listed = client.answer(listed)?;
         for session in listed.sessions {
-            let mut file = fs::File::create(to.join(format!("{}.jsonl", session.id)))?;
+            let mut file = fs::File::create(to.join(format!("{}.jsonl", file_name(&session.id)?)))?;
             let write = |part| Ok(writeln!(file, "{}", transfer::line(part))?);
             transfer::stream(client, session.id, write).await?;
             count += 1;
@@ -119,7 +120,12 @@ async fn write_reminders(client: &Client, users: Vec<String>, to: &Path) -> Resu
     Ok(count)
 }
 
-async fn write_files(client: &Client, folder: &str, to: &Path) -> Result<usize, Error> {
+async fn write_files(
+    client: &Client,
+    screen: &Screen,
+    folder: &str,
+    to: &Path,
+) -> Result<usize, Error> {
     let request = client.request(ListAgentsRequest::default());
     let agents = client.answer(client.agents().list_agents(request).await)?.agents;
     let mut count = 0;
@@ -130,6 +136,10 @@ async fn write_files(client: &Client, folder: &str, to: &Path) -> Result<usize, 
             ..ListFilesRequest::default()
         };
         let listed = client.answer(client.files().list_files(client.request(list)).await)?;
+        if listed.files.is_empty() {
+            continue;
+        }
+        let mut local = LocalFolder::create(&to.join(file_name(&agent.name)?))?;
         for file in listed.files {
             let read = ReadFileRequest {
                 agent: agent.id.clone(),
@@ -137,16 +147,11 @@ async fn write_files(client: &Client, folder: &str, to: &Path) -> Result<usize, 
                 ..ReadFileRequest::default()
             };
             let read = client.answer(client.files().read_file(client.request(read)).await)?;
-            let path = Path::new(&agent.name).join(&file.path);
-            // The paths come from a server: they stay in the folder.
-            if !path.components().all(|part| matches!(part, Component::Normal(_))) {
-                return Err(Error::Usage(format!("`{}` is no path in a folder", file.path)));
+            if local.write(&file.path, &read.content)? {
+                count += 1;
             }
-            let path = to.join(path);
-            fs::create_dir_all(path.parent().unwrap_or(to))?;
-            fs::write(&path, read.content)?;
-            count += 1;
         }
+        local.note_left_out(screen)?;
     }
     Ok(count)
 }

@@ -11,7 +11,8 @@ use holdfast_proto::gateway::v1::{
     PutRulesRequest, Rule, UpdateAccountRequest, UpdateAgentRequest, ValidateBehaviorRequest,
 };
 use operator::{
-    BehaviorDocuments, Documents, IdentitySpec, RoutingSpec, document_changes, own_documents,
+    BehaviorDocuments, Documents, IdentitySpec, ProviderSecrets, RoutingSpec, document_changes,
+    own_documents,
 };
 use serde_json::{Value, json};
 
@@ -57,8 +58,8 @@ impl Run<'_> {
     async fn apply(&mut self, documents: Documents) -> Result<(), Error> {
         let Documents { providers, agents, accounts, routing, .. } = documents;
         // In this order, since agents name models, and routing names agents.
-        for (provider, key) in providers {
-            self.provider(provider, key).await?;
+        for (provider, secrets) in providers {
+            self.provider(provider, secrets).await?;
         }
         for (agent, documents) in agents {
             self.agent(agent, documents).await?;
@@ -89,7 +90,11 @@ impl Run<'_> {
         self.rows.push(json!({ "kind": kind, "name": name, "result": result }));
     }
 
-    async fn provider(&mut self, provider: Provider, api_key: String) -> Result<(), Error> {
+    async fn provider(
+        &mut self,
+        provider: Provider,
+        secrets: ProviderSecrets,
+    ) -> Result<(), Error> {
         let client = self.client;
         let request = client.request(ListProvidersRequest {});
         let listed = client.answer(client.providers().list_providers(request).await)?.providers;
@@ -98,7 +103,10 @@ impl Run<'_> {
         let after = if self.is_dry {
             None
         } else {
-            let request = PutProviderRequest { provider: Some(provider), api_key };
+            let ProviderSecrets { api_key, headers } = secrets;
+            let remove_headers = headers.is_empty();
+            let provider = Some(provider);
+            let request = PutProviderRequest { provider, api_key, headers, remove_headers };
             let put = client.providers().put_provider(client.request(request)).await;
             client.answer(put)?.provider
         };
@@ -210,6 +218,9 @@ impl Run<'_> {
                 client.answer(changed)?.account
             }
         };
+        // A bridge sets the status, at any time.
+        let without_status = |account: Account| Account { status: None, ..account };
+        let (before, after) = (before.map(without_status), after.map(without_status));
         self.note("Channel", &name, before.as_ref(), after.as_ref());
         Ok(())
     }

@@ -85,6 +85,7 @@ impl World {
             base_url: model.url(),
             api_key: Some("key".into()),
             default_model: Some("fake:one".to_owned()),
+            ..NewProvider::default()
         };
         directory.providers().put(tenant.id, Actor::Operator, provider).await?;
         let bus = Bus::connect(&of_nats(&nats), "test").await?;
@@ -127,7 +128,10 @@ impl World {
 
     pub async fn runner(&self) -> anyhow::Result<Running> {
         let config = agent_runner::Config {
-            egress: holdfast_egress::Config { allow: vec!["127.0.0.1".to_owned()] },
+            egress: holdfast_egress::Config {
+                allow: vec!["127.0.0.1".to_owned()],
+                ..holdfast_egress::Config::default()
+            },
             database: of_database(&self.database),
             nats: of_nats(&self.nats),
             redis: of_redis(&self.redis),

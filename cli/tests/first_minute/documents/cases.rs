@@ -96,6 +96,9 @@ pub const EXCEPTIONS: &[(&str, &str, Treatment, &str)] = &[
     ("docs/subagents.md", "holdfast agents runs stop", Treatment::ExitsWith(3), "none runs"),
     ("docs/subagents.md", "holdfast agents runs send", Treatment::ExitsWith(3), "none runs"),
     ("docs/tenants.md", "holdfast plans", Treatment::ExitsWith(4), "needs a platform key"),
+    ("help", "holdfast platform-keys add", Treatment::ExitsWith(4), "needs a platform key"),
+    ("help", "holdfast plans put basic", Treatment::ExitsWith(4), "needs a platform key"),
+    ("docs/tenants.md", "holdfast platform-keys", Treatment::ExitsWith(4), "needs a platform key"),
     ("docs/tenants.md", "holdfast tenants create", Treatment::ExitsWith(4), "needs a platform key"),
     (
         "docs/tenants.md",
@@ -146,7 +149,7 @@ pub const PREPARATIONS: &[(&str, &str, &[&str])] = &[
         "",
         &[
             "holdfast chat hello",
-            "holdfast providers put openai --api-key sk-1 --model openai:gpt-5",
+            "holdfast providers put openai --api-key sk-1 --model openai:gpt-6.1-terra",
         ],
     ),
     ("docs/mcp.md", "", &["holdfast agents create coach"]),
@@ -183,7 +186,7 @@ pub const PREPARATIONS: &[(&str, &str, &[&str])] = &[
         "",
         &[
             "holdfast chat hello",
-            "holdfast providers put openai --api-key sk-1 --model openai:gpt-5",
+            "holdfast providers put openai --api-key sk-1 --model openai:gpt-6.1-terra",
         ],
     ),
     ("docs/subagents.md", "", &["holdfast chat hello", "holdfast agents create inspector"]),
@@ -205,7 +208,7 @@ pub const BLOCKS: &[(&str, &str, &str)] = &[
 ];
 
 /// Programs that services start by themselves, which have no help.
-pub const INTERNAL: &str = "holdfast read-pdf";
+pub const INTERNAL: &str = "holdfast read-document";
 
 /// Replacements of placeholders: beginning of the command, placeholder, replacement.
 pub const REPLACEMENTS: &[(&str, &str, &str)] = &[
@@ -247,6 +250,8 @@ pub const IDS: &[(&str, &str, &str)] = &[
 /// Files to which documents refer.
 pub const FILES: &[(&str, &str)] = &[
     (".holdfast-node", "hfn_1_2"),
+    ("azure.key", "key"),
+    ("bedrock.key", "key"),
     ("card.json", r#"{"context": 128000, "max_output": 8192}"#),
     ("discord.txt", "bot-token-of-a-discord-application"),
     ("github.token", "token"),
@@ -255,9 +260,12 @@ pub const FILES: &[(&str, &str)] = &[
     ("manual.md", "# Printer\n\nOpen the cover at a paper jam.\n"),
     ("manual.pdf", include_str!("manual.pdf")),
     ("notion.token", "token"),
+    ("openai-second.key", "key"),
+    ("openai.key", "key"),
     ("plan.md", "# Plan\n\nVisit the garden.\n"),
     ("refresh.txt", "token"),
     ("secret.txt", "a secret of the webhook that is long enough"),
+    ("service-account.json", r#"{"type": "service_account"}"#),
     ("token.txt", "123456:ABC-DEF1234ghIkl-zyx57W2v1u123ew11"),
 ];
 
@@ -265,6 +273,7 @@ pub const FILES: &[(&str, &str)] = &[
 pub const VARIABLES: &[(&str, &str)] = &[
     ("ACCESS", "token"),
     ("ELEVENLABS_API_KEY", "sk-1"),
+    ("GROQ_API_KEY", "sk-1"),
     ("OPENAI_API_KEY", "sk-1"),
     ("SECOND_KEY", "sk-2"),
 ];

@@ -1,5 +1,4 @@
-//! The npm package `oidc-provider` as the identity provider, installed once under
-//! `.holdfast/test-packages` of this repository.
+//! The npm package `oidc-provider` as the identity provider, which `make test-packages` installs.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -17,21 +16,11 @@ use reqwest::{
 
 use super::{end_of, installation_of, start_login};
 
-const PACKAGE: &str = "oidc-provider@9.13.3";
-
 /// The installed package's folder.
 fn package() -> anyhow::Result<PathBuf> {
     let packages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.holdfast/test-packages");
-    std::fs::create_dir_all(&packages)?;
-    let there = packages.canonicalize()?.join("oidc-provider");
-    if !there.join("node_modules/oidc-provider/package.json").is_file() {
-        let mut npm = Command::new("npm");
-        npm.args(["install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix"]);
-        let installed = npm.arg(&there).arg(PACKAGE).output()?;
-        let said = String::from_utf8_lossy(&installed.stderr);
-        ensure!(installed.status.success(), "`{PACKAGE}` cannot be installed: {said}");
-    }
-    Ok(there)
+    let there = packages.join("oidc-provider").canonicalize();
+    there.context("`oidc-provider` is not installed: run `make test-packages`")
 }
 
 /// A running provider; it is ended when dropped.

@@ -7,24 +7,42 @@ use crossterm::{
     terminal,
 };
 
-use super::vendors::VENDORS;
+use super::{super::local_servers::LocalServer, vendors::VENDORS};
 use crate::{error::Error, screen::Screen};
 
-/// Asks for a provider, by its number or name.
-pub fn vendor(screen: &Screen) -> Result<String, Error> {
+/// Asks for a provider, by its number or name. Servers on this machine are offered, too; the first
+/// one is the default.
+pub fn vendor(screen: &Screen, local: &[LocalServer]) -> Result<String, Error> {
     screen.note("Which provider of models?")?;
-    for (vendor, number) in VENDORS.iter().zip(1..) {
-        screen.note(&format!("{number:>4}  {}", vendor.title))?;
+    let choices = choices(local);
+    for ((_, title), number) in choices.iter().zip(1..) {
+        screen.note(&format!("{number:>4}  {title}"))?;
     }
     screen.note("      or the name of another one, with OpenAI's API")?;
-    let given = line("Provider", "1")?;
+    let default = choices.iter().position(|(name, _)| local.iter().any(|of| of.provider == *name));
+    let given = line("Provider", &(default.unwrap_or_default() + 1).to_string())?;
     match given.parse::<usize>() {
-        Ok(number) => match number.checked_sub(1).and_then(|at| VENDORS.get(at)) {
-            Some(vendor) => Ok(vendor.name.to_owned()),
+        Ok(number) => match number.checked_sub(1).and_then(|at| choices.get(at)) {
+            Some((name, _)) => Ok((*name).to_owned()),
             None => Err(Error::Usage(format!("{number} is not in the list"))),
         },
         Err(_) => Ok(given.to_lowercase()),
     }
+}
+
+/// Names and titles of the known vendors, then of further servers on this machine.
+fn choices(local: &[LocalServer]) -> Vec<(&'static str, String)> {
+    let running = |server: &LocalServer| {
+        format!("{}, running on this machine: {}", server.title, server.shown_models())
+    };
+    let server_of = |name: &str| local.iter().find(|server| server.provider == name);
+    let vendors = VENDORS.iter().map(|vendor| {
+        let title = server_of(vendor.name).map_or_else(|| vendor.title.to_owned(), running);
+        (vendor.name, title)
+    });
+    let is_vendor = |server: &LocalServer| VENDORS.iter().any(|of| of.name == server.provider);
+    let further = local.iter().filter(|server| !is_vendor(server));
+    vendors.chain(further.map(|server| (server.provider, running(server)))).collect()
 }
 
 /// Asks for a line; an empty one is the default.
@@ -92,5 +110,26 @@ fn read_secret() -> Result<String, Error> {
             },
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_on_this_machine_are_offered_with_their_models() {
+        let server = |provider, title| {
+            let (base_url, models) = (String::new(), vec!["qwen3".to_owned(), "b".to_owned()]);
+            LocalServer { provider, title, base_url, models }
+        };
+
+        let choices = choices(&[server("ollama", "Ollama"), server("vllm", "vLLM")]);
+
+        let of = |name| choices.iter().filter(move |choice| choice.0 == name).collect::<Vec<_>>();
+        assert_eq!(of("ollama")[0].1, "Ollama, running on this machine: qwen3, b");
+        assert_eq!((of("ollama").len(), of("vllm").len()), (1, 1));
+        assert_eq!(choices.last().unwrap().0, "vllm");
+        assert_eq!(self::choices(&[]).len(), VENDORS.len());
     }
 }

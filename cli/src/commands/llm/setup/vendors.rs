@@ -7,42 +7,22 @@ pub struct KnownVendor {
     pub name: &'static str,
     pub title: &'static str,
     kind: &'static str,
-    /// Suggested model; empty if there is no usual one.
-    model: &'static str,
     /// Page where keys are made; empty if there are none.
     keys: &'static str,
 }
 
 /// In the order in which they are offered.
 pub const VENDORS: [KnownVendor; 10] = [
-    known("openai", "OpenAI", "openai", "gpt-5", "https://platform.openai.com/api-keys"),
-    known(
-        "anthropic",
-        "Anthropic",
-        "anthropic",
-        "claude-sonnet-5",
-        "https://console.anthropic.com/settings/keys",
-    ),
-    known(
-        "gemini",
-        "Google Gemini",
-        "gemini",
-        "gemini-2.5-flash",
-        "https://aistudio.google.com/apikey",
-    ),
-    known(
-        "openrouter",
-        "OpenRouter",
-        "openai",
-        "openai/gpt-5",
-        "https://openrouter.ai/settings/keys",
-    ),
-    known("ollama", "Ollama, on a machine of your own", "ollama", "qwen3", ""),
-    known("groq", "Groq", "openai", "", "https://console.groq.com/keys"),
-    known("deepseek", "DeepSeek", "openai", "deepseek-flash", "https://platform.deepseek.com"),
-    known("mistral", "Mistral", "openai", "", "https://console.mistral.ai/api-keys"),
-    known("xai", "xAI", "openai", "", "https://console.x.ai"),
-    known("together", "Together AI", "openai", "", "https://api.together.ai/settings/api-keys"),
+    known("openai", "OpenAI", "openai", "https://platform.openai.com/api-keys"),
+    known("anthropic", "Anthropic", "anthropic", "https://console.anthropic.com/settings/keys"),
+    known("gemini", "Google Gemini", "gemini", "https://aistudio.google.com/apikey"),
+    known("openrouter", "OpenRouter", "openai", "https://openrouter.ai/settings/keys"),
+    known("ollama", "Ollama, on a machine of your own", "ollama", ""),
+    known("groq", "Groq", "openai", "https://console.groq.com/keys"),
+    known("deepseek", "DeepSeek", "openai", "https://platform.deepseek.com"),
+    known("mistral", "Mistral", "openai", "https://console.mistral.ai/api-keys"),
+    known("xai", "xAI", "openai", "https://console.x.ai"),
+    known("together", "Together AI", "openai", "https://api.together.ai/settings/api-keys"),
 ];
 
 /// Names of servers on the caller's own machine, whose address the runners know and which need no
@@ -50,7 +30,7 @@ pub const VENDORS: [KnownVendor; 10] = [
 const LOCAL_SERVERS: [&str; 4] = ["ollama", "vllm", "llamacpp", "lmstudio"];
 
 /// Further names whose address the runners know.
-const NAMED_SERVERS: [&str; 12] = [
+const NAMED_SERVERS: [&str; 13] = [
     "openai-responses",
     "cerebras",
     "nvidia",
@@ -60,6 +40,7 @@ const NAMED_SERVERS: [&str; 12] = [
     "zhipu",
     "glm",
     "qwen",
+    "minimax",
     "volcengine",
     "ark",
     "shengsuanyun",
@@ -69,10 +50,9 @@ const fn known(
     name: &'static str,
     title: &'static str,
     kind: &'static str,
-    model: &'static str,
     keys: &'static str,
 ) -> KnownVendor {
-    KnownVendor { name, title, kind, model, keys }
+    KnownVendor { name, title, kind, keys }
 }
 
 /// Needs of a provider: what has to be asked about it.
@@ -80,7 +60,6 @@ const fn known(
 pub struct Vendor {
     pub name: String,
     pub kind: &'static str,
-    pub model: &'static str,
     pub keys: &'static str,
     pub needs_key: bool,
     /// Whether its address must be given.
@@ -96,7 +75,6 @@ impl Vendor {
         Self {
             name: name.to_owned(),
             kind: known.map_or(kind, |vendor| vendor.kind),
-            model: known.map_or("", |vendor| vendor.model),
             keys: known.map_or("", |vendor| vendor.keys),
             needs_key: !is_local,
             needs_address: known.is_none() && !is_local && !NAMED_SERVERS.contains(&name),

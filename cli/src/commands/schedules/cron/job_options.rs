@@ -241,7 +241,9 @@ fn milliseconds(interval: &str) -> Result<i64, Error> {
     // The library's error message describes the heartbeat syntax instead.
     let read = parse_interval(interval);
     read.map(|read| read.as_secs().saturating_mul(1_000)).map_err(|_| {
-        Error::Usage(format!("`{interval}` is no interval: write a number and s, m or h, as `10m`"))
+        let what =
+            "write a whole number and s, m or h, as `10m` or `24h`; 8784h (366 days) at most";
+        Error::Usage(format!("`{interval}` is not an interval: {what}"))
     })
 }
 
