@@ -1,13 +1,17 @@
 -- What a version after this one might have written, for tests/tests/chaos/versions.rs. Each block is
 -- one statement; tenant t0 has the changed rows, t2 the policy, t1 none.
 
--- The words of the future are allowed: its migrations have replaced these constraints.
+-- The words of the future are allowed: its migrations have replaced these constraints. Each is dropped
+-- in a transaction of its own, since services that run hold locks of several tables in another order.
 do $$
 declare c record;
 begin
     for c in select conrelid::regclass as tab, conname from pg_constraint
              where contype = 'c' and connamespace in ('session'::regnamespace, 'schedule'::regnamespace, 'control'::regnamespace)
-    loop execute format('alter table %s drop constraint %I', c.tab, c.conname); end loop;
+    loop
+        execute format('alter table %s drop constraint %I', c.tab, c.conname);
+        commit;
+    end loop;
 end $$;
 
 -- An agent's settings with words and fields that are not known.

@@ -912,8 +912,8 @@ MUTANTS = {
         [
             (
                 RUNNER + "turn/journal.rs",
-                "        self.charge(Charge { tokens, micros: ledger.micros(model, usage) });",
-                "        self.charge(Charge { tokens: tokens.min(0), micros: ledger.micros(model, usage).min(0) });",
+                "        self.charge(ledger.charge(model, usage));",
+                "        drop((ledger, model, usage));",
             ),
         ],
         [
@@ -1629,7 +1629,7 @@ MUTANTS = {
             ),
         ],
         [
-            ("agent-runner", "it", "hostile_text::after_hostile_text_a_person_decides_about_each_call_that_persists_or_leaves"),
+            ("agent-runner", "it", "hostile_text::after_text_of_an_mcp_server_or_skill_a_person_decides_about_each_such_call"),
         ],
     ),
     # What leaves a marked conversation needs nobody.
@@ -1637,12 +1637,47 @@ MUTANTS = {
         [
             (
                 RUNNER + "turn/approvals/approval_need.rs",
-                "outgoing::destination(tool, input, own.as_ref(), turn.journal.entries())",
+                "judge(turn, call, |conversation, tool, input| conversation.destination(tool, input))",
                 "None",
             ),
         ],
         [
-            ("agent-runner", "it", "hostile_text::after_hostile_text_a_person_decides_about_each_call_that_persists_or_leaves"),
+            ("agent-runner", "it", "hostile_text::after_a_page_mail_or_attachment_a_person_decides_about_each_call_that_persists_or_leaves"),
+        ],
+    ),
+    # A server's word that its tool only reads lets the tool be called.
+    "outside-server": Mutant(
+        [
+            (
+                RUNNER + "tools/mcp/tool.rs",
+                "self.tool.reads && self.link.is_harmless();",
+                "self.tool.reads;",
+            ),
+        ],
+        [("agent-runner", "it", "mcp::a_server_s_word_that_a_tool_only_reads_is_not_enough")],
+    ),
+    # An address of which a part was given is free.
+    "outside-given": Mutant(
+        [
+            (
+                RUNNER + "turn/approvals/outgoing.rs",
+                ".contains(&comparable(&url))",
+                ".iter().any(|given| given.starts_with(&comparable(&url)))",
+            ),
+        ],
+        [("agent-runner", "lib", "turn::approvals::outgoing::tests::an_address_is_free_only_if_somebody_else_gave_it")],
+    ),
+    # A todo takes a text from a marked conversation to another without its mark.
+    "outside-todo": Mutant(
+        [
+            (
+                RUNNER + "tools/work/todos.rs",
+                "    if view.has_outside_text() {",
+                "    if false {",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "outside_text::a_todo_of_a_conversation_that_read_a_page_marks_the_conversation_that_reads_it"),
         ],
     ),
     # A command is approved of which only the beginning was read.
@@ -1676,7 +1711,7 @@ MUTANTS = {
         [
             (
                 RUNNER + "turn/approvals/approval_need.rs",
-                "    if OUTGOING_TOOLS.contains(&known)",
+                "    if tool_flows::sends_input(turn.tools.registry(), known)",
                 "    if false",
             ),
         ],

@@ -229,8 +229,8 @@ MUTANTS = {
         [
             (
                 EGRESS + "guard.rs",
-                "self.allow.contains(host) || self.allow.contains(&format!(\"{host}:{port}\"))",
-                "!self.allow.contains(host) || self.allow.contains(&format!(\"{host}:{port}\"))",
+                "            || self.allow.contains(host)\n",
+                "            || !self.allow.contains(host)\n",
             ),
         ],
         [
@@ -300,8 +300,8 @@ MUTANTS = {
         [
             (
                 RUNNER + "turn/approvals/approval_need.rs",
-                "        && turn.has_read_outside_text()\n",
-                "        && turn.journal.entries().is_empty()\n",
+                "        && outside_text::changes_instructions(tool, input)\n",
+                "        && outside_text::changes_instructions(tool, input) && turn.journal.entries().is_empty()\n",
             ),
         ],
         [(*AGENT_TESTS, "approvals::what_changes_an_agent_needs_a_person_once_text_from_outside_was_read")],

@@ -193,9 +193,9 @@ MUTANTS = {
     "pdf-page": Mutant(
         [
             (
-                "crates/pdf/src/pages.rs",
+                "crates/documents/src/pdf.rs",
                 "            (_, true) => pages.push(Page { number, text: None }),",
-                "            (_, true) => return Err(Error::Broken),",
+                "            (_, true) => return Err(Error::BrokenPdf),",
             ),
         ],
         [

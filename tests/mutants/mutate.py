@@ -22,6 +22,7 @@ import sys
 import agent
 import hardening
 import memory
+import vendors
 
 SESSION = "crates/session/src/"
 
@@ -88,7 +89,7 @@ MUTANTS = {
 }
 
 # Those that name their tests themselves.
-NAMED = {**agent.MUTANTS, **memory.MUTANTS, **hardening.MUTANTS}
+NAMED = {**agent.MUTANTS, **memory.MUTANTS, **hardening.MUTANTS, **vendors.MUTANTS}
 
 CHANGES = {**MUTANTS, **{name: mutant.changes for name, mutant in NAMED.items()}}
 

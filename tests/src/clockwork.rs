@@ -116,7 +116,7 @@ impl SchedulerMesh {
             let set = |name: &str, value: String| (format!("HOLDFAST_{name}"), value);
             let env = vec![
                 set("DATABASE__URL", database.url()),
-                set("NATS__URL", nats.url().to_owned()),
+                set("NATS__URL", nats.service_url("scheduler").to_owned()),
                 set("NATS__PREFIX", nats.prefix().to_owned()),
                 set("SCHEDULER__LISTEN", http.to_string()),
                 set("SCHEDULER__HANDOVER", format!("{}s", HANDOVER_TIMEOUT.as_secs())),

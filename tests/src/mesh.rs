@@ -165,7 +165,7 @@ pub struct Mesh {
     pub sessions: Sessions,
     /// Certificates of its services; `None`: they speak plain text.
     pub certificates: Option<Certificates>,
-    nats: nats::Namespace,
+    pub nats: nats::Namespace,
     pub redis: redis::Namespace,
     replicas: Option<Replicas>,
     pooler: Option<Pooler>,

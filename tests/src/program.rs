@@ -37,7 +37,9 @@ async fn find() -> anyhow::Result<PathBuf> {
 async fn build(profile: &Path) -> anyhow::Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["build", "-p", "holdfast"]).current_dir(root());
+    // Of the workspace, as `make test` does: a package alone has other features, and all of its
+    // dependencies would be compiled again.
+    command.args(["build", "--workspace", "--bin", "holdfast"]).current_dir(root());
     if let Some(target) = profile.parent() {
         command.arg("--target-dir").arg(target);
     }
@@ -48,7 +50,7 @@ async fn build(profile: &Path) -> anyhow::Result<()> {
     let output = command.output().await.context("cannot run cargo")?;
     ensure!(
         output.status.success(),
-        "`cargo build -p holdfast` failed:\n{}",
+        "`cargo build --workspace --bin holdfast` failed:\n{}",
         String::from_utf8_lossy(&output.stderr)
     );
     Ok(())

@@ -48,6 +48,7 @@ impl Tenant {
             base_url: fakes.model.url(),
             api_key: Some(format!("model-key-of-{name}").into()),
             default_model: Some("fake:fake-model".to_owned()),
+            ..NewProvider::default()
         };
         directory.providers().put(made.id, by, provider).await?;
         let settings = AgentSettings {

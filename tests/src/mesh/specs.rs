@@ -27,9 +27,9 @@ impl Mesh {
             set("FAILPOINTS", String::new()),
             set("DATABASE__URL", database.through(&login)),
             set("DATABASE__ACQUIRE_TIMEOUT", format!("{}s", plan.acquire_timeout.as_secs())),
-            set("NATS__URL", nats.through(self.nats.url())),
+            set("NATS__URL", nats.through(self.nats.service_url(service(role)))),
             set("NATS__PREFIX", self.nats.prefix().to_owned()),
-            set("REDIS__URL", redis.through(self.redis.url())),
+            set("REDIS__URL", redis.through(self.redis.service_url(service(role)))),
             set("REDIS__PREFIX", self.redis.prefix().to_owned()),
             // The scripted model and platforms are on this machine.
             set("EGRESS__ALLOW", format!(r#"["{}"]"#, self.network.of_peer(role, Peer::World))),

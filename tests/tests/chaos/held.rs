@@ -28,7 +28,7 @@ for line in sys.stdin:
             "capabilities": {"tools": {}}, "serverInfo": {"name": "counter", "version": "1"}})
     elif method == "tools/list":
         answer(asked["id"], {"tools": [{"name": "count", "description": "Count.",
-            "inputSchema": {"type": "object"}}]})
+            "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}]})
     elif method == "tools/call":
         calls += 1
         answer(asked["id"], {"content": [{"type": "text", "text": "call %s of this" % calls}]})
@@ -87,6 +87,8 @@ async fn a_conversation_with_state_returns_to_its_runner_and_is_told_when_that_i
         command: "python3".to_owned(),
         args: vec!["-c".to_owned(), COUNTER.to_owned()],
         enabled: true,
+        // What commands print is text from outside, after which other tools of servers are asked about.
+        harmless: true,
         ..pb::McpServer::default()
     };
     let put = pb::PutMcpServerRequest { server: Some(server), ..Default::default() };

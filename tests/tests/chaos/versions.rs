@@ -440,6 +440,13 @@ fn twin(mesh: &Mesh, node: &Node, program: &Path) -> anyhow::Result<Node> {
     };
     let env = spec.env.iter().filter(|(name, _)| !UNKNOWN.contains(&name.as_str()));
     let mut env: Vec<(String, String)> = env.cloned().collect();
+    for (name, value) in &mut env {
+        match name.as_str() {
+            "HOLDFAST_NATS__URL" => *value = with_login_of(mesh.nats.url(), value),
+            "HOLDFAST_REDIS__URL" => *value = with_login_of(mesh.redis.url(), value),
+            _ => {}
+        }
+    }
     env.push(("HOLDFAST_DATABASE__URL".to_owned(), mesh.url()));
     env.push(("HOLDFAST_MESH__SECRET".to_owned(), MESH_SECRET.to_owned()));
     env.push(("HOLDFAST_SECRETS__KEK".to_owned(), STANDARD.encode([7; 32])));
@@ -447,6 +454,14 @@ fn twin(mesh: &Mesh, node: &Node, program: &Path) -> anyhow::Result<Node> {
         env.push(("HOLDFAST_BRIDGE__WEBHOOK__ALLOW_PRIVATE".to_owned(), "true".to_owned()));
     }
     Node::new(NodeSpec { program: program.to_owned(), args, env, ..spec.clone() })
+}
+
+/// The address of `url` with the login of `other`.
+fn with_login_of(other: &str, url: &str) -> String {
+    match (other.rsplit_once('@'), url.rsplit_once('@')) {
+        (Some((login, _)), Some((_, address))) => format!("{login}@{address}"),
+        _ => url.to_owned(),
+    }
 }
 
 /// The `holdfast` binary of the commit in `tests/compat/PREVIOUS`: the one that

@@ -293,6 +293,7 @@ async fn make_tenant(directory: &Directory, models: &Models, name: &str) -> anyh
             base_url,
             api_key: Some(Uuid::now_v7().to_string().into()),
             default_model: None,
+            ..NewProvider::default()
         };
         directory.providers().put(tenant.id, by, provider).await?;
         let plans = || BehaviorSettings { default: "plan".to_owned(), ..Default::default() };

@@ -156,6 +156,7 @@ impl<'a> Conversations<'a> {
             input: self.random.random_range(800..12_000),
             cached: self.random.random_range(0..800),
             output: self.random.random_range(40..900),
+            ..Usage::default()
         };
         let reason = fails.then(|| (*content::pick(self.random, content::FAILURES)).to_owned());
         match &reason {
@@ -193,7 +194,7 @@ impl<'a> Conversations<'a> {
         let (tool, input, output) = *content::pick(self.random, content::CALLS);
         let call = format!("call_{turn}");
         let made = ToolCall { id: call.clone(), tool: tool.to_owned(), input: input.to_owned() };
-        let used = Usage { input: 1_200, cached: 400, output: 60 };
+        let used = Usage { input: 1_200, cached: 400, output: 60, ..Usage::default() };
         journal.think("I look it up.".to_owned(), vec![made], used);
         let effect = if tool == "exec" { Effect::Acts } else { Effect::Reads };
         journal.add(Entry::Called { call: call.clone(), effect }, 20);
@@ -356,6 +357,7 @@ impl Journal<'_, '_> {
             first_piece_ms: 600,
             attempts: 1,
             failed: Vec::new(),
+            failures: Vec::new(),
             cost_micros: usage.input + 4 * usage.output,
             runner: None,
             trace: String::new(),

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
@@ -86,6 +86,9 @@ pub(super) struct Subscribers {
     to_receiver: Proxy,
     /// Secrets of the webhooks, for each of [`TENANTS`].
     secrets: Vec<String>,
+    /// Positions of the newest events, for each of [`TENANTS`], when nothing was unlogged any more.
+    /// Jobs go on after the storm, and so does the log.
+    ends: OnceLock<Vec<i64>>,
     is_over: CancellationToken,
 }
 
@@ -117,7 +120,8 @@ impl Subscribers {
         };
         let all = TENANTS.into_iter().flat_map(ways).collect();
         let is_over = CancellationToken::new();
-        Ok(Self { all, gateways, receiver, to_receiver, secrets, is_over })
+        let ends = OnceLock::new();
+        Ok(Self { all, gateways, receiver, to_receiver, secrets, ends, is_over })
     }
 
     /// Receives until [`Self::finish`] was called and everything that was logged until then has
@@ -140,8 +144,28 @@ impl Subscribers {
             anyhow::Ok(())
         };
         timeout(CATCH_UP_TIMEOUT, logged).await.context("events are not moved to the log")??;
+        let mut ends = Vec::new();
+        for tenant in TENANTS {
+            let log = event_log(mesh, tenant).await?;
+            ends.push(log.last().map_or(0, |event| event.position));
+        }
+        self.ends.set(ends).ok();
         self.is_over.cancel();
         Ok(())
+    }
+
+    /// Events of a tenant that were logged when the storm was over.
+    async fn expected(&self, mesh: &Mesh, tenant: usize) -> anyhow::Result<Vec<LogPosition>> {
+        let mut log = event_log(mesh, tenant).await?;
+        let end = self.end(tenant)?;
+        log.retain(|event| event.position <= end);
+        Ok(log)
+    }
+
+    /// Position of a tenant's newest event when the storm was over.
+    fn end(&self, tenant: usize) -> anyhow::Result<i64> {
+        let ends = self.ends.get().context("the storm is not over")?;
+        Ok(ends[place(tenant)?])
     }
 
     /// What is wrong with what they received, and what there was to judge.
@@ -154,7 +178,8 @@ impl Subscribers {
                 Way::Webhook => self.posted(subscriber.tenant)?,
             };
             let log = event_log(mesh, subscriber.tenant).await?;
-            broken.extend(judge_received(&name, &log, &received));
+            let end = self.end(subscriber.tenant)?;
+            broken.extend(judge_received(&name, (&log, end), &received));
             let ends = subscriber.ends.load(Ordering::Relaxed);
             let (logged, received) = (log.len(), received.len());
             receipts.push(Receipt { name, logged, received, ends });
@@ -164,7 +189,7 @@ impl Subscribers {
 
     /// Events that the receiver took for a tenant, in the order of their arrival.
     fn posted(&self, tenant: usize) -> anyhow::Result<Vec<LogPosition>> {
-        let place = TENANTS.iter().position(|one| *one == tenant).context("a strange tenant")?;
+        let place = place(tenant)?;
         let path = format!("/{tenant}");
         let taken = self.receiver.unique();
         let own = taken.iter().filter(|post| post.path.ends_with(&path));
@@ -277,7 +302,7 @@ impl Subscriber {
                 () = sleep(life) => {}
             }
             if of.is_over.is_cancelled() {
-                let logged = event_log(mesh, self.tenant).await?;
+                let logged = of.expected(mesh, self.tenant).await?;
                 let received: BTreeSet<_> = self.lock().iter().cloned().collect();
                 if logged.iter().all(|event| received.contains(event)) {
                     return Ok(());
@@ -347,7 +372,7 @@ impl Subscriber {
             }
         }
         of.is_over.cancelled().await;
-        let logged = event_log(mesh, self.tenant).await?;
+        let logged = of.expected(mesh, self.tenant).await?;
         loop {
             let posted: BTreeSet<_> = of.posted(self.tenant)?.into_iter().collect();
             if logged.iter().all(|event| posted.contains(event)) {
@@ -356,6 +381,11 @@ impl Subscriber {
             sleep(Duration::from_millis(300)).await;
         }
     }
+}
+
+/// Place of a tenant among [`TENANTS`].
+fn place(tenant: usize) -> anyhow::Result<usize> {
+    TENANTS.iter().position(|one| *one == tenant).context("a strange tenant")
 }
 
 /// Position of an event as JSON.

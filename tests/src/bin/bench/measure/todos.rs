@@ -142,7 +142,12 @@ async fn apply(
     operations: &[TodoOperation],
 ) -> anyhow::Result<()> {
     let place = Place::outside(list.id, list.agent);
-    let user = Actor { kind: ActorKind::User, name: "bench".to_owned(), role: None };
+    let user = Actor {
+        kind: ActorKind::User,
+        name: "bench".to_owned(),
+        role: None,
+        has_outside_text: false,
+    };
     for result in work.apply(list.tenant, &place, &user, (key, operations)).await? {
         result?;
     }
