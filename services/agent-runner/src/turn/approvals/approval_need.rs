@@ -6,7 +6,7 @@ use holdfast_agent::{
 };
 use holdfast_session::subject_hash;
 use holdfast_tools::{Approval, Call, Destination, SubjectText, ToolError, visible};
-use holdfast_types::ToolCall;
+use holdfast_types::{Entry, ToolCall};
 use serde_json::Value;
 use tokio::time::{Duration, timeout};
 
