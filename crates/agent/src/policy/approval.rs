@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use holdfast_types::TreePath;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -38,7 +39,8 @@ pub struct Approvals {
     pub protected: Vec<String>,
 }
 
-/// Files that define an agent. Changes to them need an approval.
+/// Files that define an agent. Changes to them need an approval, as changes of Git's databases do, which
+/// may name programs to run.
 const PROTECTED_PATHS: [&str; 4] = ["self.md", "role.md", "behaviors", ".git"];
 
 /// Files that say what an agent is and what it may do. A person approves each change of them, whatever
@@ -117,9 +119,11 @@ impl BoundApprovals {
     /// Whether a path is protected, in any case.
     fn protects(&self, path: &str) -> bool {
         let Some(path) = normalised(path) else { return true };
+        let is_of_git =
+            path.parse::<TreePath>().is_ok_and(|path| path.within_git_database().is_some());
         let path = path.to_lowercase();
         // Deleting a parent folder deletes a protected path too.
-        self.protected.iter().any(|scope| covers(scope, &path) || covers(&path, scope))
+        is_of_git || self.protected.iter().any(|scope| covers(scope, &path) || covers(&path, scope))
     }
 }
 

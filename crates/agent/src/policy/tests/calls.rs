@@ -92,6 +92,9 @@ fn writing_to_what_an_agent_is_needs_approval() {
         ("edit", json!({"path": "behaviors/do.yaml"})),
         ("delete_file", json!({"path": "behaviors"})),
         ("append_file", json!({"file": ".git/config"})),
+        ("write", json!({"path": "site/.git/config"})),
+        ("write", json!({"path": "site/.GIT/hooks/pre-commit"})),
+        ("edit", json!({"path": "GIT~1/config"})),
         ("apply_patch", json!({"patch": "--- a/x.md\n+++ b/self.md\n@@ -1 +1 @@\n"})),
         ("apply_patch", json!({"input": "*** Begin Patch\n*** Update File: self.md\n"})),
         ("apply_patch", json!({"patch": "rename from self.md\nrename to x.md\n"})),
@@ -105,6 +108,7 @@ fn writing_to_what_an_agent_is_needs_approval() {
     }
     for (tool, input) in [
         ("write", json!({"path": "notes/self.md"})),
+        ("write", json!({"path": "site/.gitignore"})),
         ("read", json!({"path": "self.md"})),
         ("apply_patch", json!({"patch": "--- /dev/null\n+++ b/notes/new.md\n--- self.md\n"})),
     ] {
