@@ -179,7 +179,9 @@ async fn copy(
         copied
     } else {
         let mut local = LocalFolder::create(to)?;
-        files.iter().try_for_each(|(path, content)| local.write(path, content))?;
+        for (path, content) in &files {
+            local.write(path, content)?;
+        }
         local
     };
     local.note_left_out(screen)?;
