@@ -16,6 +16,8 @@ export CARGO_TARGET_DIR=${MUTANTS_TARGET_DIR:-$root/target/mutants}
 table=${MUTANTS_TABLE:-$CARGO_TARGET_DIR/mutants.txt}
 # Faster to compile and link; only a backtrace would need it.
 export CARGO_PROFILE_DEV_DEBUG=0
+# What a mutant leaves without a use is no error.
+unset RUSTC_WORKSPACE_WRAPPER
 # Always the same place: what was compiled for another one looks for its files there.
 work=$CARGO_TARGET_DIR/work
 copy=$work/source
