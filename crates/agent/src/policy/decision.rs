@@ -125,6 +125,8 @@ pub enum Reason {
     OutsideText,
     /// The call sends something to others, in a conversation with text from outside.
     SentAfterOutsideText,
+    /// The call costs money, in a conversation with text from outside.
+    PaidAfterOutsideText,
 }
 
 impl fmt::Display for Reason {
@@ -141,6 +143,9 @@ impl fmt::Display for Reason {
             Self::SentAfterOutsideText => f.write_str(
                 "it may tell others what the agent knows, and the agent has read text from outside",
             ),
+            Self::PaidAfterOutsideText => {
+                f.write_str("it costs money, and the agent has read text from outside")
+            }
         }
     }
 }

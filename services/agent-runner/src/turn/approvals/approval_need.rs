@@ -171,6 +171,12 @@ async fn after_outside_text(
         Sink::Payment if input["action"] != "show" => {
             return Ok(ask_about(known, input, Reason::Payment, None));
         }
+        Sink::Paid => {
+            return Ok(match find_destination(turn, call) {
+                Some(to) => ask_about(known, input, Reason::PaidAfterOutsideText, Some(to)),
+                None => Approval::Never,
+            });
+        }
         Sink::Chat | Sink::Session | Sink::Service | Sink::Address => find_destination(turn, call),
         Sink::Browser | Sink::Server => match find_destination(turn, call) {
             Some(to) => Some(to),

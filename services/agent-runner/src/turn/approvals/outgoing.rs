@@ -6,6 +6,7 @@
 //! | chat | unless it is the conversation's own |
 //! | session | if the other conversation is to answer on its channel |
 //! | service | about changes |
+//! | paid | about pictures and speech, which cost money each |
 //! | address | unless the address was given to the conversation (`given.rs`), and few of its site were chosen |
 //! | browser | as an address if it names one; about each site on which it acts |
 //! | server | unless the tool is declared harmless |
@@ -67,6 +68,7 @@ impl Conversation<'_> {
             Sink::Chat => other_chat(input, self.chat).map(Destination::new),
             Sink::Session => answers_elsewhere(input).map(Destination::new),
             Sink::Service => changes_service(tool, input).map(Destination::new),
+            Sink::Paid => makes_paid_media(tool, input).map(Destination::new),
             Sink::Address | Sink::Browser => self.unknown_address(tool, input),
             Sink::Nothing
             | Sink::OwnConversation
@@ -134,6 +136,7 @@ fn address(sink: Sink, input: &Value) -> Option<Url> {
         | Sink::OwnRules
         | Sink::Payment
         | Sink::Provider
+        | Sink::Paid
         | Sink::Chat
         | Sink::Session
         | Sink::Service
@@ -199,6 +202,17 @@ fn changes_service(tool: &str, input: &Value) -> Option<String> {
     let reads = matches!(input["action"].as_str(), Some("list" | "search" | "read"));
     let connection = input["connection"].as_str().unwrap_or("the only connection");
     (!reads).then(|| format!("changes by {tool} in {connection}"))
+}
+
+/// Kind of media that a call has a provider make. Other operations of the tools are free, or cost no more
+/// than the model itself.
+fn makes_paid_media(tool: &str, input: &Value) -> Option<String> {
+    let operation = ["op", "action"].iter().find_map(|field| input[*field].as_str());
+    let is_free = matches!(
+        operation,
+        Some("understand" | "info" | "resize" | "voices" | "providers" | "parse")
+    );
+    (!is_free).then(|| format!("paid calls of {tool}"))
 }
 
 #[cfg(test)]

@@ -42,6 +42,8 @@ pub(super) enum Sink {
     Payment,
     /// Goes to a provider that the tenant or the operator has chosen.
     Provider,
+    /// As [`Provider`](Self::Provider), and asked about if the call makes something that costs money.
+    Paid,
     /// Asked about if it is for another chat.
     Chat,
     /// Asked about if another conversation is to answer on its channel; else the message keeps the
@@ -61,7 +63,12 @@ impl Sink {
     /// Whether the input goes to somebody else, without a person who sees it.
     const fn sends_input(self) -> bool {
         match self {
-            Self::Provider | Self::Service | Self::Address | Self::Browser | Self::Server => true,
+            Self::Provider
+            | Self::Paid
+            | Self::Service
+            | Self::Address
+            | Self::Browser
+            | Self::Server => true,
             Self::Nothing
             | Self::OwnConversation
             | Self::KeepsMark
@@ -93,7 +100,7 @@ const FLOWS: [Flow; 52] = [
     ("exec", Source::Always, Sink::OwnRules),
     ("find_skills", Source::Fenced, Sink::Provider),
     ("gateway", Source::Always, Sink::Nothing),
-    ("image", Source::Fenced, Sink::Provider),
+    ("image", Source::Fenced, Sink::Paid),
     ("install_skill", Source::Own, Sink::Instructions),
     ("kb_get", Source::Fenced, Sink::Nothing),
     ("kb_ingest", Source::Own, Sink::KeepsMark),
@@ -127,7 +134,7 @@ const FLOWS: [Flow; 52] = [
     ("todo", Source::Noted, Sink::KeepsMark),
     ("tool_describe", Source::Described, Sink::Nothing),
     ("tool_search", Source::Described, Sink::Nothing),
-    ("tts", Source::Own, Sink::Provider),
+    ("tts", Source::Own, Sink::Paid),
     ("wallet", Source::Own, Sink::Payment),
     ("web_fetch", Source::Web, Sink::Address),
     ("web_search", Source::Web, Sink::Provider),

@@ -232,7 +232,7 @@ fn a_message_is_free_only_in_its_own_chat() {
 }
 
 #[test]
-fn changes_at_services_and_answers_elsewhere_are_asked_about_and_reading_is_not() {
+fn changes_at_services_answers_elsewhere_and_paid_media_are_asked_about_and_reading_is_not() {
     for (tool, input, asked) in [
         ("calendar", json!({ "action": "list" }), None),
         ("notion", json!({ "action": "search", "query": "x" }), None),
@@ -253,6 +253,12 @@ fn changes_at_services_and_answers_elsewhere_are_asked_about_and_reading_is_not(
             json!({ "session": "s", "message": "x", "deliver": true }),
             Some("answers in the conversation s"),
         ),
+        ("image", json!({ "op": "understand", "path": "x" }), None),
+        ("image", json!({ "op": "generate", "prompt": "x" }), Some("paid calls of image")),
+        ("image", json!({ "action": "generate", "prompt": "x" }), Some("paid calls of image")),
+        ("image", json!({ "op": { "generate": null } }), Some("paid calls of image")),
+        ("tts", json!({ "op": "voices" }), None),
+        ("tts", json!({ "text": "x" }), Some("paid calls of tts")),
         ("write", json!({ "path": "x" }), None),
     ] {
         assert_eq!(destination(tool, &input, None, &[]).as_deref(), asked, "{tool} {input}");
