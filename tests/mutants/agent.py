@@ -1629,7 +1629,7 @@ MUTANTS = {
             ),
         ],
         [
-            ("agent-runner", "it", "hostile_text::after_text_of_an_mcp_server_or_skill_a_person_decides_about_each_such_call"),
+            ("agent-runner", "it", "hostile_text::other_hostile_text_makes_nothing_leave_stay_or_cost_unasked"),
         ],
     ),
     # What leaves a marked conversation needs nobody.
@@ -1642,7 +1642,7 @@ MUTANTS = {
             ),
         ],
         [
-            ("agent-runner", "it", "hostile_text::after_a_page_mail_or_attachment_a_person_decides_about_each_call_that_persists_or_leaves"),
+            ("agent-runner", "it", "hostile_text::a_page_makes_nothing_leave_stay_or_cost_unasked"),
         ],
     ),
     # A server's word that its tool only reads lets the tool be called.
@@ -1655,6 +1655,19 @@ MUTANTS = {
             ),
         ],
         [("agent-runner", "it", "mcp::a_server_s_word_that_a_tool_only_reads_is_not_enough")],
+    ),
+    # A hostile text has pictures drawn that the tenant pays for.
+    "outside-paid": Mutant(
+        [
+            (
+                RUNNER + "turn/approvals/outgoing.rs",
+                "    (!is_free).then(|| format!(\"paid calls of {tool}\"))",
+                "    (false && !is_free).then(|| format!(\"paid calls of {tool}\"))",
+            ),
+        ],
+        [
+            ("agent-runner", "lib", "turn::approvals::outgoing::tests::changes_at_services_answers_elsewhere_and_paid_media_are_asked_about_and_reading_is_not"),
+        ],
     ),
     # An address of which a part was given is free.
     "outside-given": Mutant(

@@ -48,6 +48,7 @@ mod mcp;
 mod media;
 mod model_questions;
 mod model_records;
+mod obedient_model;
 mod outages;
 mod outside_text;
 mod patches;
