@@ -30,6 +30,7 @@ mod documents;
 mod early_ends;
 mod economy;
 mod events;
+mod everyday_tasks;
 mod failing;
 mod file_watches;
 mod files_of_people;
