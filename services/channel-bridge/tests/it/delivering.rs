@@ -350,6 +350,20 @@ async fn a_tenant_with_many_accounts_does_not_take_all_slots() {
 }
 
 #[tokio::test]
+async fn telegram_fetches_no_address_of_an_answer_for_a_preview() {
+    let (world, account) = with_bot().await;
+    let bridge = world.bridge().await;
+
+    let id = world.reply("telegram", account, "7", "see https://evil.example/?d=42").await;
+    world.delivered(id, "sent").await;
+
+    let calls = world.telegram.calls();
+    let sent = calls.iter().find(|call| call.method == "sendMessage").unwrap();
+    assert_eq!(sent.params["link_preview_options"]["is_disabled"], true);
+    bridge.stop().await;
+}
+
+#[tokio::test]
 async fn a_request_for_approval_has_buttons_on_telegram() {
     let (world, account) = with_bot().await;
     let asked = world.ask(target("telegram", account, "7"), "Approval needed").await;

@@ -23,6 +23,10 @@ const MAX_FILE_BYTES: usize = 10 * 1024 * 1024;
 /// Duration of a poll, in hours.
 const POLL_HOURS: u64 = 24;
 
+/// Flag of a message without embeds. For these Discord fetches the addresses of a text, into which the agent
+/// may have put what it knows.
+pub(super) const SUPPRESS_EMBEDS: u64 = 1 << 2;
+
 /// Type of a public thread.
 const PUBLIC_THREAD: u64 = 11;
 
@@ -187,6 +191,7 @@ fn message(part: &Delivery, text: &str) -> Value {
         "content": text,
         "nonce": nonce(part),
         "enforce_nonce": true,
+        "flags": SUPPRESS_EMBEDS,
         "allowed_mentions": {"parse": ["users"], "replied_user": true},
     });
     // Only the first part is sent as a reply to the message.

@@ -11,6 +11,7 @@ use tracing::debug;
 
 use super::{
     Discord,
+    actions::SUPPRESS_EMBEDS,
     client::{Content, is_id},
 };
 use crate::{
@@ -27,7 +28,11 @@ impl Discord {
         if !is_id(channel) {
             return Outcome::refused("the chat is no id of discord");
         }
-        let mut message = json!({"content": text, "allowed_mentions": {"parse": []}});
+        let mut message = json!({
+            "content": text,
+            "flags": SUPPRESS_EMBEDS,
+            "allowed_mentions": {"parse": []},
+        });
         if let Some(id) = target.reply_to.as_deref().filter(|id| is_id(id)) {
             message["message_reference"] = json!({"message_id": id, "fail_if_not_exists": false});
         }
@@ -43,7 +48,11 @@ impl Discord {
             return Outcome::refused("the message's id is no id of discord");
         }
         let path = format!("/channels/{channel}/messages/{id}");
-        let body = json!({"content": text, "allowed_mentions": {"parse": ["users"]}});
+        let body = json!({
+            "content": text,
+            "flags": SUPPRESS_EMBEDS,
+            "allowed_mentions": {"parse": ["users"]},
+        });
         match self.repeatable(Method::PATCH, &path, Content::Json(body), id).await {
             Ok(platform_id) => Outcome::Sent { platform_id },
             Err(error) => error.into(),

@@ -188,7 +188,9 @@ fn message(part: &Delivery) -> Value {
         // Shown where blocks are not: in notifications.
         "text": part.text,
         "blocks": [{"type": "markdown", "text": part.text}],
+        // For a preview Slack would fetch addresses into which the agent may have put what it knows.
         "unfurl_links": false,
+        "unfurl_media": false,
         "metadata": metadata(part.id),
     });
     if let Some(approval) = part.approval

@@ -24,6 +24,7 @@ impl Slack {
             "text": text,
             "blocks": [{"type": "markdown", "text": text}],
             "unfurl_links": false,
+            "unfurl_media": false,
         });
         if let Some(thread) = target.thread.as_deref().or(target.reply_to.as_deref()) {
             message["thread_ts"] = thread.into();

@@ -66,6 +66,12 @@ impl fmt::Debug for Bot {
     }
 }
 
+/// Option of a message without link preview. For a preview Telegram fetches the first address of a text, and
+/// the agent may have put what it knows into that.
+pub fn no_link_preview() -> Value {
+    json!({"is_disabled": true})
+}
+
 #[derive(Debug, Clone, Copy)]
 pub struct Outgoing<'a> {
     /// Chat to send to: a number, or `@name`.
@@ -124,7 +130,11 @@ impl Bot {
     }
 
     pub async fn send_message(&self, message: Outgoing<'_>) -> Result<MessageId, CallError> {
-        let mut params = json!({"chat_id": message.chat, "text": message.text});
+        let mut params = json!({
+            "chat_id": message.chat,
+            "text": message.text,
+            "link_preview_options": no_link_preview(),
+        });
         if let Ok(chat) = message.chat.parse::<i64>() {
             params["chat_id"] = chat.into();
         }

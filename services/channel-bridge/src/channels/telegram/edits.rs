@@ -10,7 +10,7 @@ use tracing::debug;
 
 use super::{
     MAX_MESSAGE_UTF16_UNITS, Telegram,
-    client::{CallError, Outgoing},
+    client::{CallError, Outgoing, no_link_preview},
     outcome, render,
 };
 use crate::{
@@ -51,7 +51,14 @@ impl Telegram {
         let Ok(message_id) = id.parse::<i64>() else {
             return Outcome::refused("the message's id is no number");
         };
-        let params = |text: &str| json!({"chat_id": chat_id(&target.chat), "message_id": message_id, "text": text});
+        let params = |text: &str| {
+            json!({
+                "chat_id": chat_id(&target.chat),
+                "message_id": message_id,
+                "text": text,
+                "link_preview_options": no_link_preview(),
+            })
+        };
         let edited = match self.rendered(text) {
             None => self.bot.execute("editMessageText", &params(text)).await,
             Some(html) => {
