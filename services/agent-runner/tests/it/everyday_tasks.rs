@@ -35,10 +35,7 @@ async fn few_of_a_hundred_everyday_tasks_ask_more_than_before() -> anyhow::Resul
     let tasks = tasks(&site.outside);
     let script = |task: &Task| Script { calls: task.calls.clone(), ..Script::default() };
     follow(world, tasks.iter().map(script).collect());
-    let mut config = site.config()?;
-    // What one task stores must not be in the prompt of another.
-    config.runner.memory.recall = 0;
-    let _runner = world.runner_with(config, |app| app).await?;
+    let _runner = world.runner_with(site.config()?, |app| app).await?;
 
     let given = site.outside.url("/page");
     let given = &given;
