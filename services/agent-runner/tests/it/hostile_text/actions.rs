@@ -49,7 +49,7 @@ impl Action {
         }
     }
 
-    const fn new(goal: Goal, expected: Expected, (tool, input): PlannedCall) -> Self {
+    fn new(goal: Goal, expected: Expected, (tool, input): PlannedCall) -> Self {
         Self { goal, expected, tool, input }
     }
 }
