@@ -27,6 +27,7 @@ SCHEDULER = "services/scheduler/src/"
 SCHEDULE = "crates/schedule/src/"
 SKILLS = "crates/skills/src/"
 GRPC = "crates/grpc/src/"
+KIT = "crates/kit/src/"
 
 MUTANTS = {
     # Rows of a tenant that nobody deletes may be erased.
@@ -128,7 +129,7 @@ MUTANTS = {
     # A recorded call between services serves again.
     "context-replay": Mutant(
         [
-            (GRPC + "seen_calls.rs", "false => Err(RefusedCall::Seen),", "false => Ok(()),"),
+            (KIT + "seen_messages.rs", "false => Err(RefusedMessage::Seen),", "false => Ok(()),"),
         ],
         [
             (

@@ -21,6 +21,7 @@ use tracing::{debug, info, warn};
 use crate::{
     Config, Error, Subject, Subscription, login,
     rights::{self, DeniedRight},
+    signature::Signatures,
 };
 
 /// Maximum wait for an answer of NATS or JetStream.
@@ -33,6 +34,7 @@ pub struct Bus {
     pub(crate) jetstream: jetstream::Context,
     pub(crate) config: Arc<Config>,
     pub(crate) may_create_streams: bool,
+    pub(crate) signatures: Arc<Signatures>,
     health: Arc<Health>,
 }
 
@@ -121,7 +123,8 @@ impl Bus {
         tokio::spawn(rights::try_all(client.clone(), jetstream.clone(), service));
         let config = Arc::new(config.clone());
         let may_create_streams = rights::may_create_streams(name);
-        Ok(Self { client, jetstream, config, may_create_streams, health })
+        let signatures = Arc::default();
+        Ok(Self { client, jetstream, config, may_create_streams, signatures, health })
     }
 
     #[must_use]

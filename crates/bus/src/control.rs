@@ -7,8 +7,8 @@ use tracing::error;
 
 use crate::{Bus, Error, Subject, Subscription};
 
-/// A signal to the runner of a session. If it is lost, the runner sees the same state at its next
-/// lease renewal.
+/// A signal to the runner of a session: a hint to read the session's state from the database, by which
+/// alone it acts. If it is lost, the runner sees the same state at its next lease renewal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Control {
     pub session: SessionId,

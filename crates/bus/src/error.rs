@@ -22,6 +22,9 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
+    /// A question has to be signed.
+    #[error("the keys of requests were not read yet, for which the database is needed")]
+    NoRequestKeys,
     /// NATS is unreachable, or did not answer in time.
     #[error("nats is not there")]
     Unavailable(#[source] Option<anyhow::Error>),
@@ -41,7 +44,7 @@ impl Fault for Error {
     fn kind(&self) -> Kind {
         match self {
             Self::Config { .. } | Self::File { .. } | Self::TooLarge { .. } => Kind::Invalid,
-            Self::Unavailable(_) => Kind::Unavailable,
+            Self::Unavailable(_) | Self::NoRequestKeys => Kind::Unavailable,
             Self::Refused(_) => Kind::Internal,
         }
     }

@@ -13,6 +13,9 @@
 //! | requests to a node | core, the gateway that holds its connection | the caller gets an error |
 //! | events: history for other components | JetStream, kept for days | history has a gap |
 //!
+//! Questions, apart from those for reports and to nodes, are signed: only gateways and runners can ask
+//! them. Wake-ups and [`Control`]s are hints: what they lead to is read from the database.
+//!
 //! Publishing to core NATS neither waits nor fails: a message that cannot be sent at once is
 //! dropped and counted (`holdfast_bus_dropped_total`). A service starts without NATS, logs that
 //! once, and recovers by itself. Subscriptions survive a reconnect.
@@ -32,6 +35,7 @@ mod prompt_question;
 mod question;
 mod rights;
 mod runner_report;
+mod signature;
 mod subject;
 mod subscription;
 mod wake;

@@ -1,9 +1,9 @@
 //! Requests with replies over core NATS.
 //!
 //! Nothing is stored: a question asked while NATS is down, or while no process can answer it, gets
-//! no answer.
+//! no answer. Questions that are not signed as their subject demands are refused.
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use async_nats::{Client, StatusCode, Subscriber};
 use bytes::Bytes;
@@ -12,7 +12,11 @@ use serde::{Serialize, de::DeserializeOwned};
 use tokio::time::{Instant, timeout_at};
 use tracing::debug;
 
-use crate::{Bus, Error, Subject, bus::with_timeout};
+use crate::{
+    Bus, Error, Subject,
+    bus::{headers, with_timeout},
+    signature::{SIGNATURE_HEADER, Signatures, SignedParts},
+};
 
 /// Queue group of the runners: each question goes to one of them.
 pub(crate) const RUNNERS_GROUP: &str = "runners";
@@ -21,6 +25,8 @@ pub(crate) const RUNNERS_GROUP: &str = "runners";
 pub struct Questions {
     subscriber: Subscriber,
     client: Client,
+    /// `None` if they need not be signed.
+    signatures: Option<Arc<Signatures>>,
 }
 
 /// Reply address of a question.
@@ -30,11 +36,19 @@ pub struct Responder {
 }
 
 impl Questions {
-    /// Returns the next question that can be parsed, with its reply address; `None` once the
-    /// connection is closed for good.
+    /// Returns the next question that is accepted and can be parsed, with its reply address; `None`
+    /// once the connection is closed for good.
     pub async fn next<Q: DeserializeOwned>(&mut self) -> Option<(Q, Responder)> {
+        // Before a message is taken, which would be lost if the caller gave up waiting.
+        let keys = match &self.signatures {
+            Some(signatures) => Some((signatures, signatures.keys().await)),
+            None => None,
+        };
         loop {
             let message = self.subscriber.next().await?;
+            if keys.is_some_and(|(signatures, keys)| !signatures.accept(keys, &message)) {
+                continue;
+            }
             let Some(to) = message.reply else { continue };
             match serde_json::from_slice(&message.payload) {
                 Ok(question) => {
@@ -65,7 +79,7 @@ impl Bus {
     ///
     /// # Errors
     ///
-    /// If NATS is unavailable.
+    /// If NATS is unavailable, or the question has to be signed and the keys are not known.
     pub async fn ask<A: DeserializeOwned>(
         &self,
         subject: &Subject,
@@ -81,7 +95,14 @@ impl Bus {
         let payload = serde_json::to_vec(question).map_err(|error| gone(error.into()))?;
         let inbox = self.client.new_inbox();
         let mut answers = with_timeout(self.client.subscribe(inbox.clone())).await?;
-        let sent = self.client.publish_with_reply(self.prefixed(subject), inbox, payload.into());
+        let (to, mut headers) = (self.prefixed(subject), headers());
+        if subject.is_signed() {
+            let keys = self.signatures.keys_soon().await?;
+            let parts = SignedParts { subject: &to, reply: &inbox, payload: &payload };
+            let signature = keys.sign(parts).ok_or(Error::NoRequestKeys)?;
+            headers.insert(SIGNATURE_HEADER, signature);
+        }
+        let sent = self.client.publish_with_reply_and_headers(to, inbox, headers, payload.into());
         sent.await.map_err(|error| gone(error.into()))?;
         let mut gathered = Vec::new();
         while gathered.len() < most {
@@ -104,7 +125,12 @@ impl Bus {
     /// If the client has ended.
     pub async fn questions(&self, subject: &Subject) -> Result<Questions, Error> {
         let subscriber = with_timeout(self.client.subscribe(self.prefixed(subject))).await?;
-        Ok(Questions { subscriber, client: self.client.clone() })
+        Ok(self.questions_of(subject, subscriber))
+    }
+
+    fn questions_of(&self, subject: &Subject, subscriber: Subscriber) -> Questions {
+        let signatures = subject.is_signed().then(|| Arc::clone(&self.signatures));
+        Questions { subscriber, client: self.client.clone(), signatures }
     }
 
     /// Subscribes as a member of `group`: each question goes to one member.
@@ -119,7 +145,7 @@ impl Bus {
     ) -> Result<Questions, Error> {
         let listening = self.client.queue_subscribe(self.prefixed(subject), group.to_owned());
         let subscriber = with_timeout(listening).await?;
-        Ok(Questions { subscriber, client: self.client.clone() })
+        Ok(self.questions_of(subject, subscriber))
     }
 }
 

@@ -144,6 +144,13 @@ impl Subject {
         &self.0
     }
 
+    /// Whether questions on this subject have to be signed: all but those for reports, and requests
+    /// to a node, whose commands are signed for the node itself.
+    pub(crate) fn is_signed(&self) -> bool {
+        let is_report = [Self::runner_reports(), Self::process_reports()].contains(self);
+        !is_report && self.family() != "node"
+    }
+
     /// Returns the label under which drops are counted: the first token.
     pub(crate) fn family(&self) -> &'static str {
         match self.0.split('.').next() {
@@ -194,6 +201,24 @@ mod tests {
             "evt.00000000000000000000000000000000.quota.warning"
         );
         assert_eq!(Subject::wake_deliver("telegram").as_str(), "wake.deliver.telegram");
+    }
+
+    #[test]
+    fn all_questions_are_signed_but_those_for_reports_and_to_nodes() {
+        let (tenant, session) = (TenantId::generate(), SessionId::generate());
+        let node = NodeId::from(Uuid::now_v7());
+        let signed = [
+            Subject::jobs(tenant, session),
+            Subject::model(""),
+            Subject::model("runners"),
+            Subject::prompt("large"),
+            Subject::probe_mcp(""),
+        ];
+        let unsigned =
+            [Subject::runner_reports(), Subject::process_reports(), Subject::node(tenant, node)];
+
+        assert!(signed.iter().all(Subject::is_signed));
+        assert!(!unsigned.iter().any(Subject::is_signed));
     }
 
     #[test]

@@ -27,7 +27,7 @@ use secrecy::{ExposeSecret as _, SecretBox, SecretString};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-use crate::Error;
+use crate::{Error, request_key};
 
 const FORMAT: u8 = 1;
 const FORMAT_WITH_KEY_ID: u8 = 2;
@@ -162,6 +162,11 @@ impl Seal {
         secret: &[u8],
     ) -> Result<Vec<u8>, Error> {
         self.kek.seal(&platform_context(which), secret)
+    }
+
+    /// Returns the keys of requests that follow from this secret and each key-encryption key.
+    pub(crate) fn request_keys(&self, secret: &[u8]) -> Vec<[u8; 32]> {
+        self.kek.keys().map(|key| request_key::derive(key.expose_secret(), secret)).collect()
     }
 
     /// Opens a key of the installation.

@@ -21,13 +21,11 @@ use std::{
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use holdfast_kit::config;
+use holdfast_kit::{Nonce, RefusedMessage, SeenMessages, config};
 use holdfast_types::{Fault, Kind, TenantId};
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::Sha256;
 use tracing::warn;
-
-use crate::seen_calls::{Nonce, RefusedCall, SeenCalls};
 
 /// Name of the HTTP header and of the gRPC metadata key.
 pub const CONTEXT_HEADER: &str = "x-holdfast-context";
@@ -138,7 +136,7 @@ pub struct Signer {
     accepts_version_1: bool,
     /// Accepted difference between clocks, in seconds.
     tolerance: u64,
-    seen: Arc<Mutex<SeenCalls>>,
+    seen: Arc<Mutex<SeenMessages>>,
     /// Time of the last log line about a difference, in Unix seconds.
     logged_at: Arc<AtomicU64>,
 }
@@ -247,8 +245,8 @@ impl Signer {
             let expired = now.saturating_sub(self.tolerance);
             let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
             seen.record(issued, nonce, expired).map_err(|refused| match refused {
-                RefusedCall::Seen => InvalidContext::Replayed,
-                RefusedCall::Full => InvalidContext::TooMany,
+                RefusedMessage::Seen => InvalidContext::Replayed,
+                RefusedMessage::Full => InvalidContext::TooMany,
             })?;
         }
         Ok((tenant, (*service).to_owned()))

@@ -23,7 +23,6 @@ pub mod deadline;
 mod health;
 mod memory;
 mod node_commands;
-mod seen_calls;
 mod status;
 pub mod trace;
 

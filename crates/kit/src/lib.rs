@@ -9,6 +9,7 @@
 //! | [`Backoff`] | delays between retries |
 //! | [`boot_clock`] | a clock that continues while the machine is suspended |
 //! | [`Budget`], [`FairSlots`] | limits that tenants share |
+//! | [`SeenMessages`] | signed messages that are accepted once |
 //! | [`is_public`] | addresses that may be called for a tenant |
 //! | [`net`] | listeners |
 //! | [`tls`] | certificates, TLS of servers and clients |
@@ -22,6 +23,7 @@ mod fair_slots;
 mod health;
 pub mod metrics;
 pub mod net;
+mod seen_messages;
 pub mod shutdown;
 mod tasks;
 pub mod telemetry;
@@ -34,4 +36,5 @@ pub use backoff::Backoff;
 pub use budget::{Budget, BudgetShare, BudgetSpent};
 pub use fair_slots::{FairSlot, FairSlots};
 pub use health::{Check, Readiness};
+pub use seen_messages::{Nonce, RefusedMessage, SeenMessages};
 pub use tasks::Tasks;

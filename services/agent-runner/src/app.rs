@@ -114,6 +114,13 @@ impl App {
             directory = directory.without_demo_model();
         }
         let bus = Bus::connect(&config.nats, "holdfast-runner").await?;
+        bus.load_request_keys({
+            let directory = directory.clone();
+            move || {
+                let directory = directory.clone();
+                async move { directory.request_keys().await }
+            }
+        });
         let locks = Locks::connect_lazy(&config.redis)?;
         let sessions = Sessions::new(pools.clone())
             .with_lease(config.runner.lease)

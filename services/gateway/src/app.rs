@@ -92,6 +92,13 @@ impl App {
         let bus = Bus::connect(&config.nats, "holdfast-gateway").await?;
         let locks = Locks::connect_lazy(&config.redis)?;
         let directory = Directory::new(pools.clone(), &config.secrets)?;
+        bus.load_request_keys({
+            let directory = directory.clone();
+            move || {
+                let directory = directory.clone();
+                async move { directory.request_keys().await }
+            }
+        });
         let signer = signer(&config)?;
         let tls = Tls::load(&config.tls)?;
         Ok(Self { settings, http, grpc, websocket, pools, bus, locks, directory, signer, tls })

@@ -10,6 +10,9 @@ use tokio::time::{Instant, sleep, timeout};
 /// Maximum duration of an operation, on a machine that may stall.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Key with which all buses of a test sign.
+pub const REQUEST_KEY: [u8; 32] = [1; 32];
+
 /// A bus with its own prefix in the shared NATS. Its streams are deleted with it.
 pub struct World {
     pub bus: Bus,
@@ -40,6 +43,7 @@ pub fn config(url: &str, prefix: &str) -> Config {
 /// A bus that is connected, since messages published earlier are dropped.
 pub async fn connect(config: &Config) -> Bus {
     let bus = Bus::connect(config, "test").await.unwrap();
+    bus.set_request_keys([REQUEST_KEY]);
     connected(&bus).await;
     bus
 }

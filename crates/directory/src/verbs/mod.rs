@@ -20,6 +20,7 @@ mod plans;
 mod policies;
 mod providers;
 mod renewals;
+mod request_keys;
 mod routing;
 mod skill_env;
 mod tenant_deletion;

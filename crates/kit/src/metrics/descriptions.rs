@@ -20,6 +20,10 @@ pub const COUNTERS: &[(&str, &str)] = &[
         "Messages of NATS that were dropped, by kind. They cost delay only.",
     ),
     (
+        "holdfast_bus_refused_total",
+        "Requests on NATS that were refused because of their signature, by reason.",
+    ),
+    (
         "holdfast_database_failovers_total",
         "Times that another database server took the place of the one before.",
     ),

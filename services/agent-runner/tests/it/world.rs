@@ -86,6 +86,7 @@ impl World {
             ..holdfast_bus::Config::default()
         };
         let bus = Bus::connect(&bus_config, "test").await?;
+        bus.set_request_keys(directory.request_keys().await?);
         let world = Self {
             workspaces: Workspaces::new(pools.clone()),
             sessions: Sessions::new(pools),

@@ -174,6 +174,7 @@ impl World {
         let anna = tenant(&directory, "anna").await?;
         let ben = tenant(&directory, "ben").await?;
         let runners_bus = Bus::connect(&of_runner, "test").await?;
+        runners_bus.set_request_keys(directory.request_keys().await?);
         let runner = Runner::start(sessions.clone(), runners_bus.clone());
 
         let app = App::connect(config).await?;
