@@ -6,6 +6,7 @@ from agent import DIRECTORY, GATEWAY, RUNNER, SESSION, Mutant
 
 PG = "crates/pg/src/"
 EGRESS = "crates/egress/src/"
+BUS = "crates/bus/src/"
 AGENT_TESTS = ("agent-runner", "it")
 
 
@@ -316,5 +317,64 @@ MUTANTS = {
             ),
         ],
         [("holdfast-tools", "lib", "approval::tests::the_shown_text_determines_the_subject")],
+    ),
+    # Any signature is one.
+    "request-signature": Mutant(
+        [
+            (
+                BUS + "signature.rs",
+                "verify_slice(&signature).is_ok());",
+                "verify_slice(&signature).is_ok() || signature.len() == 32);",
+            ),
+        ],
+        [
+            ("holdfast-bus", "lib", "signature::tests::a_request_without_a_signature_or_with_that_of_another_key_is_refused"),
+            ("holdfast-bus", "it", "requests::a_login_without_the_keys_asks_nothing"),
+            (*AGENT_TESTS, "model_questions::a_login_to_nats_is_not_enough_to_ask_a_model"),
+            (*AGENT_TESTS, "shell::a_login_to_nats_is_not_enough_to_write_to_a_process"),
+        ],
+    ),
+    # Requests are served whether they are signed or not.
+    "request-unsigned": Mutant(
+        [
+            (
+                BUS + "question.rs",
+                "let signatures = subject.is_signed().then(",
+                "let signatures = (subject.is_signed() && subject.as_str().is_empty()).then(",
+            ),
+        ],
+        [("holdfast-bus", "it", "requests::a_request_is_served_once_for_its_receiver_and_answered_to_its_sender")],
+    ),
+    # A recorded request serves for ever.
+    "request-time": Mutant(
+        [(BUS + "signature.rs", "if skew_ms > max_age {", "if skew_ms > max_age.saturating_mul(1_000) {")],
+        [("holdfast-bus", "lib", "signature::tests::a_request_expires_and_may_be_ahead_of_the_clock_by_as_much")],
+    ),
+    # A recorded request serves for every receiver.
+    "request-receiver": Mutant(
+        [(BUS + "signature.rs", ".chain_update(subject)", ".chain_update(&subject[..0])")],
+        [
+            ("holdfast-bus", "lib", "signature::tests::a_signature_serves_for_no_other_receiver_answer_or_content"),
+            ("holdfast-bus", "it", "requests::a_request_is_served_once_for_its_receiver_and_answered_to_its_sender"),
+        ],
+    ),
+    # The answer to a recorded request goes to whoever repeats it.
+    "request-reply": Mutant(
+        [(BUS + "signature.rs", ".chain_update(reply)", ".chain_update(&reply[..0])")],
+        [("holdfast-bus", "lib", "signature::tests::a_signature_serves_for_no_other_receiver_answer_or_content")],
+    ),
+    # A recorded request serves again.
+    "request-replay": Mutant(
+        [
+            (
+                BUS + "signature.rs",
+                "seen.record(issued, nonce,",
+                "seen.record(issued, rand::random::<Nonce>().map(|byte| byte ^ nonce[0]),",
+            ),
+        ],
+        [
+            ("holdfast-bus", "lib", "signature::tests::a_request_is_accepted_once"),
+            ("holdfast-bus", "it", "requests::a_request_is_served_once_for_its_receiver_and_answered_to_its_sender"),
+        ],
     ),
 }

@@ -103,7 +103,6 @@ impl RefusedRequest {
 }
 
 /// Keys of requests: the one that signs, and during a rotation another one that is accepted.
-#[derive(Clone)]
 pub(crate) struct RequestKeys(Vec<Key>);
 
 impl RequestKeys {

@@ -6,6 +6,7 @@ mod core;
 mod events;
 mod login;
 mod outage;
+mod requests;
 mod rights;
 mod tenants;
 mod world;

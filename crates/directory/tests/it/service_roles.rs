@@ -73,6 +73,38 @@ async fn a_service_reaches_the_tables_that_it_uses_and_no_others() {
 }
 
 #[tokio::test]
+async fn gateways_and_runners_alone_have_the_keys_of_requests() {
+    let world = World::new().await;
+    let keys = world.directory_of("gateway").request_keys().await.unwrap();
+
+    assert_eq!(world.directory_of("agent-runner").request_keys().await.unwrap(), keys);
+    for service in ["scheduler", "memory-service", "channel-bridge"] {
+        let pools = world.pools_of(service);
+        let mut tx = pools.system().await.unwrap();
+        let read = holdfast_pg::query("select secret from control.request_key");
+        let refused = read.execute(tx.conn()).await.unwrap_err().to_string();
+        assert!(refused.contains("permission denied"), "{service}: {refused}");
+        let refused = refusal(&world, service, "select secret from control.request_key").await;
+        assert!(refused.unwrap_or_default().contains("permission denied"), "{service}");
+    }
+}
+
+#[tokio::test]
+async fn the_keys_of_requests_follow_from_the_key_encryption_key_and_one_secret() {
+    let (world, other) = (World::new().await, World::new().await);
+    let keys = world.directory.request_keys().await.unwrap();
+    let rotating = world.rotating().request_keys().await.unwrap();
+    let rotated = world.rotated().request_keys().await.unwrap();
+
+    assert_eq!(keys.len(), 1);
+    assert_eq!(rotating, [rotated[0], keys[0]]);
+    assert_ne!(rotated, keys);
+    let change = "update control.request_key set secret = sha256(secret)";
+    sqlx::query(change).execute(&mut other.admin().await).await.unwrap();
+    assert_ne!(other.directory.request_keys().await.unwrap(), keys);
+}
+
+#[tokio::test]
 async fn no_service_can_act_as_another_or_see_rows_without_a_tenant() {
     let world = World::new().await;
     world.tenant("acme").await;

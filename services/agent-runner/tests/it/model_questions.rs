@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use holdfast_bus::{ModelAnswer, ModelQuestion};
+use holdfast_bus::{Bus, ModelAnswer, ModelQuestion, Subject};
 use holdfast_directory::{Actor, Budget};
 use holdfast_testkit::{Reply, model::Usage};
 use holdfast_types::{AgentId, Chat, ChatMessage, TenantId, ToolSpec};
@@ -80,5 +80,25 @@ async fn an_agent_of_another_tenant_is_not_found() -> anyhow::Result<()> {
     let ModelAnswer::Failed { error } = answer else { panic!("{answer:?}") };
     assert_eq!(error, "there is no such agent");
     assert_eq!(world.model.count(), 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_login_to_nats_is_not_enough_to_ask_a_model() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _runner = world.runner().await?;
+    let question = question(world.tenant, world.agent.id);
+    world.model.answer(|_| Reply::text("yes"));
+    world.ask_model(&question).await?;
+    let stranger = Bus::connect(&world.config().nats, "test").await?;
+    stranger.set_request_keys([[7; 32]]);
+    world.until("the stranger is connected", async || stranger.is_connected()).await?;
+
+    let subject = Subject::model("");
+    let refused: Vec<ModelAnswer> =
+        stranger.ask(&subject, &question, Duration::from_secs(1), 1).await?;
+
+    assert!(refused.is_empty(), "{refused:?}");
+    assert_eq!(world.model.count(), 1);
     Ok(())
 }

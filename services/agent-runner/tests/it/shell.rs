@@ -9,6 +9,7 @@ use std::{
 
 use agent_runner::Config;
 use holdfast_agent::UNKNOWN_OUTCOME;
+use holdfast_bus::{Bus, Subject};
 use holdfast_directory::{Actor, NewAgent};
 use holdfast_pg::Pools;
 use holdfast_sandbox::BackendChoice;
@@ -781,6 +782,42 @@ async fn a_process_is_found_by_the_runner_that_its_session_has_moved_to() -> any
     assert!(told[2].starts_with("completed: exited with code 0"), "{told:?}");
     assert!(told[2].contains("\ngot one\nbye\n") && told[2].ends_with("+ log\n"), "{told:?}");
     assert_eq!(read(&world, world.agent.id, "log").await?.as_deref(), Some("one\n"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_login_to_nats_is_not_enough_to_write_to_a_process() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _runner = world.runner_with(walled(&world), |app| app).await?;
+    let command = "while read l; do echo $l >> log; done";
+    let input = json!({ "command": command, "background": true }).to_string();
+    world.model.queue([Reply::call("a", "exec", input), Reply::text("started")]);
+    let sent = world.send(owner(&world, "go")).await?;
+    world.text(&sent).await?;
+    let id = process_in(&returned(&world, &sent).await?[0]);
+    let subject = Subject::jobs(world.tenant, sent.session);
+    let ask = async |bus: &Bus, question: &serde_json::Value| {
+        let answers = bus.ask(&subject, question, Duration::from_secs(1), 1).await;
+        answers.ok().and_then(|mut answers: Vec<serde_json::Value>| answers.pop())
+    };
+    let write = |text: &str, is_last: bool| {
+        let input = json!({ "text": text, "is_last": is_last });
+        json!({ "do": { "id": id, "wish": { "write": input } } })
+    };
+    let stranger = Bus::connect(&world.config().nats, "test").await?;
+    stranger.set_request_keys([[7; 32]]);
+    world.until("the stranger is connected", async || stranger.is_connected()).await?;
+    let listed = world.until_some("it is listed", async || ask(&world.bus, &json!("list")).await);
+    let listed = listed.await?.to_string();
+
+    let refused = ask(&stranger, &write("forged\n", false)).await;
+    let written = ask(&world.bus, &write("one\n", true)).await;
+
+    assert!(listed.contains(&id), "{listed}");
+    assert_eq!(refused, None);
+    assert!(written.is_some());
+    let log = async || read(&world, world.agent.id, "log").await.ok().flatten();
+    assert_eq!(world.until_some("the process has ended", log).await?, "one\n");
     Ok(())
 }
 
