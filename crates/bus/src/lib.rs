@@ -51,6 +51,7 @@ pub use process_report::ProcessReport;
 pub use prompt_question::{PromptAnswer, PromptQuestion, RenderedMessage, RenderedPrompt};
 pub use question::{Questions, Responder};
 pub use runner_report::RunnerReport;
+pub use signature::RequestKeys;
 pub use subject::Subject;
 pub use subscription::{Message, Subscription};
 pub use wake::TenantWakes;

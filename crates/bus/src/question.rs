@@ -36,6 +36,11 @@ pub struct Responder {
 }
 
 impl Questions {
+    fn new(bus: &Bus, subject: &Subject, subscriber: Subscriber) -> Self {
+        let signatures = subject.is_signed().then(|| Arc::clone(&bus.signatures));
+        Self { subscriber, client: bus.client.clone(), signatures }
+    }
+
     /// Returns the next question that is accepted and can be parsed, with its reply address; `None`
     /// once the connection is closed for good.
     pub async fn next<Q: DeserializeOwned>(&mut self) -> Option<(Q, Responder)> {
@@ -125,12 +130,7 @@ impl Bus {
     /// If the client has ended.
     pub async fn questions(&self, subject: &Subject) -> Result<Questions, Error> {
         let subscriber = with_timeout(self.client.subscribe(self.prefixed(subject))).await?;
-        Ok(self.questions_of(subject, subscriber))
-    }
-
-    fn questions_of(&self, subject: &Subject, subscriber: Subscriber) -> Questions {
-        let signatures = subject.is_signed().then(|| Arc::clone(&self.signatures));
-        Questions { subscriber, client: self.client.clone(), signatures }
+        Ok(Questions::new(self, subject, subscriber))
     }
 
     /// Subscribes as a member of `group`: each question goes to one member.
@@ -145,7 +145,7 @@ impl Bus {
     ) -> Result<Questions, Error> {
         let listening = self.client.queue_subscribe(self.prefixed(subject), group.to_owned());
         let subscriber = with_timeout(listening).await?;
-        Ok(self.questions_of(subject, subscriber))
+        Ok(Questions::new(self, subject, subscriber))
     }
 }
 

@@ -6,8 +6,8 @@
 //! serves for no other receiver, and nobody else gets its answer. Each process accepts a request
 //! once, within [`MAX_AGE`].
 //!
-//! The key is one that gateways and runners can read and no other service can. Who uses NATS with the
-//! login of another service, or of an operator, can ask nothing.
+//! The key is one that gateways and runners can read and no other service can. A person with the
+//! login of another service, or of an operator, to NATS can ask nothing.
 //!
 //! ## What can go wrong
 //!
@@ -15,6 +15,7 @@
 //! Within [`MAX_AGE`] a recorded request can be repeated there, with its answer to the first sender.
 
 use std::{
+    fmt,
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -103,10 +104,11 @@ impl RefusedRequest {
 }
 
 /// Keys of requests: the one that signs, and during a rotation another one that is accepted.
-pub(crate) struct RequestKeys(Vec<Key>);
+pub struct RequestKeys(Vec<Key>);
 
 impl RequestKeys {
-    fn new(keys: impl IntoIterator<Item = [u8; 32]>) -> Self {
+    /// The first one signs.
+    pub fn new(keys: impl IntoIterator<Item = [u8; 32]>) -> Self {
         let keys = keys.into_iter().map(|key| {
             // HMAC's block size is larger than the key.
             let mut block = [0; 64];
@@ -114,6 +116,41 @@ impl RequestKeys {
             Key::new(&block.into())
         });
         Self(keys.collect())
+    }
+
+    /// Sets the keys of a connection, unless they are set.
+    pub fn install(self, bus: &Bus) {
+        // Keys that are set stay: both are those of the installation.
+        drop(bus.signatures.keys.set(self));
+    }
+
+    /// Reads the keys of a connection in the background until that succeeds. Requests that arrive
+    /// earlier wait.
+    pub fn load<F, K, E>(bus: &Bus, load: impl Fn() -> F + Send + Sync + 'static)
+    where
+        F: Future<Output = Result<K, E>> + Send + 'static,
+        K: IntoIterator<Item = [u8; 32]> + Send + 'static,
+        E: std::error::Error + Send + 'static,
+    {
+        let bus = bus.clone();
+        tokio::spawn(async move {
+            let mut failures = 0_u32;
+            loop {
+                match load().await {
+                    Ok(keys) => return Self::new(keys).install(&bus),
+                    Err(error) => {
+                        failures = failures.wrapping_add(1);
+                        let error = &error as &dyn std::error::Error;
+                        if failures.is_multiple_of(FAILURES_PER_WARNING) {
+                            warn!(error, "the keys of requests on nats cannot be read");
+                        } else {
+                            debug!(error, "the keys of requests on nats cannot be read");
+                        }
+                    }
+                }
+                sleep(LOAD_DELAY).await;
+            }
+        });
     }
 
     /// Returns the value of the header; `None` without a key.
@@ -142,6 +179,12 @@ impl RequestKeys {
         let (issued, nonce) = rest.split_once('.')?;
         let nonce = BASE64_URL_SAFE_NO_PAD.decode(nonce).ok()?;
         (version == VERSION).then_some((issued.parse().ok()?, nonce.try_into().ok()?))
+    }
+}
+
+impl fmt::Debug for RequestKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RequestKeys")
     }
 }
 
@@ -231,44 +274,6 @@ impl Signatures {
             true => warn!(subject, reason = %refused, "a request on nats is refused"),
             false => debug!(subject, reason = %refused, "a request on nats is refused"),
         }
-    }
-}
-
-impl Bus {
-    /// Sets the keys with which requests are signed and verified, unless they are set: the first one
-    /// signs.
-    pub fn set_request_keys(&self, keys: impl IntoIterator<Item = [u8; 32]>) {
-        // Keys that are set stay: both are those of the installation.
-        drop(self.signatures.keys.set(RequestKeys::new(keys)));
-    }
-
-    /// Reads the keys of requests in the background until that succeeds. Requests that arrive
-    /// earlier wait.
-    pub fn load_request_keys<F, K, E>(&self, load: impl Fn() -> F + Send + Sync + 'static)
-    where
-        F: Future<Output = Result<K, E>> + Send,
-        K: IntoIterator<Item = [u8; 32]> + Send,
-        E: std::error::Error + Send + 'static,
-    {
-        let bus = self.clone();
-        tokio::spawn(async move {
-            let mut failures = 0_u32;
-            loop {
-                match load().await {
-                    Ok(keys) => return bus.set_request_keys(keys),
-                    Err(error) => {
-                        failures = failures.wrapping_add(1);
-                        let error = &error as &dyn std::error::Error;
-                        if failures.is_multiple_of(FAILURES_PER_WARNING) {
-                            warn!(error, "the keys of requests on nats cannot be read");
-                        } else {
-                            debug!(error, "the keys of requests on nats cannot be read");
-                        }
-                    }
-                }
-                sleep(LOAD_DELAY).await;
-            }
-        });
     }
 }
 

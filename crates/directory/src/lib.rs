@@ -8,8 +8,7 @@
 //! |---|---|
 //! | `tenant`, `key` (with devices and sessions of the console), `person`, `audit_event`, `agent` (with behaviours), `policy`, `provider` (with credentials, their renewal, keys of the installation and the catalogue of models), `budget`, `plan`, `tenant_event`, `event_webhook`, `account`, `connection`, `mcp`, `node`, `routing`, `skill_env` | types and their validation |
 //! | [`channel`] | settings of channel accounts, shared with the bridges |
-//! | `token`, `seal` | the text form of a key; encryption of stored secrets |
-//! | `request_key` | keys of the requests that services send over NATS |
+//! | `token`, `seal` | the text form of a key; encryption of stored secrets, keys of requests on NATS |
 //! | `verbs` | operations, one type per resource; transactions begin and end there |
 //! | `store` | all queries |
 //!
@@ -39,7 +38,6 @@ mod person;
 mod policy;
 mod product;
 mod provider;
-mod request_key;
 mod routing;
 mod seal;
 mod skill_env;

@@ -15,6 +15,8 @@
 //! Services of versions before format 2 cannot read it, so it is written only once an installation
 //! has a second key-encryption key.
 
+mod request_key;
+
 use std::{fmt, sync::Arc};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -27,7 +29,7 @@ use secrecy::{ExposeSecret as _, SecretBox, SecretString};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-use crate::{Error, request_key};
+use crate::Error;
 
 const FORMAT: u8 = 1;
 const FORMAT_WITH_KEY_ID: u8 = 2;

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use holdfast_bus::{Bus, RunnerReport};
+use holdfast_bus::{Bus, RequestKeys, RunnerReport};
 use holdfast_directory::Directory;
 use holdfast_documents::DocumentReader;
 use holdfast_doors as doors;
@@ -114,12 +114,10 @@ impl App {
             directory = directory.without_demo_model();
         }
         let bus = Bus::connect(&config.nats, "holdfast-runner").await?;
-        bus.load_request_keys({
-            let directory = directory.clone();
-            move || {
-                let directory = directory.clone();
-                async move { directory.request_keys().await }
-            }
+        let keys_of = directory.clone();
+        RequestKeys::load(&bus, move || {
+            let directory = keys_of.clone();
+            async move { directory.request_keys().await }
         });
         let locks = Locks::connect_lazy(&config.redis)?;
         let sessions = Sessions::new(pools.clone())

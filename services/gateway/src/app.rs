@@ -4,7 +4,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, ensure};
 use axum::middleware::{from_fn, from_fn_with_state};
-use holdfast_bus::{Bus, ProcessReport};
+use holdfast_bus::{Bus, ProcessReport, RequestKeys};
 use holdfast_directory::Directory;
 use holdfast_grpc::{ClientCertificateLayer, Signer};
 use holdfast_kit::{Check, Readiness, Tasks, config::reload::Current, net, tls::Tls};
@@ -92,12 +92,10 @@ impl App {
         let bus = Bus::connect(&config.nats, "holdfast-gateway").await?;
         let locks = Locks::connect_lazy(&config.redis)?;
         let directory = Directory::new(pools.clone(), &config.secrets)?;
-        bus.load_request_keys({
-            let directory = directory.clone();
-            move || {
-                let directory = directory.clone();
-                async move { directory.request_keys().await }
-            }
+        let keys_of = directory.clone();
+        RequestKeys::load(&bus, move || {
+            let directory = keys_of.clone();
+            async move { directory.request_keys().await }
         });
         let signer = signer(&config)?;
         let tls = Tls::load(&config.tls)?;

@@ -11,7 +11,7 @@ use std::{
 
 use async_nats::{Client, ConnectOptions, Message, ServerAddr};
 use futures::StreamExt as _;
-use holdfast_bus::{Bus, Error, Questions, Subject};
+use holdfast_bus::{Bus, Error, Questions, RequestKeys, Subject};
 use holdfast_types::{SessionId, TenantId};
 use tokio::time::timeout;
 
@@ -31,7 +31,7 @@ async fn runner_without_keys(world: &World) -> Bus {
 
 async fn runner(world: &World, key: [u8; 32]) -> Bus {
     let bus = runner_without_keys(world).await;
-    bus.set_request_keys([key]);
+    RequestKeys::new([key]).install(&bus);
     bus
 }
 
@@ -153,7 +153,7 @@ async fn a_request_waits_for_a_receiver_that_reads_its_keys() {
 
     let (answer, ()) = tokio::join!(ask(&asker, &subject), async {
         tokio::time::sleep(SILENCE).await;
-        late.load_request_keys(|| std::future::ready(Ok::<_, Error>([REQUEST_KEY])));
+        RequestKeys::load(&late, || std::future::ready(Ok::<_, Error>([REQUEST_KEY])));
     });
 
     assert!(answer >= 1);

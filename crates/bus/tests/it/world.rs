@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use holdfast_bus::{Bus, Config, Error, Subject};
+use holdfast_bus::{Bus, Config, Error, RequestKeys, Subject};
 use holdfast_testkit::nats::Namespace;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -43,7 +43,7 @@ pub fn config(url: &str, prefix: &str) -> Config {
 /// A bus that is connected, since messages published earlier are dropped.
 pub async fn connect(config: &Config) -> Bus {
     let bus = Bus::connect(config, "test").await.unwrap();
-    bus.set_request_keys([REQUEST_KEY]);
+    RequestKeys::new([REQUEST_KEY]).install(&bus);
     connected(&bus).await;
     bus
 }

@@ -3,6 +3,7 @@
 mod approver;
 pub(crate) mod console;
 pub(crate) mod devices;
+pub(crate) mod requests;
 
 use holdfast_pg::{SystemTx, TenantTx};
 use holdfast_types::{AgentId, AgentName, KeyId, PersonId, TenantRole};

@@ -19,7 +19,6 @@ pub(crate) mod policies;
 pub(crate) mod prompt_facts;
 pub(crate) mod providers;
 pub(crate) mod renewals;
-pub(crate) mod request_key;
 pub(crate) mod rules;
 pub(crate) mod skill_env;
 pub(crate) mod tenant_events;

@@ -12,7 +12,7 @@ impl Directory {
     pub async fn request_keys(&self) -> Result<Vec<[u8; 32]>, Error> {
         let seal = self.seal()?;
         let mut tx = self.pools.system().await?;
-        let secret = store::request_key::secret(&mut tx).await?;
+        let secret = store::keys::requests::secret(&mut tx).await?;
         tx.finish_reading();
         Ok(seal.request_keys(&secret))
     }

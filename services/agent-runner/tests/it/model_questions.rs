@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use holdfast_bus::{Bus, ModelAnswer, ModelQuestion, Subject};
+use holdfast_bus::{Bus, ModelAnswer, ModelQuestion, RequestKeys, Subject};
 use holdfast_directory::{Actor, Budget};
 use holdfast_testkit::{Reply, model::Usage};
 use holdfast_types::{AgentId, Chat, ChatMessage, TenantId, ToolSpec};
@@ -91,7 +91,7 @@ async fn a_login_to_nats_is_not_enough_to_ask_a_model() -> anyhow::Result<()> {
     world.model.answer(|_| Reply::text("yes"));
     world.ask_model(&question).await?;
     let stranger = Bus::connect(&world.config().nats, "test").await?;
-    stranger.set_request_keys([[7; 32]]);
+    RequestKeys::new([[7; 32]]).install(&stranger);
     world.until("the stranger is connected", async || stranger.is_connected()).await?;
 
     let subject = Subject::model("");

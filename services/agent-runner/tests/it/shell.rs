@@ -9,7 +9,7 @@ use std::{
 
 use agent_runner::Config;
 use holdfast_agent::UNKNOWN_OUTCOME;
-use holdfast_bus::{Bus, Subject};
+use holdfast_bus::{Bus, RequestKeys, Subject};
 use holdfast_directory::{Actor, NewAgent};
 use holdfast_pg::Pools;
 use holdfast_sandbox::BackendChoice;
@@ -805,7 +805,7 @@ async fn a_login_to_nats_is_not_enough_to_write_to_a_process() -> anyhow::Result
         json!({ "do": { "id": id, "wish": { "write": input } } })
     };
     let stranger = Bus::connect(&world.config().nats, "test").await?;
-    stranger.set_request_keys([[7; 32]]);
+    RequestKeys::new([[7; 32]]).install(&stranger);
     world.until("the stranger is connected", async || stranger.is_connected()).await?;
     let listed = world.until_some("it is listed", async || ask(&world.bus, &json!("list")).await);
     let listed = listed.await?.to_string();

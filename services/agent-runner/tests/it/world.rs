@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use agent_runner::{App, Config, RunnerConfig, ScratchConfig};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use holdfast_bus::{Bus, Control, ControlKind};
+use holdfast_bus::{Bus, Control, ControlKind, RequestKeys};
 use holdfast_directory::{
     Actor, Agent, AgentSettings, Directory, NewAgent, NewProvider, ProviderKind,
 };
@@ -86,7 +86,7 @@ impl World {
             ..holdfast_bus::Config::default()
         };
         let bus = Bus::connect(&bus_config, "test").await?;
-        bus.set_request_keys(directory.request_keys().await?);
+        RequestKeys::new(directory.request_keys().await?).install(&bus);
         let world = Self {
             workspaces: Workspaces::new(pools.clone()),
             sessions: Sessions::new(pools),

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, time::Duration};
 use anyhow::Context as _;
 use futures::StreamExt as _;
 use gateway::{App, Config};
-use holdfast_bus::{Bus, ProcessReport, Subject};
+use holdfast_bus::{Bus, ProcessReport, RequestKeys, Subject};
 use holdfast_directory::{Actor, AgentSettings, Directory, NewAgent, NewKey};
 use holdfast_pg::Pools;
 use holdfast_proposals::Proposals;
@@ -174,7 +174,7 @@ impl World {
         let anna = tenant(&directory, "anna").await?;
         let ben = tenant(&directory, "ben").await?;
         let runners_bus = Bus::connect(&of_runner, "test").await?;
-        runners_bus.set_request_keys(directory.request_keys().await?);
+        RequestKeys::new(directory.request_keys().await?).install(&runners_bus);
         let runner = Runner::start(sessions.clone(), runners_bus.clone());
 
         let app = App::connect(config).await?;
