@@ -1,26 +1,72 @@
 //! Address of a client behind proxies.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::Arc,
+};
 
 use axum::http::{Extensions, HeaderMap};
-use holdfast_kit::is_public;
+use holdfast_kit::config::Proxies;
 
 use crate::PeerAddress;
 
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
-/// Returns the address of whoever sent a request. A proxy in a private network is believed, because
+/// Proxies that a listener believes, an extension of its requests.
+#[derive(Debug, Clone)]
+pub(crate) struct TrustedProxies(pub Arc<Proxies>);
+
+/// Returns the address of the client that sent a request: what a trusted proxy says, or the peer, because
 /// anybody else could invent addresses.
 pub fn client_address(extensions: &Extensions, headers: &HeaderMap) -> IpAddr {
+    let peer = peer_address(extensions);
+    forwarded_address(peer, extensions, headers).unwrap_or(peer)
+}
+
+/// Returns the network under which the client of a request is counted. `None` for a request of a trusted
+/// proxy that names no client: it may be anybody's.
+pub fn counted_client(extensions: &Extensions, headers: &HeaderMap) -> Option<IpAddr> {
+    let peer = peer_address(extensions);
+    let client = match is_proxy(peer, extensions) {
+        true => forwarded_address(peer, extensions, headers),
+        false => Some(peer),
+    };
+    client.map(counted_network)
+}
+
+fn peer_address(extensions: &Extensions) -> IpAddr {
     let own = IpAddr::from(Ipv4Addr::LOCALHOST);
-    let peer = extensions.get::<PeerAddress>().map_or(own, |peer| peer.0);
-    if is_public(peer) {
-        return peer.to_canonical();
+    extensions.get::<PeerAddress>().map_or(own, |peer| peer.0).to_canonical()
+}
+
+fn is_proxy(address: IpAddr, extensions: &Extensions) -> bool {
+    match extensions.get::<TrustedProxies>() {
+        Some(TrustedProxies(proxies)) => proxies.trusts(address),
+        None => Proxies::default().trusts(address),
     }
-    // The last entry is the proxy's own; those before it are what the client wrote.
-    let forwarded = headers.get_all(FORWARDED_FOR).into_iter().next_back();
-    let forwarded = forwarded.and_then(|list| list.to_str().ok()?.rsplit(',').next());
-    forwarded.and_then(|address| parse(address.trim())).unwrap_or(peer).to_canonical()
+}
+
+/// Address that a trusted peer names.
+fn forwarded_address(peer: IpAddr, extensions: &Extensions, headers: &HeaderMap) -> Option<IpAddr> {
+    if !is_proxy(peer, extensions) {
+        return None;
+    }
+    let lines = headers.get_all(FORWARDED_FOR).into_iter().rev();
+    // Each proxy adds the address of its peer at the end; those before it are what the client wrote.
+    let mut entries = lines.flat_map(|line| line.to_str().unwrap_or_default().rsplit(','));
+    let mut client = parse(entries.next()?.trim())?.to_canonical();
+    let has_names = extensions
+        .get::<TrustedProxies>()
+        .is_some_and(|TrustedProxies(proxies)| proxies.trusted.is_some());
+    // A client in a private network is no proxy, so only proxies that the setting names may stand before
+    // another.
+    while has_names && is_proxy(client, extensions) {
+        match entries.next().and_then(|entry| parse(entry.trim())) {
+            Some(before) => client = before.to_canonical(),
+            None => break,
+        }
+    }
+    Some(client)
 }
 
 /// Some proxies add the client's port.
@@ -58,5 +104,46 @@ mod tests {
         assert_eq!(client("127.0.0.1", "nonsense"), "127.0.0.1");
         assert_eq!(client("::ffff:10.0.0.7", "8.8.8.8:4711"), "8.8.8.8");
         assert_eq!(client("::ffff:8.8.4.4", ""), "8.8.4.4");
+    }
+
+    /// Request of this peer at a listener that believes these proxies.
+    fn request(trusted: &[&str], peer: &str, forwarded: &[&str]) -> (Extensions, HeaderMap) {
+        let mut extensions = Extensions::new();
+        extensions.insert(PeerAddress(peer.parse().unwrap()));
+        let trusted = trusted.iter().map(|network| network.parse().unwrap()).collect();
+        extensions.insert(TrustedProxies(Arc::new(Proxies { trusted: Some(trusted) })));
+        let name: axum::http::HeaderName = FORWARDED_FOR.parse().unwrap();
+        let lines = forwarded.iter().map(|line| (name.clone(), line.parse().unwrap()));
+        (extensions, lines.collect())
+    }
+
+    #[test]
+    fn only_proxies_that_the_setting_names_are_believed() {
+        let client = |trusted: &[&str], peer: &str, forwarded: &[&str]| {
+            let (extensions, headers) = request(trusted, peer, forwarded);
+            client_address(&extensions, &headers).to_string()
+        };
+        let named = ["10.0.0.0/24", "104.16.0.0/13"];
+
+        assert_eq!(client(&named, "10.0.0.7", &["1.2.3.4, 8.8.8.8"]), "8.8.8.8");
+        // Another pod, and a client that invents addresses.
+        assert_eq!(client(&named, "10.0.1.7", &["8.8.8.8"]), "10.0.1.7");
+        assert_eq!(client(&[], "127.0.0.1", &["8.8.8.8"]), "127.0.0.1");
+        // A proxy before a proxy.
+        assert_eq!(client(&named, "10.0.0.7", &["1.2.3.4, 8.8.8.8", "104.16.0.9"]), "8.8.8.8");
+        assert_eq!(client(&named, "104.16.0.9", &["8.8.8.8"]), "8.8.8.8");
+        assert_eq!(client(&named, "10.0.0.7", &["nonsense, 104.16.0.9"]), "104.16.0.9");
+    }
+
+    #[test]
+    fn clients_of_a_proxy_that_names_none_are_not_counted_as_one() {
+        let counted = |peer: &str, forwarded: &[&str]| {
+            let (extensions, headers) = request(&["10.0.0.0/24"], peer, forwarded);
+            counted_client(&extensions, &headers).map(|network| network.to_string())
+        };
+
+        assert_eq!(counted("10.0.0.7", &[]), None);
+        assert_eq!(counted("10.0.0.7", &["2606:4700::1:2:3:4"]).unwrap(), "2606:4700::");
+        assert_eq!(counted("10.0.1.7", &["8.8.8.8"]).unwrap(), "10.0.1.7");
     }
 }

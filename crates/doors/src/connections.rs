@@ -9,13 +9,14 @@ use std::{
 use holdfast_kit::is_public;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::client_address::counted_network;
+use crate::client_address::{TrustedProxies, counted_network};
 
 /// Open connections of a listener.
 #[derive(Debug)]
 pub(crate) struct Connections {
     total: Arc<Semaphore>,
     max_per_address: usize,
+    proxies: TrustedProxies,
     by_address: Mutex<HashMap<IpAddr, usize>>,
 }
 
@@ -28,9 +29,9 @@ pub(crate) struct ConnectionPermit {
 }
 
 impl Connections {
-    pub fn new(max_total: usize, max_per_address: usize) -> Arc<Self> {
+    pub fn new((max_total, max_per_address): (usize, usize), proxies: TrustedProxies) -> Arc<Self> {
         let total = Arc::new(Semaphore::new(max_total));
-        Arc::new(Self { total, max_per_address, by_address: Mutex::default() })
+        Arc::new(Self { total, max_per_address, proxies, by_address: Mutex::default() })
     }
 
     /// Waits until one more connection may be open.
@@ -44,7 +45,7 @@ impl Connections {
         total: OwnedSemaphorePermit,
         peer: IpAddr,
     ) -> Option<ConnectionPermit> {
-        let counted = counted_address(peer);
+        let counted = self.counted_address(peer);
         if let Some(address) = counted {
             let mut by_address = self.lock();
             let open = by_address.entry(address).or_default();
@@ -54,6 +55,15 @@ impl Connections {
             *open += 1;
         }
         Some(ConnectionPermit { _total: total, counted, connections: Arc::clone(self) })
+    }
+
+    /// Address under which a peer's connections are counted.
+    ///
+    /// Private addresses and proxies that the setting names are not counted: a proxy brings the
+    /// connections of all callers, and the operator's services are in private networks.
+    fn counted_address(&self, peer: IpAddr) -> Option<IpAddr> {
+        let is_counted = is_public(peer) && !self.proxies.0.trusts(peer);
+        is_counted.then(|| counted_network(peer))
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
@@ -74,17 +84,17 @@ impl Drop for ConnectionPermit {
     }
 }
 
-/// Address under which a peer's connections are counted.
-///
-/// Private addresses are not counted: they are the operator's proxies and services, and a proxy
-/// brings the connections of all callers.
-fn counted_address(peer: IpAddr) -> Option<IpAddr> {
-    is_public(peer).then(|| counted_network(peer))
-}
-
 #[cfg(test)]
 mod tests {
+    use holdfast_kit::config::Proxies;
+
     use super::*;
+
+    fn connections(total: usize, per_address: usize, trusted: &str) -> Arc<Connections> {
+        let trusted = (!trusted.is_empty()).then(|| vec![trusted.parse().unwrap()]);
+        let proxies = TrustedProxies(Arc::new(Proxies { trusted }));
+        Connections::new((total, per_address), proxies)
+    }
 
     fn admitted(connections: &Arc<Connections>, peer: &str) -> Option<ConnectionPermit> {
         let total = Arc::clone(&connections.total).try_acquire_owned().ok()?;
@@ -93,7 +103,7 @@ mod tests {
 
     #[test]
     fn one_address_cannot_take_all_connections() {
-        let connections = Connections::new(5, 2);
+        let connections = connections(5, 2, "");
 
         let held = [admitted(&connections, "8.8.8.8"), admitted(&connections, "::ffff:8.8.8.8")];
 
@@ -109,10 +119,11 @@ mod tests {
 
     #[test]
     fn a_proxy_of_the_operator_may_bring_everyone() {
-        let connections = Connections::new(5, 1);
+        let connections = connections(8, 1, "104.16.0.0/13");
 
-        let held = ["10.0.0.1", "10.0.0.1", "127.0.0.1", "fd00::1", "fd00::1"]
-            .map(|peer| admitted(&connections, peer));
+        let held =
+            ["10.0.0.1", "10.0.0.1", "127.0.0.1", "fd00::1", "fd00::1", "104.16.0.1", "104.16.0.1"]
+                .map(|peer| admitted(&connections, peer));
 
         assert!(held.iter().all(Option::is_some));
     }

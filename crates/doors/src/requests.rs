@@ -19,6 +19,8 @@ use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use tokio::{sync::watch, time::timeout};
 use tower::ServiceExt as _;
 
+use crate::client_address::TrustedProxies;
+
 /// Number of requests whose response has not been sent whole.
 type InFlight = watch::Sender<usize>;
 
@@ -32,6 +34,7 @@ pub struct PeerAddress(pub IpAddr);
 pub(crate) struct CountedRequests {
     router: Router,
     peer: PeerAddress,
+    proxies: TrustedProxies,
     client: Option<VerifiedClient>,
     in_flight: InFlight,
 }
@@ -39,16 +42,17 @@ pub(crate) struct CountedRequests {
 impl CountedRequests {
     pub fn new(
         router: Router,
-        peer: IpAddr,
+        (peer, proxies): (PeerAddress, TrustedProxies),
         client: Option<VerifiedClient>,
     ) -> (Self, watch::Receiver<usize>) {
         let (in_flight, watched) = watch::channel(0);
-        (Self { router, peer: PeerAddress(peer), client, in_flight }, watched)
+        (Self { router, peer, proxies, client, in_flight }, watched)
     }
 
     pub async fn call(self, mut request: Request<Incoming>) -> Result<Response, Infallible> {
         let in_flight = InFlightGuard::new(self.in_flight);
         request.extensions_mut().insert(self.peer);
+        request.extensions_mut().insert(self.proxies);
         if let Some(client) = self.client {
             request.extensions_mut().insert(client);
         }

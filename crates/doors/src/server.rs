@@ -3,7 +3,7 @@
 use std::{net::IpAddr, pin::pin, sync::Arc, time::Duration};
 
 use axum::Router;
-use holdfast_kit::{net, tls::VerifiedClient};
+use holdfast_kit::{config::Proxies, net, tls::VerifiedClient};
 use hyper::service::service_fn;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
@@ -19,6 +19,8 @@ use tokio_util::{io::InspectReader, sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, warn};
 
 use crate::{
+    PeerAddress,
+    client_address::TrustedProxies,
     connections::{ConnectionPermit, Connections},
     handshake,
     requests::{self, CountedRequests},
@@ -65,13 +67,24 @@ pub async fn serve(
     tls: Option<Arc<ServerConfig>>,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
-    serve_with(listener, (router, tls), stop, LIMITS).await;
+    serve_behind_proxies(listener, router, (tls, Proxies::default()), stop).await
+}
+
+/// As [`serve`], with the proxies that may name their clients.
+pub async fn serve_behind_proxies(
+    listener: TcpListener,
+    router: Router,
+    (tls, proxies): (Option<Arc<ServerConfig>>, Proxies),
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    let proxies = TrustedProxies(Arc::new(proxies));
+    serve_with(listener, (router, tls, proxies), stop, LIMITS).await;
     Ok(())
 }
 
 async fn serve_with(
     listener: TcpListener,
-    (router, tls): (Router, Option<Arc<ServerConfig>>),
+    (router, tls, proxies): (Router, Option<Arc<ServerConfig>>, TrustedProxies),
     stop: CancellationToken,
     limits: ConnectionLimits,
 ) {
@@ -83,7 +96,8 @@ async fn serve_with(
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_TIMEOUT);
     let open = TaskTracker::new();
-    let connections = Connections::new(limits.connections, limits.connections_per_address);
+    let max = (limits.connections, limits.connections_per_address);
+    let connections = Connections::new(max, proxies.clone());
     loop {
         let accepted = async {
             let permit = connections.free().await;
@@ -110,6 +124,7 @@ async fn serve_with(
             builder: builder.clone(),
             router: router.clone(),
             peer: peer.ip(),
+            proxies: proxies.clone(),
             permit,
             limits,
         };
@@ -125,6 +140,7 @@ struct Connection {
     builder: Builder<TokioExecutor>,
     router: Router,
     peer: IpAddr,
+    proxies: TrustedProxies,
     permit: ConnectionPermit,
     limits: ConnectionLimits,
 }
@@ -151,9 +167,10 @@ impl Connection {
         client: Option<VerifiedClient>,
         stop: CancellationToken,
     ) {
-        let Self { builder, router, peer, permit, limits } = self;
+        let Self { builder, router, peer, proxies, permit, limits } = self;
         let socket = TokioIo::new(with_permit(socket, permit));
-        let (service, in_flight) = CountedRequests::new(router, peer, client);
+        let (service, in_flight) =
+            CountedRequests::new(router, (PeerAddress(peer), proxies), client);
         let service = service_fn(move |request| service.clone().call(request));
         let mut connection = pin!(builder.serve_connection_with_upgrades(socket, service));
         let unused = requests::unused(in_flight.clone(), limits.head_timeout, limits.idle_timeout);
@@ -209,7 +226,8 @@ mod tests {
             connections: 2,
             connections_per_address: 2,
         };
-        tokio::spawn(serve_with(listener, (router, None), CancellationToken::new(), limits));
+        let router = (router, None, TrustedProxies(Arc::default()));
+        tokio::spawn(serve_with(listener, router, CancellationToken::new(), limits));
         Ok(address)
     }
 

@@ -1,9 +1,84 @@
-//! Public Internet addresses. No call for a tenant may go to any other address.
+//! Public Internet addresses, and networks. No call for a tenant may go to an address that is not public.
 //!
 //! The ranges follow IANA's registries of special-purpose addresses (RFC 6890 and its updates). An
 //! IPv6 address that embeds an IPv4 address is public if the IPv4 address is.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    str::FromStr,
+};
+
+use serde::{Deserialize, Serialize};
+
+/// Network, written as `10.0.0.0/8`, or as one address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Network {
+    address: IpAddr,
+    /// Bits that all addresses of the network share.
+    prefix: u32,
+}
+
+/// A text that is no network.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no network: write it as `10.0.0.0/8`, `fd00::/8` or `10.0.0.7`")]
+pub struct InvalidNetwork(String);
+
+impl Network {
+    #[must_use]
+    pub fn contains(self, address: IpAddr) -> bool {
+        match (self.address, address.to_canonical()) {
+            (IpAddr::V4(own), IpAddr::V4(other)) => {
+                let mask = u32::MAX.checked_shl(32 - self.prefix).unwrap_or(0);
+                (own.to_bits() ^ other.to_bits()) & mask == 0
+            }
+            (IpAddr::V6(own), IpAddr::V6(other)) => {
+                let mask = u128::MAX.checked_shl(128 - self.prefix).unwrap_or(0);
+                (own.to_bits() ^ other.to_bits()) & mask == 0
+            }
+            (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => false,
+        }
+    }
+}
+
+impl FromStr for Network {
+    type Err = InvalidNetwork;
+
+    fn from_str(text: &str) -> Result<Self, InvalidNetwork> {
+        let parse = || {
+            let (address, prefix) = match text.split_once('/') {
+                Some((address, prefix)) => (address, Some(prefix.parse().ok()?)),
+                None => (text, None),
+            };
+            let address: IpAddr = address.parse().ok()?;
+            let bits = if address.is_ipv4() { 32 } else { 128 };
+            let prefix = prefix.unwrap_or(bits);
+            (prefix <= bits).then_some(Self { address, prefix })
+        };
+        parse().ok_or_else(|| InvalidNetwork(text.to_owned()))
+    }
+}
+
+impl TryFrom<String> for Network {
+    type Error = InvalidNetwork;
+
+    fn try_from(text: String) -> Result<Self, InvalidNetwork> {
+        text.parse()
+    }
+}
+
+impl From<Network> for String {
+    fn from(network: Network) -> Self {
+        network.to_string()
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix)
+    }
+}
 
 /// Returns whether `address` belongs to the public Internet.
 #[must_use]
@@ -66,6 +141,23 @@ mod tests {
 
     fn public(address: &str) -> bool {
         is_public(address.parse().unwrap())
+    }
+
+    #[test]
+    fn a_network_has_the_addresses_that_share_its_prefix() {
+        let has = |network: &str, address: &str| {
+            network.parse::<Network>().unwrap().contains(address.parse().unwrap())
+        };
+
+        assert!(has("10.1.0.0/16", "10.1.2.3") && !has("10.1.0.0/16", "10.2.2.3"));
+        assert!(has("10.1.2.3", "::ffff:10.1.2.3") && !has("10.1.2.3", "10.1.2.4"));
+        assert!(has("fd00::/8", "fd12::1") && !has("fd00::/8", "fe80::1"));
+        assert!(has("0.0.0.0/0", "8.8.8.8") && !has("0.0.0.0/0", "::1"));
+        assert!(has("::/0", "2606:4700::1"));
+        for wrong in ["", "10.0.0.0/33", "::/129", "10.0.0.0/", "proxy.example", "10.0.0.0/-1"] {
+            let error = wrong.parse::<Network>().unwrap_err().to_string();
+            assert!(error.starts_with(&format!("`{wrong}` is no network")), "{error}");
+        }
     }
 
     #[test]

@@ -35,14 +35,14 @@ use figment::{
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Serialize, Serializer, de::DeserializeOwned};
 
-pub use self::shared::{Mesh, Secrets, Tls};
+pub use self::shared::{Mesh, Proxies, Secrets, Tls};
 use self::{
     spelling::{alternatives, is_similar, suggestion},
     variables::replace_variables,
 };
 
 /// All tables that a file may have. A service skips those that its struct does not have.
-const TABLES: [&str; 17] = [
+const TABLES: [&str; 18] = [
     "bridge",
     "database",
     "egress",
@@ -52,6 +52,7 @@ const TABLES: [&str; 17] = [
     "nats",
     "oidc",
     "operator",
+    "proxies",
     "redis",
     "runner",
     "scheduler",

@@ -10,7 +10,7 @@
 //! | [`boot_clock`] | a clock that continues while the machine is suspended |
 //! | [`Budget`], [`FairSlots`] | limits that tenants share |
 //! | [`SeenMessages`] | signed messages that are accepted once |
-//! | [`is_public`] | addresses that may be called for a tenant |
+//! | [`is_public`], [`Network`] | addresses that may be called for a tenant; networks of a setting |
 //! | [`net`] | listeners |
 //! | [`tls`] | certificates, TLS of servers and clients |
 
@@ -31,7 +31,7 @@ pub mod tls;
 pub mod trace;
 mod watched;
 
-pub use address::is_public;
+pub use address::{InvalidNetwork, Network, is_public};
 pub use backoff::Backoff;
 pub use budget::{Budget, BudgetShare, BudgetSpent};
 pub use fair_slots::{FairSlot, FairSlots};

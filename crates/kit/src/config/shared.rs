@@ -1,11 +1,32 @@
 //! Tables that several services read and no other crate owns.
 
-use std::{path::PathBuf, time::Duration};
+use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
 
 use super::masked;
+use crate::{Network, is_public};
+
+/// Proxies in front of the listeners: the table `[proxies]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Proxies {
+    /// Networks of the proxies whose `X-Forwarded-For` names the client. Without the setting the last
+    /// address that any peer in a private network names is the client; an empty list believes nobody.
+    pub trusted: Option<Vec<Network>>,
+}
+
+impl Proxies {
+    /// Whether a peer with this address is a proxy that may name its clients.
+    #[must_use]
+    pub fn trusts(&self, peer: IpAddr) -> bool {
+        match &self.trusted {
+            Some(networks) => networks.iter().any(|network| network.contains(peer)),
+            None => !is_public(peer),
+        }
+    }
+}
 
 /// Addresses and credentials that the platform's services use to call each other: the table
 /// `[mesh]`.
