@@ -6,6 +6,7 @@ use anyhow::{Context as _, ensure};
 use axum::middleware::{from_fn, from_fn_with_state};
 use holdfast_bus::{Bus, ProcessReport, RequestKeys};
 use holdfast_directory::Directory;
+use holdfast_doors::serve_behind_proxies;
 use holdfast_grpc::{ClientCertificateLayer, Signer};
 use holdfast_kit::{Check, Readiness, Tasks, config::reload::Current, net, tls::Tls};
 use holdfast_lock::Locks;
@@ -128,6 +129,7 @@ impl App {
         // Of the start: what is read here needs a restart to change.
         let config = settings.get();
         let (gateway, grace) = (&config.gateway, config.gateway.shutdown_grace);
+        let proxies = config.proxies.clone();
         let (http_tls, grpc_tls) = (tls.server()?, tls.mesh_server()?);
         let address = console::address(&config, http.local_addr()?, http_tls.is_some());
 
@@ -233,13 +235,15 @@ impl App {
 
         let mut tasks = Tasks::new(stop.clone());
         if let Some(listener) = websocket {
-            let (tls, stop) = (http_tls.clone(), stop.clone());
-            tasks.spawn("websocket", holdfast_doors::serve(listener, sockets_router, tls, stop));
+            let (edge, stop) = ((http_tls.clone(), proxies.clone()), stop.clone());
+            tasks.spawn("websocket", serve_behind_proxies(listener, sockets_router, edge, stop));
         }
         tasks.spawn("access of connections", Arc::clone(&sockets).watch_access());
         tasks.spawn("websocket connections", sockets.run());
-        tasks.spawn("http", holdfast_doors::serve(http, http_router, http_tls, stop.clone()));
-        tasks.spawn("grpc", holdfast_doors::serve(grpc, grpc_router, grpc_tls, stop.clone()));
+        let edge = (http_tls, proxies.clone());
+        tasks.spawn("http", serve_behind_proxies(http, http_router, edge, stop.clone()));
+        let edge = (grpc_tls, proxies);
+        tasks.spawn("grpc", serve_behind_proxies(grpc, grpc_router, edge, stop.clone()));
         tasks.spawn("events", event_source.watch(bus.clone(), stop.clone()));
         tasks.spawn("process report", report_process(bus.clone(), stop.clone()));
         tasks.spawn("database", watch_database(pools.clone(), database, stop.clone()));

@@ -229,24 +229,27 @@ impl Authenticator {
         Ok((identity, call))
     }
 
-    /// Returns the holder of the credential of a WebSocket connection, without counting a call.
+    /// Returns the holder of the credential of a WebSocket handshake. The handshake counts against the
+    /// tenant's rate.
     ///
     /// # Errors
     ///
-    /// If the credential is not valid.
+    /// If the credential is not valid, or the rate is used up.
     pub async fn identify(&self, token: &str) -> Result<CredentialHolder, Error> {
-        self.verify_connection(token).await.map(|(identity, _)| identity)
+        let (identity, limits) = self.verify_connection(token).await?;
+        self.count_call(identity.caller.tenant, limits.rate).await?;
+        Ok(identity)
     }
 
-    /// As [`identify`](Self::identify), for a connection that is open: stores nothing about its
-    /// person.
+    /// As [`identify`](Self::identify), for a connection that is open: counts no call, and stores
+    /// nothing about its person.
     ///
     /// # Errors
     ///
     /// As [`identify`](Self::identify).
     pub async fn check_connection(&self, token: &str) -> Result<CredentialHolder, Error> {
         if !TokenVerifier::is_jwt(token) {
-            return self.identify(token).await;
+            return self.verify_connection(token).await.map(|(identity, _)| identity);
         }
         let said = sign_in(self.tokens.verify(token).await?);
         let person = self.directory.people().check(&said).await?;
@@ -385,6 +388,16 @@ impl Authenticator {
     /// is noticed in the background.
     async fn admit_call(&self, tenant: TenantId, limits: CallLimits) -> Result<OpenCall, Error> {
         let CallLimits { rate, concurrent } = limits;
+        self.count_call(tenant, rate).await?;
+        let call = self.open_call(tenant, concurrent);
+        if let (Some(limit), Err(Error::TooManyCalls { .. })) = (concurrent, &call) {
+            self.notice(tenant, LimitName::ConcurrentCalls, (limit.into(), limit.into()));
+        }
+        call
+    }
+
+    /// Counts a call against the tenant's rate per minute.
+    async fn count_call(&self, tenant: TenantId, rate: u32) -> Result<(), Error> {
         let bucket = limit(rate, self.settings.get().gateway.rate_window);
         let key = format!("{}:calls", tenant.as_uuid().simple());
         let (verdict, left) = match self.locks.allow(&key, bucket, 1).await {
@@ -398,12 +411,7 @@ impl Authenticator {
             Err(_) => rate.into(),
         };
         self.notice(tenant, LimitName::CallsPerMinute, (used_of_minute, rate.into()));
-        verdict?;
-        let call = self.open_call(tenant, concurrent);
-        if let (Some(limit), Err(Error::TooManyCalls { .. })) = (concurrent, &call) {
-            self.notice(tenant, LimitName::ConcurrentCalls, (limit.into(), limit.into()));
-        }
-        call
+        verdict
     }
 
     /// Gives notice of a limit in the background, if it is nearly or fully used up.

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use anyhow::ensure;
 use holdfast_kit::{
-    config::{Mesh, Secrets, Tls},
+    config::{Mesh, Proxies, Secrets, Tls},
     telemetry,
 };
 use serde::{Deserialize, Serialize};
@@ -21,6 +21,8 @@ pub struct Config {
     pub telemetry: telemetry::Config,
     /// Secret and addresses for calls between the platform's services.
     pub mesh: Mesh,
+    /// Proxies in front of HTTP, WebSocket and gRPC.
+    pub proxies: Proxies,
     /// Certificate of both servers and of calls to other services.
     pub tls: Tls,
     /// Keys that encrypt stored secrets.
@@ -127,13 +129,21 @@ pub struct WebSocket {
     /// `/` and `/ws`.
     pub listen: Option<SocketAddr>,
 
-    /// Maximum number of open connections, those included that have not shaken hands.
+    /// Maximum number of open connections that have shaken hands.
     pub connections: u32,
 
     /// Maximum number of open connections of one tenant.
     ///
     /// Keep it well below `connections`, or one tenant can block all others.
     pub connections_per_tenant: u32,
+
+    /// Maximum number of connections that have not shaken hands: anybody can open them.
+    pub handshakes: u32,
+
+    /// The same for one client address, or one IPv6 network with a prefix of 64 bits.
+    ///
+    /// Keep it well below `handshakes`, or one address can block all others.
+    pub handshakes_per_address: u32,
 
     /// Time from the opening of a connection to the end of its handshake.
     #[serde(with = "humantime_serde")]
@@ -250,6 +260,8 @@ impl Default for WebSocket {
             listen: None,
             connections: 12_000,
             connections_per_tenant: 2_000,
+            handshakes: 2_000,
+            handshakes_per_address: 50,
             handshake_timeout: Duration::from_secs(10),
             max_payload: 25 * 1024 * 1024,
             send_buffer: 2 * 1024 * 1024,
@@ -315,6 +327,11 @@ impl Config {
             ("answer_timeout", self.gateway.answer_timeout.is_zero()),
             ("body_timeout", self.gateway.body_timeout.is_zero()),
             ("websocket.connections", self.gateway.websocket.connections == 0),
+            ("websocket.handshakes", self.gateway.websocket.handshakes == 0),
+            (
+                "websocket.handshakes_per_address",
+                self.gateway.websocket.handshakes_per_address == 0,
+            ),
             ("websocket.handshake_timeout", self.gateway.websocket.handshake_timeout.is_zero()),
             ("websocket.max_payload", self.gateway.websocket.max_payload == 0),
             ("websocket.tick_interval", self.gateway.websocket.tick_interval.is_zero()),

@@ -34,6 +34,7 @@ mod runs;
 mod snapshot;
 
 use std::{
+    net::IpAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -47,13 +48,17 @@ use axum::{
 };
 use futures::{StreamExt as _, stream};
 use holdfast_directory::Error as DirectoryError;
-use holdfast_kit::{Budget, config::reload::Current};
+use holdfast_doors::counted_client;
+use holdfast_kit::{Budget, BudgetShare, BudgetSpent, config::reload::Current};
 use holdfast_types::{Fault as _, Kind, TenantId};
 use http::{
     HeaderMap, HeaderValue, StatusCode,
-    header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE},
+    header::{
+        CONNECTION, RETRY_AFTER, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION,
+        UPGRADE,
+    },
 };
-use hyper::upgrade::OnUpgrade;
+use hyper::upgrade::{OnUpgrade, Upgraded};
 use secrecy::SecretString;
 use tokio::time::{interval, timeout};
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
@@ -96,8 +101,8 @@ pub struct Service {
     pub follower: Follower,
     settings: Current<Config>,
     hubs: Hubs,
-    /// All connections, those included that have not shaken hands.
-    open: Arc<Budget<()>>,
+    /// Connections that have not shaken hands, by the network of their client.
+    handshakes: Arc<Budget<Option<IpAddr>>>,
     of_tenants: Arc<Budget<TenantId>>,
     events: EventSource,
     /// Subscriptions to the logs of tenants.
@@ -127,7 +132,7 @@ impl Service {
             follower,
             settings,
             hubs: Hubs::default(),
-            open: Budget::new(0, 0),
+            handshakes: Budget::new(0, 0),
             of_tenants: Budget::new(0, 0),
             events,
             log_subscriptions: Budget::new(u64::MAX, methods::MAX_LOG_SUBSCRIPTIONS_PER_TENANT),
@@ -173,6 +178,20 @@ impl Service {
 
     const fn boot_id(&self) -> Uuid {
         self.boot
+    }
+
+    /// Counts a connection that has not shaken hands. Behind a proxy that names no clients, one may
+    /// have all of them.
+    fn begin_handshake(
+        &self,
+        client: Option<IpAddr>,
+    ) -> Result<BudgetShare<Option<IpAddr>>, BudgetSpent> {
+        let config = self.settings();
+        let (total, per_address) = (config.handshakes.into(), config.handshakes_per_address.into());
+        self.handshakes.set_limits(total, total);
+        let share = self.handshakes.share(client);
+        share.grow_to(1, if client.is_some() { per_address } else { total })?;
+        Ok(share)
     }
 
     /// Longest wait for an answer, unless the client asks for another.
@@ -300,19 +319,16 @@ fn open(service: Arc<Service>, mut request: Request, path: ConnectionPath) -> Re
     if service.stop.is_cancelled() {
         return (StatusCode::SERVICE_UNAVAILABLE, "the gateway is stopping\n").into_response();
     }
-    let limit = service.settings().connections.into();
-    service.open.set_limits(limit, limit);
-    let share = service.open.share(());
-    if share.grow(1).is_err() {
-        return (StatusCode::SERVICE_UNAVAILABLE, "too many connections: try again later\n")
-            .into_response();
-    }
+    let client = counted_client(request.extensions(), request.headers());
+    let handshake = match service.begin_handshake(client) {
+        Ok(handshake) => handshake,
+        Err(spent) => return refuse_handshake(spent),
+    };
     let tasks = service.tasks.clone();
     tasks.spawn(async move {
-        let _share = share;
         metrics::gauge!("holdfast_gateway_websocket_connections").increment(1.0);
         match upgrade.await {
-            Ok(upgraded) => serve(service, upgraded, path).await,
+            Ok(upgraded) => serve(service, (upgraded, handshake), path).await,
             Err(error) => debug!(%error, "a connection was not upgraded"),
         }
         metrics::gauge!("holdfast_gateway_websocket_connections").decrement(1.0);
@@ -324,6 +340,26 @@ fn open(service: Arc<Service>, mut request: Request, path: ConnectionPath) -> Re
     headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
     headers.insert(SEC_WEBSOCKET_ACCEPT, accept);
     response
+}
+
+fn refuse_handshake(spent: BudgetSpent) -> Response {
+    let (status, outcome, why) = match spent {
+        BudgetSpent::Total => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "unavailable",
+            "too many connections have not shaken hands: try again later\n",
+        ),
+        BudgetSpent::Owner => (
+            StatusCode::TOO_MANY_REQUESTS,
+            "exhausted",
+            "too many connections of this address have not shaken hands: try again later\n",
+        ),
+    };
+    metrics::counter!(
+        "holdfast_gateway_requests_total", "door" => "websocket", "outcome" => outcome
+    )
+    .increment(1);
+    (status, [(RETRY_AFTER, "1")], why).into_response()
 }
 
 /// Key that confirms an upgrade; `None` if the request asks for none.
@@ -343,10 +379,16 @@ fn accept_key(headers: &HeaderMap) -> Option<HeaderValue> {
 }
 
 /// Serves one connection from its handshake to its end.
-async fn serve(service: Arc<Service>, upgraded: hyper::upgrade::Upgraded, path: ConnectionPath) {
+async fn serve(
+    service: Arc<Service>,
+    (upgraded, handshake): (Upgraded, BudgetShare<Option<IpAddr>>),
+    path: ConnectionPath,
+) {
     // Apart, so that the memory of the handshake is free afterwards.
     let shaken = Box::pin(handshake::establish(&service, upgraded, &path));
     let Some(Some(established)) = service.stop.run_until_cancelled(shaken).await else { return };
+    // From here on it counts for its tenant.
+    drop(handshake);
     let handshake::OpenConnection { socket, connection, greeting } = established;
     connection.queue.push(greeting);
     let hub = service.hubs.join(&service, &connection);
