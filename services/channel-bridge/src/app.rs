@@ -22,7 +22,7 @@ use crate::{
     account::RunningAnswers,
     accounts::{AccountContext, Accounts},
     channel::Channel,
-    channels::CHANNELS,
+    channels::{CHANNELS, page_budget},
     deliver::DeliveryWorker,
     guard::Clients,
     ingest::Ingest,
@@ -76,6 +76,7 @@ impl App {
             },
             locks,
             directory: directory.clone(),
+            widget_pages: page_budget(),
             stopping,
         };
         Ok(Self { config, listener, pools, bus, directory, means, tls })
@@ -108,7 +109,8 @@ impl App {
         let mut tasks = Tasks::new(stop.clone());
         let router = router::router(HttpState::new(Arc::clone(&accounts)))
             .merge(doors::health(readiness.clone(), &config.telemetry));
-        tasks.spawn("http", doors::serve(listener, router, tls.server()?, stop.clone()));
+        let edge = (tls.server()?, config.proxies.clone());
+        tasks.spawn("http", doors::serve_behind_proxies(listener, router, edge, stop.clone()));
         tasks.spawn("accounts", {
             let (pools, accounts, stop) = (pools.clone(), Arc::clone(&accounts), stop.clone());
             async move {

@@ -7,10 +7,11 @@ use std::{fmt, sync::Arc, time::Duration};
 use axum::response::Response;
 use futures::future::BoxFuture;
 use holdfast_directory::{Directory, channel};
+use holdfast_kit::Budget;
 use holdfast_lock::Locks;
 use holdfast_proto::gateway::v1::SenderAssurance;
 use holdfast_session::Delivery;
-use holdfast_types::{DeliveryClass, DeliveryId, Sender, Target};
+use holdfast_types::{DeliveryClass, DeliveryId, Sender, Target, TenantId};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -59,6 +60,8 @@ pub struct AccountContext {
     pub locks: Locks,
     /// Where accounts go on reading at their platforms.
     pub directory: Directory,
+    /// Pages of web widgets that listen to this process.
+    pub widget_pages: Arc<Budget<TenantId>>,
     /// Cancelled when the process stops: answers that would go on end.
     pub stopping: CancellationToken,
 }

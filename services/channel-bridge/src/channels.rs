@@ -11,6 +11,7 @@ mod webhook;
 mod whatsapp;
 mod widget;
 
+pub use self::widget::page_budget;
 use crate::channel::Channel;
 
 /// All channels that this bridge serves.

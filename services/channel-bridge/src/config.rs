@@ -4,7 +4,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use anyhow::ensure;
 use holdfast_kit::{
-    config::{Mesh, Secrets, Tls},
+    config::{Mesh, Proxies, Secrets, Tls},
     telemetry,
 };
 use reqwest::Url;
@@ -21,6 +21,8 @@ pub struct Config {
     pub telemetry: telemetry::Config,
     /// Secret that the services share, and the gateway's address.
     pub mesh: Mesh,
+    /// Proxies in front of the server.
+    pub proxies: Proxies,
     /// Certificate of the server and of calls to the gateway.
     pub tls: Tls,
     /// Keys that encrypt the stored secrets.

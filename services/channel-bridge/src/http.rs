@@ -13,7 +13,7 @@ use axum::{
 };
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt as _;
-use holdfast_doors::client_address;
+use holdfast_doors::{client_address, counted_client};
 use holdfast_kit::BudgetShare;
 use serde_json::json;
 use tokio::time::timeout;
@@ -32,8 +32,10 @@ pub struct InboundRequest {
     /// Query without the question mark; empty if there is none.
     pub query: String,
     pub headers: HeaderMap,
-    /// Address of the client; that of the proxy, if the proxy has a public address.
+    /// Address of the client; that of the proxy, if it is not trusted or names no client.
     pub client: IpAddr,
+    /// Network under which the client is counted; `None` if the proxy names no client.
+    pub counted: Option<IpAddr>,
     body: Body,
     share: BudgetShare<String>,
 }
@@ -48,7 +50,9 @@ impl InboundRequest {
     ) -> Self {
         let query = head.uri.query().unwrap_or_default().to_owned();
         let client = client_address(&head.extensions, &head.headers);
-        Self { method: head.method, path, query, headers: head.headers, client, body, share }
+        let counted = counted_client(&head.extensions, &head.headers);
+        let request::Parts { method, headers, .. } = head;
+        Self { method, path, query, headers, client, counted, body, share }
     }
 
     /// Returns a header as text; empty if it is missing or not text.

@@ -31,6 +31,7 @@ use holdfast_session::Delivery;
 use holdfast_types::{ChannelAction, DeliveryClass, Sender};
 use tokio_util::sync::CancellationToken;
 
+pub use self::stream::page_budget;
 use self::{limits::RateLimits, stream::Listeners};
 use crate::{
     Outcome,
@@ -69,16 +70,16 @@ impl Widget {
     fn new(
         account: ServedAccount,
         stored: StoredSettings<'_>,
-        AccountContext { directory, stopping, .. }: &AccountContext,
+        AccountContext { directory, widget_pages, stopping, .. }: &AccountContext,
     ) -> Result<Self, Unusable> {
         let (settings, secrets) = WidgetSettings::read(stored.settings, stored.secrets)?;
         Ok(Self {
+            listeners: Listeners::new(account.tenant, Arc::clone(widget_pages)),
             account,
             limits: RateLimits::default(),
             settings,
             secrets,
             directory: directory.clone(),
-            listeners: Listeners::default(),
             stopping: stopping.clone(),
         })
     }

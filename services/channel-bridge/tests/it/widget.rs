@@ -186,6 +186,34 @@ async fn a_token_opens_one_conversation_of_one_account_and_rates_are_limited() {
     bridge.stop().await;
 }
 
+#[tokio::test]
+async fn a_crowd_of_new_visitors_does_not_shut_out_those_who_come_back() {
+    let world = World::new().await;
+    let bridge = world.bridge().await;
+    let account = widget(&world, json!({})).await;
+    let page = Page::open(&bridge.url, account, json!({})).await.unwrap();
+    let client = Client::new();
+    let begin = async |address: String, body: Value| {
+        let request = client.post(format!("{}/session", page.url)).body(body.to_string());
+        request.header("x-forwarded-for", address).send().await.unwrap().status()
+    };
+
+    let mut refused = None;
+    // On a slow machine a minute may end meanwhile.
+    for n in 0..2000 {
+        let status = begin(format!("8.8.{}.{}", n / 250, n % 250), json!({})).await;
+        if status != StatusCode::OK {
+            refused = Some(status);
+            break;
+        }
+    }
+
+    assert_eq!(refused, Some(StatusCode::TOO_MANY_REQUESTS));
+    let back = begin("9.9.9.9".to_owned(), json!({"token": page.token})).await;
+    assert_eq!(back, StatusCode::OK);
+    bridge.stop().await;
+}
+
 /// Tests that `tests/tools.py` leaves out where Chromium is missing.
 mod needs_chromium {
     use std::{net::SocketAddr, sync::Arc};

@@ -43,6 +43,10 @@ const MAX_MESSAGE_CHARS: usize = 8000;
 /// Number of sessions that one address may begin in a minute.
 const SESSIONS_PER_MINUTE: u32 = 30;
 
+/// Number of new visitors of an account in a minute, from all addresses. Those who come back and users of
+/// the site are not counted.
+const NEW_VISITORS_PER_MINUTE: u32 = 600;
+
 /// An address may have several visitors.
 const VISITORS_PER_ADDRESS: u32 = 3;
 
@@ -96,7 +100,13 @@ impl Widget {
         };
         let known = body.token.as_deref().and_then(|token| self.visitor_of(token));
         let visitor = match (body.user, &self.secrets.identity_secret) {
-            (None, _) => known.unwrap_or_else(visitor::new_visitor),
+            (None, _) => match known {
+                Some(known) => known,
+                None if self.limits.allow("new visitors", NEW_VISITORS_PER_MINUTE) => {
+                    visitor::new_visitor()
+                }
+                None => return too_many(),
+            },
             (Some(_), None) => {
                 return error_response(
                     StatusCode::FORBIDDEN,
@@ -183,7 +193,7 @@ impl Widget {
         let Some(visitor) = self.caller(request) else { return not_authenticated() };
         let after = request.query.split('&').find_map(|pair| pair.strip_prefix("after="));
         let after = after.and_then(|after| after.parse().ok()).unwrap_or_default();
-        self.stream(&visitor, after).unwrap_or_else(too_many)
+        self.stream((&visitor, request.counted), after).unwrap_or_else(too_many)
     }
 
     /// Returns the visitor that calls, if it has a token and may still write.
