@@ -64,7 +64,8 @@ pub enum WebhookResult {
 }
 
 impl EventLog<'_> {
-    /// Returns active webhooks with something to send, those that wait longest first.
+    /// Returns active webhooks with something to send: one of each tenant first, then a second one of
+    /// each, in random order, so that those that are always due do not hide others.
     pub async fn due_webhooks(self, limit: i64) -> Result<Vec<WebhookKey>, Error> {
         const SQL: &str = "
             select w.tenant_id, w.webhook_id from control.event_webhooks w
@@ -76,7 +77,8 @@ impl EventLog<'_> {
                 or exists (select from session.webhook_events e
                            where e.tenant_id = w.tenant_id and e.webhook_id = w.webhook_id
                              and e.dead_at is null and e.next_at <= clock_timestamp()))
-            order by c.next_at nulls first limit $1";
+            order by row_number() over (partition by w.tenant_id order by random()), random()
+            limit $1";
         let mut once = self.pools.system_connection().await?;
         let rows: Vec<(Uuid, Uuid)> =
             holdfast_pg::query_as(SQL).bind(limit).fetch_all(once.conn()).await?;

@@ -7,6 +7,9 @@
 //! accepted for `runner.webhook_give_up` is a dead letter; a webhook that has accepted nothing for so
 //! long is disabled.
 //!
+//! Tenants share the slots fairly, and a webhook keeps one for [`MAX_SERVING_TIME`] and one request at
+//! most: slow receivers of one tenant do not delay others'.
+//!
 //! ## What can go wrong
 //!
 //! A runner that dies after a request and before its record posts the event again, with the same
@@ -19,13 +22,17 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use holdfast_directory::OpenEventWebhook;
 use holdfast_egress::Guard;
+use holdfast_kit::{Budget, BudgetShare, FairSlots};
 use holdfast_pg::FailureLog;
 use holdfast_session::{
     EventFilter, EventText, HeldEvent, LoggedEvent, WebhookKey, WebhookProgress, WebhookResult,
 };
-use holdfast_types::SessionId;
+use holdfast_types::{SessionId, TenantId};
 use jiff::Timestamp;
-use tokio::{task::JoinSet, time::sleep};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -35,17 +42,23 @@ use post::{PostResult, post};
 /// Interval of looking for something to send.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Webhooks that are served at a time.
-const WEBHOOKS_AT_ONCE: usize = 16;
+/// Webhooks that are served at a time. Tenants share them fairly.
+const WEBHOOKS_AT_ONCE: usize = 64;
 
-/// Webhooks that one round looks at.
-const WEBHOOKS_PER_ROUND: i64 = 256;
+/// Webhooks that are served or wait for it.
+const MAX_BEGUN_WEBHOOKS: u64 = 1024;
 
-/// Waiting events that one round tries again.
-const RETRIES_PER_ROUND: i64 = 32;
+/// Webhooks that are looked for at a time.
+const WEBHOOKS_PER_QUERY: i64 = 256;
 
-/// New events that one round posts, so that a busy webhook does not keep others waiting.
-const EVENTS_PER_ROUND: usize = 200;
+/// Time after which a webhook makes room for another: its receiver may be slow.
+const MAX_SERVING_TIME: Duration = Duration::from_secs(30);
+
+/// Waiting events that are tried again before a webhook makes room for another.
+const MAX_RETRIES: i64 = 32;
+
+/// New events that are posted before a webhook makes room for another.
+const MAX_EVENTS: usize = 200;
 
 /// Attempts in a row after whose failure no new event is posted for a time.
 const MAX_FAILURES_IN_A_ROW: i32 = 3;
@@ -56,11 +69,12 @@ const MAX_RETRY_DELAY: Duration = Duration::from_secs(3600);
 /// Posts events, until `stop`.
 pub(crate) async fn run(worker: Arc<Worker>, guard: Guard, stop: CancellationToken) {
     let trouble = FailureLog::new("events are not posted to webhooks");
+    let mut pool = WebhookPool::new();
     while stop.run_until_cancelled(sleep(jittered(INTERVAL))).await.is_some() {
         if !worker.upkeep.is_held() {
             continue;
         }
-        let due = match worker.sessions.event_log().due_webhooks(WEBHOOKS_PER_ROUND).await {
+        let due = match worker.sessions.event_log().due_webhooks(WEBHOOKS_PER_QUERY).await {
             Ok(due) => due,
             Err(error) => {
                 trouble.on_failure(&error);
@@ -68,28 +82,47 @@ pub(crate) async fn run(worker: Arc<Worker>, guard: Guard, stop: CancellationTok
             }
         };
         trouble.on_success();
-        if stop.run_until_cancelled(serve_all(&worker, &guard, due)).await.is_none() {
-            return;
+        pool.begin(&worker, &guard, due);
+    }
+}
+
+/// Webhooks that are served or wait for it. No webhook waits until others have ended: a slot that is
+/// free goes to the tenant with the fewest.
+struct WebhookPool {
+    slots: Arc<FairSlots<TenantId>>,
+    begun: Arc<Budget<WebhookKey>>,
+    /// Ends them when the pool is dropped.
+    tasks: JoinSet<()>,
+}
+
+impl WebhookPool {
+    fn new() -> Self {
+        let slots = FairSlots::new(WEBHOOKS_AT_ONCE);
+        Self { slots, begun: Budget::new(MAX_BEGUN_WEBHOOKS, 1), tasks: JoinSet::new() }
+    }
+
+    /// Begins to serve the webhooks that are not being served.
+    fn begin(&mut self, worker: &Arc<Worker>, guard: &Guard, due: Vec<WebhookKey>) {
+        while self.tasks.try_join_next().is_some() {}
+        for key in due {
+            let begun = self.begun.share(key);
+            if begun.grow(1).is_err() {
+                continue;
+            }
+            let sender = Sender { worker: Arc::clone(worker), guard: guard.clone(), key };
+            self.tasks.spawn(serve(sender, Arc::clone(&self.slots), begun));
         }
     }
 }
 
-/// Serves webhooks, some at a time; one that is slow or fails keeps no other waiting for long.
-async fn serve_all(worker: &Arc<Worker>, guard: &Guard, due: Vec<WebhookKey>) {
-    let mut served = JoinSet::new();
-    for key in due {
-        if served.len() >= WEBHOOKS_AT_ONCE {
-            served.join_next().await;
-        }
-        let sender = Sender { worker: Arc::clone(worker), guard: guard.clone(), key };
-        served.spawn(async move {
-            if let Err(error) = sender.serve().await {
-                let error: &dyn std::error::Error = error.as_ref();
-                warn!(tenant.id = %key.tenant, webhook.id = %key.webhook, error, "a webhook is not served");
-            }
-        });
+async fn serve(sender: Sender, slots: Arc<FairSlots<TenantId>>, begun: BudgetShare<WebhookKey>) {
+    let key = sender.key;
+    let slot = slots.acquire(key.tenant).await;
+    if let Err(error) = sender.serve(Instant::now() + MAX_SERVING_TIME).await {
+        let error: &dyn std::error::Error = error.as_ref();
+        warn!(tenant.id = %key.tenant, webhook.id = %key.webhook, error, "a webhook is not served");
     }
-    while served.join_next().await.is_some() {}
+    drop((slot, begun));
 }
 
 /// Serves one webhook.
@@ -100,7 +133,8 @@ struct Sender {
 }
 
 impl Sender {
-    async fn serve(&self) -> anyhow::Result<()> {
+    /// Sends events until there are none, or until `end`.
+    async fn serve(&self, end: Instant) -> anyhow::Result<()> {
         let webhooks = self.worker.directory.event_webhooks();
         let Some(open) = webhooks.open(self.key.tenant, self.key.webhook).await? else {
             return Ok(());
@@ -111,18 +145,18 @@ impl Sender {
             let bounds = log.bounds(self.key.tenant).await?;
             return Ok(log.start_webhook(self.key, bounds.newest).await?);
         };
-        if self.retry_held(&open).await? && progress.is_due {
-            self.send_new(&open, progress).await?;
+        if self.retry_held(&open, end).await? && progress.is_due {
+            self.send_new(&open, progress, end).await?;
         }
         Ok(())
     }
 
     /// Tries events that wait. Returns whether new ones may be sent now.
-    async fn retry_held(&self, open: &OpenEventWebhook) -> anyhow::Result<bool> {
+    async fn retry_held(&self, open: &OpenEventWebhook, end: Instant) -> anyhow::Result<bool> {
         let log = self.worker.sessions.event_log();
         let mut tried = 0;
         loop {
-            let due = log.due_held(self.key, RETRIES_PER_ROUND).await?;
+            let due = log.due_held(self.key, MAX_RETRIES).await?;
             if due.is_empty() {
                 return Ok(true);
             }
@@ -134,7 +168,10 @@ impl Sender {
                     Progress::Stop => return Ok(false),
                 }
                 tried += 1;
-                if tried >= RETRIES_PER_ROUND {
+                if Instant::now() >= end {
+                    return Ok(false);
+                }
+                if tried >= MAX_RETRIES {
                     return Ok(true);
                 }
             }
@@ -146,6 +183,7 @@ impl Sender {
         &self,
         open: &OpenEventWebhook,
         progress: WebhookProgress,
+        end: Instant,
     ) -> anyhow::Result<()> {
         let log = self.worker.sessions.event_log();
         let settings = &open.webhook.settings;
@@ -157,7 +195,7 @@ impl Sender {
         };
         let mut held: HashSet<SessionId> = log.held_sessions(self.key).await?.into_iter().collect();
         let (mut position, mut sent) = (progress.position, 0);
-        while sent < EVENTS_PER_ROUND {
+        while sent < MAX_EVENTS {
             let page = log.page(self.key.tenant, position).await?;
             if position < page.bounds.deleted {
                 warn!(
@@ -186,7 +224,8 @@ impl Sender {
                 if matches!(result, WebhookResult::Failed { .. }) {
                     held.insert(session);
                 }
-                if let Progress::Stop = self.after(open, &result).await? {
+                let progress = self.after(open, &result).await?;
+                if matches!(progress, Progress::Stop) || Instant::now() >= end {
                     return Ok(());
                 }
             }

@@ -2,7 +2,10 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -18,7 +21,8 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use futures::StreamExt as _;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use holdfast_directory::{Actor, NewEventWebhook};
-use holdfast_session::{LoggedEvent, WebhookKey};
+use holdfast_session::{LoggedEvent, NewMessage, WebhookKey};
+use holdfast_types::TenantId;
 use secrecy::ExposeSecret as _;
 use serde_json::Value;
 use sha2::Sha256;
@@ -82,15 +86,25 @@ fn quick(world: &World) -> Config {
 
 /// Creates a webhook that begins with the first event. Returns it with its secret.
 async fn webhook(world: &World, url: &str, types: &[&str]) -> anyhow::Result<(WebhookKey, String)> {
+    webhook_of(world, (world.tenant, "crm"), url, types).await
+}
+
+/// The same for another tenant, or with another name.
+async fn webhook_of(
+    world: &World,
+    (tenant, name): (TenantId, &str),
+    url: &str,
+    types: &[&str],
+) -> anyhow::Result<(WebhookKey, String)> {
     let new = NewEventWebhook {
-        name: "crm".to_owned(),
+        name: name.to_owned(),
         url: url.to_owned(),
         types: types.iter().map(|&kind| kind.to_owned()).collect(),
         ..NewEventWebhook::default()
     };
     let webhooks = world.directory.event_webhooks();
-    let (made, secret) = webhooks.create(world.tenant, Actor::Operator, new).await?;
-    let key = WebhookKey { tenant: world.tenant, webhook: made.id };
+    let (made, secret) = webhooks.create(tenant, Actor::Operator, new).await?;
+    let key = WebhookKey { tenant, webhook: made.id };
     world.sessions.event_log().start_webhook(key, 0).await?;
     Ok((key, secret.expose_secret().to_owned()))
 }
@@ -223,6 +237,44 @@ async fn after_a_rotation_both_secrets_sign() -> anyhow::Result<()> {
     let requests = receiver.requests.lock().unwrap();
     let signatures = requests[0].0["webhook-signature"].to_str()?.split(' ').count();
     assert_eq!(signatures, 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn slow_receivers_of_one_tenant_do_not_delay_the_events_of_another() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let (other, _) = world.directory.tenants().create(Actor::Operator, "other").await?;
+    let agent = world.directory.agents().default_agent(other.id).await?;
+    // Each accepts every event, just before the time limit of a request.
+    let waiting = Arc::new(AtomicUsize::new(0));
+    let begun = Arc::clone(&waiting);
+    let slow = async move || {
+        begun.fetch_add(1, Ordering::Relaxed);
+        tokio::time::sleep(Duration::from_secs(12)).await;
+        StatusCode::NO_CONTENT
+    };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let url = format!("http://{}/events", listener.local_addr()?);
+    let app = Router::new().route("/events", post(slow));
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    for n in 0..18 {
+        webhook_of(&world, (world.tenant, &format!("slow-{n}")), &url, &["message.", "run."])
+            .await?;
+    }
+    let _runner = world.runner_with(quick(&world), |app| app).await?;
+    let accepted = world.say("a", "hello").await?;
+    world.answer(&accepted).await?;
+    let are_busy = async || waiting.load(Ordering::Relaxed) >= 16;
+    world.until("slow receivers have requests", are_busy).await?;
+
+    let receiver = Receiver::start(|_, _| true).await?;
+    webhook_of(&world, (other.id, "quick"), &receiver.url, &["message.", "run."]).await?;
+    let message = NewMessage { agent: agent.id, ..world.message("s", "hello") };
+    world.answer_in(other.id, message).await?;
+
+    let arrived =
+        world.until("the events of the other arrive", async || receiver.accepted().len() >= 4);
+    tokio::time::timeout(Duration::from_secs(20), arrived).await??;
     Ok(())
 }
 
