@@ -133,6 +133,12 @@ impl Config {
                 return setting("readable", format!("must not hold `{}`", dir.display()));
             }
         }
+        if let Some(tenant) = &self.tenant
+            && !(1..=10_000).contains(&tenant.io_weight)
+        {
+            let wrong = format!("is `{}`: it is 1 to 10,000", tenant.io_weight);
+            return setting("tenant.io_weight", wrong);
+        }
         self.limits.check()
     }
 }
@@ -183,6 +189,7 @@ mod tests {
             r#"{"timeout": "2h"}"#,
             r#"{"timeout": "0s"}"#,
             r#"{"processes_per_session": 0}"#,
+            r#"{"tenant": {"io_weight": 0}}"#,
             r#"{"readable": ["opt"]}"#,
             r#"{"readable": ["/proc"]}"#,
             r#"{"readable": ["/var/tmp/packages"]}"#,

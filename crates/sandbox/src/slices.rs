@@ -21,13 +21,19 @@ use std::{
 use holdfast_types::TenantId;
 use rustix::process::{Pid, getpid};
 use serde::{Deserialize, Serialize};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::Error;
 
 const MOUNT: &str = "/sys/fs/cgroup";
 
+/// Disks of the machine: a folder for each.
+const DISKS: &str = "/sys/block";
+
 const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
+
+/// Controller that is used where it is there: not every unit delegates it.
+const IO_CONTROLLER: &str = "io";
 
 /// Group of this process, below the one that it was started in.
 const OWN_GROUP: &str = "holdfast-runner";
@@ -45,6 +51,14 @@ pub struct TenantLimits {
     pub processes: u32,
     /// Share of the processors when they are busy, 1 to 10,000; each tenant's is the same.
     pub cpu_weight: u32,
+    /// Share of the disks when they are busy, 1 to 10,000; each tenant's is the same. It needs the
+    /// controller `io`, and a kernel or an I/O scheduler that weighs.
+    pub io_weight: u32,
+    /// Bytes that are read, and as many that are written, in a second on each disk; 0 is no limit. It
+    /// needs the controller `io`.
+    pub io_bytes: u64,
+    /// Reads, and as many writes, in a second on each disk; 0 is no limit. It needs the controller `io`.
+    pub io_operations: u64,
     /// Memory in bytes of all commands of all tenants; 0 is three quarters of the memory that this
     /// process' group or the machine has.
     pub all_memory: u64,
@@ -52,7 +66,15 @@ pub struct TenantLimits {
 
 impl Default for TenantLimits {
     fn default() -> Self {
-        Self { memory: 4 << 30, processes: 1024, cpu_weight: 100, all_memory: 0 }
+        Self {
+            memory: 4 << 30,
+            processes: 1024,
+            cpu_weight: 100,
+            io_weight: 100,
+            io_bytes: 0,
+            io_operations: 0,
+            all_memory: 0,
+        }
     }
 }
 
@@ -77,6 +99,8 @@ pub(crate) struct TenantSlices {
     /// Group of all slices.
     tenants: PathBuf,
     limits: TenantLimits,
+    /// Disks whose I/O can be limited, as `major:minor`; `None` without the controller.
+    disks: Option<Vec<String>>,
     /// Number of commands; 0 for a slice that could not be removed yet.
     commands: Mutex<HashMap<TenantId, usize>>,
 }
@@ -102,9 +126,11 @@ impl LimitScope {
         static SLICES: OnceLock<LimitScope> = OnceLock::new();
         let open = || {
             let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-            match TenantSlices::open(Path::new(MOUNT), &own, limits.clone()) {
+            let system = (Path::new(MOUNT), Path::new(DISKS));
+            match TenantSlices::open(system, &own, limits.clone()) {
                 Ok(slices) => {
                     info!("commands are limited by tenant");
+                    slices.report_missing_io();
                     Self::Tenants(Arc::new(slices))
                 }
                 Err(reason) => {
@@ -128,13 +154,18 @@ impl fmt::Display for LimitScope {
 
 impl TenantSlices {
     /// Opens the group that `own`, the content of `/proc/self/cgroup`, names.
-    pub(crate) fn open(mount: &Path, own: &str, limits: TenantLimits) -> Result<Self, NoSlices> {
+    pub(crate) fn open(
+        (mount, disks): (&Path, &Path),
+        own: &str,
+        limits: TenantLimits,
+    ) -> Result<Self, NoSlices> {
         let path = own.lines().find_map(|line| line.strip_prefix("0::/"));
         let group = mount.join(path.ok_or(NoSlices::NotMounted)?);
         let controllers = fs::read_to_string(group.join("cgroup.controllers"));
         let controllers = controllers.map_err(|_| NoSlices::NotMounted)?;
+        let has = |needed| controllers.split_whitespace().any(|there| there == needed);
         for needed in CONTROLLERS {
-            if !controllers.split_whitespace().any(|there| there == needed) {
+            if !has(needed) {
                 return Err(NoSlices::NoController(needed));
             }
         }
@@ -143,7 +174,10 @@ impl TenantSlices {
         let pid = getpid().as_raw_nonzero().to_string();
         let join = fs::write(own_group.join("cgroup.procs"), pid);
         join.map_err(|_| NoSlices::NotWritable)?;
-        let enable = CONTROLLERS.map(|controller| format!("+{controller}")).join(" ");
+        let io = has(IO_CONTROLLER).then_some(IO_CONTROLLER);
+        let enable: Vec<_> =
+            CONTROLLERS.into_iter().chain(io).map(|controller| format!("+{controller}")).collect();
+        let enable = enable.join(" ");
         fs::write(group.join("cgroup.subtree_control"), &enable).map_err(|error| {
             match error.kind() {
                 ErrorKind::ResourceBusy => NoSlices::Shared,
@@ -158,7 +192,47 @@ impl TenantSlices {
                 None => Ok(()),
             })
             .map_err(|_| NoSlices::NotWritable)?;
-        Ok(Self { tenants, limits, commands: Mutex::default() })
+        let disks = io.map(|_| limited_disks(disks, &tenants));
+        Ok(Self { tenants, limits, disks, commands: Mutex::default() })
+    }
+
+    /// Logs limits of disk I/O that cannot be enforced here.
+    fn report_missing_io(&self) {
+        let has_limits = self.limits.io_bytes > 0 || self.limits.io_operations > 0;
+        match &self.disks {
+            None if has_limits => {
+                warn!("cgroup v2 lacks the controller io: disk I/O of commands is not limited");
+            }
+            None => info!("cgroup v2 lacks the controller io: tenants have no shares of the disks"),
+            Some(disks) if disks.is_empty() && has_limits => {
+                warn!("no disk takes a limit: disk I/O of commands is not limited");
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// Limits the disk I/O of a group where the system can.
+    fn limit_io(&self, slice: &Path) -> std::io::Result<()> {
+        let Some(disks) = &self.disks else { return Ok(()) };
+        let TenantLimits { io_weight, io_bytes, io_operations, .. } = &self.limits;
+        let weight = slice.join("io.weight");
+        if weight.exists() {
+            fs::write(weight, format!("default {io_weight}"))?;
+        }
+        let limit = |most: u64| if most == 0 { "max".to_owned() } else { most.to_string() };
+        let (bytes, operations) = (limit(*io_bytes), limit(*io_operations));
+        if *io_bytes == 0 && *io_operations == 0 {
+            return Ok(());
+        }
+        for disk in disks {
+            let limits =
+                format!("{disk} rbps={bytes} wbps={bytes} riops={operations} wiops={operations}");
+            if let Err(error) = fs::write(slice.join("io.max"), limits) {
+                // It may have been taken out of the machine.
+                debug!(%error, disk, "the I/O of a disk is not limited");
+            }
+        }
+        Ok(())
     }
 
     /// Moves processes of a command to its tenant's slice. Processes that they start later are born
@@ -177,7 +251,8 @@ impl TenantSlices {
                 let TenantLimits { memory, processes, cpu_weight, .. } = &self.limits;
                 limit_memory(&slice, *memory)?;
                 fs::write(slice.join("pids.max"), processes.to_string())?;
-                fs::write(slice.join("cpu.weight"), cpu_weight.to_string())
+                fs::write(slice.join("cpu.weight"), cpu_weight.to_string())?;
+                self.limit_io(&slice)
             })
             .and_then(|()| {
                 let procs = slice.join("cgroup.procs");
@@ -216,6 +291,24 @@ impl Drop for SliceMember {
         }
         self.slices.remove_unused(&mut commands);
     }
+}
+
+/// Numbers of the disks whose I/O can be limited in the group of all tenants.
+fn limited_disks(disks: &Path, tenants: &Path) -> Vec<String> {
+    let entries = fs::read_dir(disks).into_iter().flatten().flatten();
+    let number = |entry: fs::DirEntry| {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let is_virtual = ["loop", "ram", "zram"].iter().any(|kind| name.starts_with(kind));
+        let size = fs::read_to_string(entry.path().join("size")).ok()?;
+        if is_virtual || size.trim() == "0" {
+            return None;
+        }
+        let number = fs::read_to_string(entry.path().join("dev")).ok()?.trim().to_owned();
+        let none = format!("{number} rbps=max wbps=max riops=max wiops=max");
+        fs::write(tenants.join("io.max"), none).is_ok().then_some(number)
+    };
+    entries.filter_map(number).collect()
 }
 
 /// Limits the memory of a group, which gets no swap space beyond it where swap is counted.
@@ -259,6 +352,18 @@ mod tests {
         mount
     }
 
+    /// A directory that plays the list of disks, with one that has no medium.
+    fn disks() -> tempfile::TempDir {
+        let disks = tempfile::tempdir().unwrap();
+        for (name, number, size) in [("nvme0n1", "259:0", "5"), ("sr0", "11:0", "0")] {
+            let disk = disks.path().join(name);
+            fs::create_dir(&disk).unwrap();
+            fs::write(disk.join("dev"), format!("{number}\n")).unwrap();
+            fs::write(disk.join("size"), format!("{size}\n")).unwrap();
+        }
+        disks
+    }
+
     fn read(path: impl AsRef<Path>) -> String {
         fs::read_to_string(path).unwrap()
     }
@@ -266,9 +371,16 @@ mod tests {
     #[test]
     fn all_commands_of_a_tenant_are_in_one_slice_which_goes_with_the_last() {
         let mount = mount("cpuset cpu io memory pids");
-        let limits = TenantLimits { memory: 1 << 20, processes: 7, cpu_weight: 50, all_memory: 0 };
+        let limits = TenantLimits {
+            memory: 1 << 20,
+            processes: 7,
+            cpu_weight: 50,
+            ..TenantLimits::default()
+        };
         fs::write(mount.path().join("unit/memory.max"), "4194304\n").unwrap();
-        let slices = TenantSlices::open(mount.path(), "1:x:/y\n0::/unit\n", limits).unwrap();
+        let disks = disks();
+        let system = (mount.path(), disks.path());
+        let slices = TenantSlices::open(system, "1:x:/y\n0::/unit\n", limits).unwrap();
         let (slices, group) = (Arc::new(slices), mount.path().join("unit"));
         let (one, other) = (TenantId::generate(), TenantId::generate());
         let pid = |pid| Pid::from_raw(pid).unwrap();
@@ -282,8 +394,8 @@ mod tests {
 
         let own = rustix::process::getpid().as_raw_nonzero().to_string();
         assert_eq!(read(group.join("holdfast-runner/cgroup.procs")), own);
-        assert_eq!(read(group.join("cgroup.subtree_control")), "+cpu +memory +pids");
-        assert_eq!(read(group.join("tenants/cgroup.subtree_control")), "+cpu +memory +pids");
+        assert_eq!(read(group.join("cgroup.subtree_control")), "+cpu +memory +pids +io");
+        assert_eq!(read(group.join("tenants/cgroup.subtree_control")), "+cpu +memory +pids +io");
         assert_eq!(read(group.join("tenants/memory.max")), "3145728");
         let slice = slices.slice(one);
         assert_eq!(read(slice.join("memory.max")), "1048576");
@@ -303,9 +415,45 @@ mod tests {
     }
 
     #[test]
+    fn disk_io_of_a_tenant_is_limited_where_its_controller_is_delegated() {
+        let limits = || TenantLimits {
+            io_weight: 50,
+            io_bytes: 1 << 20,
+            io_operations: 0,
+            ..TenantLimits::default()
+        };
+        let (disks, tenant) = (disks(), TenantId::generate());
+        let pid = || [Pid::from_raw(101).unwrap()];
+
+        let with_io = mount("cpu io memory pids");
+        let system = (with_io.path(), disks.path());
+        let slices = Arc::new(TenantSlices::open(system, "0::/unit\n", limits()).unwrap());
+        let slice = slices.slice(tenant);
+        fs::create_dir(&slice).unwrap();
+        // This system weighs.
+        fs::write(slice.join("io.weight"), "default 100").unwrap();
+        let _member = slices.join(tenant, pid()).unwrap();
+        assert_eq!(read(slice.join("io.weight")), "default 50");
+        assert_eq!(
+            read(slice.join("io.max")),
+            "259:0 rbps=1048576 wbps=1048576 riops=max wiops=max"
+        );
+
+        let without_io = mount("cpu memory pids");
+        let system = (without_io.path(), disks.path());
+        let slices = Arc::new(TenantSlices::open(system, "0::/unit\n", limits()).unwrap());
+        let _member = slices.join(tenant, pid()).unwrap();
+        assert!(!slices.slice(tenant).join("io.max").exists());
+        let enabled = read(without_io.path().join("unit/cgroup.subtree_control"));
+        assert_eq!(enabled, "+cpu +memory +pids");
+    }
+
+    #[test]
     fn a_machine_without_slices_says_why() {
         let limits = TenantLimits::default;
-        let open = |mount: &Path, own| TenantSlices::open(mount, own, limits()).map(drop);
+        let disks = disks();
+        let open =
+            |mount: &Path, own| TenantSlices::open((mount, disks.path()), own, limits()).map(drop);
         let whole = mount("cpu memory pids");
         assert_eq!(open(whole.path(), "4:memory:/unit\n"), Err(NoSlices::NotMounted));
         assert_eq!(open(whole.path(), "0::/elsewhere\n"), Err(NoSlices::NotMounted));
