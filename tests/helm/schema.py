@@ -29,6 +29,7 @@ SECRETS = {"runner.web.search.perplexity", "runner.web.search.brave", "runner.we
 LISTS = {
     "egress.allow",
     "gateway.mcp_origins",
+    "proxies.trusted",
     "runner.web.allow",
     "runner.web.search.order",
     "runner.sandbox.readable",

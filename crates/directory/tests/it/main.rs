@@ -12,6 +12,7 @@ mod keys;
 mod mcp;
 mod models;
 mod nodes;
+mod people;
 mod platform_keys;
 mod policies;
 mod routing;

@@ -12,6 +12,7 @@ pub mod sweep;
 use std::{collections::BTreeSet, time::Duration};
 
 use gateway::Config;
+use holdfast_directory::{Actor, TenantChanges};
 use holdfast_proto::gateway::v1::{
     AddJobRequest, GetJobRequest, schedules_client::SchedulesClient,
 };
@@ -480,6 +481,89 @@ async fn a_tenant_has_so_many_connections_and_others_have_theirs() {
         }
     };
     timeout(PATIENCE, free).await.unwrap();
+}
+
+#[tokio::test]
+async fn idle_sockets_of_one_network_do_not_shut_others_out() {
+    let few = |config: &mut Config| {
+        let settings = &mut config.gateway.websocket;
+        (settings.handshakes, settings.handshakes_per_address) = (20, 3);
+        settings.handshake_timeout = PATIENCE;
+    };
+    let world = World::start_with(few).await.unwrap();
+    let open = async |forwarded: &str| Client::open_from(world.http, forwarded).await.unwrap();
+    let mut idle = Vec::new();
+    for host in 1..=3 {
+        idle.push(open(&format!("2606:4700::{host}")).await.unwrap());
+    }
+
+    assert_eq!(open("2606:4700::4").await.err(), Some(429));
+    // What the client itself writes counts for nothing.
+    assert_eq!(open("9.9.9.9, 2606:4700::4").await.err(), Some(429));
+    let mut other = open("8.8.8.8").await.unwrap();
+    other.call("connect", connect_params(&world.anna.key)).await.unwrap().unwrap();
+
+    idle.clear();
+    let free = async {
+        while open("2606:4700::4").await.is_err() {
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(PATIENCE, free).await.unwrap();
+}
+
+#[tokio::test]
+async fn sockets_without_a_handshake_take_no_place_of_connections() {
+    let few = |config: &mut Config| {
+        let settings = &mut config.gateway.websocket;
+        (settings.connections, settings.connections_per_tenant) = (2, 2);
+        settings.handshakes = 3;
+        settings.handshake_timeout = PATIENCE;
+    };
+    let world = World::start_with(few).await.unwrap();
+    let mut idle = Vec::new();
+    for _ in 0..2 {
+        idle.push(Client::open(world.http, "/").await.unwrap());
+    }
+
+    let _first = Client::openclaw(world.http, &world.anna.key).await.unwrap();
+    let _second = Client::openclaw(world.http, &world.ben.key).await.unwrap();
+
+    // The places of handshakes are free again, those of connections are not.
+    let params = connect_params(&world.ben.key);
+    let (_third, refused) = Client::connect(world.http, params).await.unwrap();
+    assert_eq!(refused.unwrap_err()["code"], "UNAVAILABLE");
+    let full = async {
+        loop {
+            match Client::open_from(world.http, "8.8.8.8").await.unwrap() {
+                Ok(client) => idle.push(client),
+                Err(status) => break status,
+            }
+        }
+    };
+    assert_eq!(timeout(PATIENCE, full).await.unwrap(), 503);
+}
+
+#[tokio::test]
+async fn handshakes_count_against_the_rate_of_their_tenant() {
+    let world = World::start().await.unwrap();
+    // One call per half minute: the bucket does not refill during the test.
+    let changes = TenantChanges { rate: Some(2), ..TenantChanges::default() };
+    world.directory.tenants().update(world.anna.id, Actor::Operator, changes).await.unwrap();
+
+    let mut answer = Ok(Value::Null);
+    // While Redis is slow the gateway counts by itself: each change permits one call more.
+    for _ in 0..5 {
+        let params = connect_params(&world.anna.key);
+        answer = Client::connect(world.http, params).await.unwrap().1;
+        if answer.is_err() {
+            break;
+        }
+    }
+
+    let refused = answer.unwrap_err();
+    assert_eq!((&refused["code"], &refused["retryable"]), (&json!("UNAVAILABLE"), &json!(true)));
+    Client::openclaw(world.http, &world.ben.key).await.unwrap();
 }
 
 #[tokio::test]

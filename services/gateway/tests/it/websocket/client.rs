@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 use tokio::{net::TcpStream, time::timeout};
 use tokio_tungstenite::{
     WebSocketStream, client_async,
-    tungstenite::{Message, protocol::CloseFrame},
+    tungstenite::{
+        self, Message, client::IntoClientRequest as _, http::HeaderValue, protocol::CloseFrame,
+    },
 };
 
 use crate::world::PATIENCE;
@@ -28,6 +30,21 @@ impl Client {
         let socket = TcpStream::connect(address).await?;
         let (socket, _) = client_async(format!("ws://{address}{path}"), socket).await?;
         Ok(Self::of(socket))
+    }
+
+    /// Client behind a proxy, with this address. Returns the status if it is refused.
+    pub async fn open_from(
+        address: SocketAddr,
+        forwarded: &str,
+    ) -> anyhow::Result<Result<Self, u16>> {
+        let socket = TcpStream::connect(address).await?;
+        let mut request = format!("ws://{address}/").into_client_request()?;
+        request.headers_mut().insert("x-forwarded-for", HeaderValue::from_str(forwarded)?);
+        match client_async(request, socket).await {
+            Ok((socket, _)) => Ok(Ok(Self::of(socket))),
+            Err(tungstenite::Error::Http(refused)) => Ok(Err(refused.status().as_u16())),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Client on an open connection.
