@@ -4,7 +4,7 @@ use std::{env, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 30] = [
+const FILES: [&str; 31] = [
     "messages",
     "schedules",
     "sessions",
@@ -30,6 +30,7 @@ const FILES: [&str; 30] = [
     "policies",
     "proposals",
     "runs",
+    "security",
     "settings",
     "skills",
     "subagents",

@@ -35,6 +35,9 @@ pub struct ProcessReport {
     /// Isolation of a runner's commands, and the reason why there are no commands.
     pub sandbox: String,
     pub no_commands: String,
+    /// Whether a runner hosts tenants that do not trust each other (`runner.sandbox.hosted`); `None`
+    /// for other services, and for a runner of a version before.
+    pub is_hosted: Option<bool>,
     /// It stops, and takes no new work.
     pub is_stopping: bool,
 }

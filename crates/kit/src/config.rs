@@ -230,6 +230,12 @@ pub fn variable(setting: &str) -> String {
     format!("{PREFIX}{}", setting.replace('.', "__").to_uppercase())
 }
 
+/// Whether an environment variable holds the setting itself, rather than the name of a file.
+#[must_use]
+pub fn is_in_environment(setting: &str) -> bool {
+    std::env::var_os(variable(setting)).is_some_and(|value| !value.is_empty())
+}
+
 /// A setting that is given as a text: one environment variable, or one that the file refers to.
 #[derive(Debug, Clone)]
 struct Setting {

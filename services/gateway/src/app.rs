@@ -30,7 +30,10 @@ use crate::{
     console::{self, Console},
     control::{
         self,
-        operations::mesh::{self, Mesh},
+        operations::{
+            mesh::{self, Mesh},
+            security::{self, Security},
+        },
         schedules::{self, Schedules},
     },
     cors,
@@ -189,6 +192,8 @@ impl App {
         let served = (settings.clone(), stop.clone());
         let sockets = ws::Service::new(mesh.clone(), parts, served, event_source.clone());
         let services = schedules::add_service(services, schedules, gateway.body_limit);
+        let security = Security { state: state.clone(), settings: settings.clone() };
+        let services = security::add_service(services, security, gateway.body_limit);
         let services =
             events::add_services(services, &state, event_source.clone(), gateway.body_limit);
         let services = nodes::add_service(services, &state, &stop, gateway.body_limit);

@@ -446,6 +446,8 @@ const GRPC: &[Rule] = &[
     call("Schedules/ListReminders", P::ReadOwn),
     call("Schedules/AddReminder", P::Chat),
     call("Schedules/CancelReminder", P::Chat),
+    call("Security/CheckSecurity", P::Own),
+    call("Security/CheckInstallation", P::Platform),
     call("Sessions/ListSessions", P::ReadOwn),
     call("Sessions/GetSession", P::ReadOwn),
     call("Sessions/UpdateSession", P::Chat),

@@ -36,6 +36,7 @@ pub(crate) async fn serve_process_report(
         capacity: worker.config.slots,
         sandbox: about.sandbox.clone(),
         no_commands: about.no_commands.clone(),
+        is_hosted: Some(worker.config.sandbox.hosted),
         is_stopping: worker.draining.is_cancelled(),
         ..starting.clone()
     };

@@ -1,7 +1,8 @@
-//! The services `Operations` and `Mesh`: waiting messages, dead letters and deliveries; processes and
-//! backends.
+//! The services `Operations`, `Mesh` and `Security`: waiting messages, dead letters and deliveries;
+//! processes and backends; what is open or weak.
 
 pub mod mesh;
+pub mod security;
 
 use holdfast_grpc::Caller;
 use std::{collections::HashMap, time::Duration};

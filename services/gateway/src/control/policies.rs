@@ -18,6 +18,7 @@ use serde::Deserialize as _;
 use serde_json::Value;
 use tonic::{Request, Response, Status};
 
+pub(super) use explain::explain_tools;
 pub use tool_lists::list_warnings;
 
 use super::{State, actor, invalid, non_empty, timestamp};
@@ -133,7 +134,7 @@ fn read(document: &str) -> Result<(Value, Settings), Error> {
 }
 
 /// Parses a stored policy.
-fn settings(stored: &StoredPolicy) -> Result<Settings, Error> {
+pub(super) fn settings(stored: &StoredPolicy) -> Result<Settings, Error> {
     Settings::deserialize(&stored.document).map_err(|error| {
         holdfast_directory::Error::Corrupt { what: "tool policy", source: error.into() }.into()
     })

@@ -52,6 +52,7 @@ mod rollback;
 mod runner;
 mod runs;
 mod schedules;
+mod security;
 mod sending;
 mod sent;
 mod session_keys;

@@ -50,7 +50,7 @@ struct KnownSession {
     is_bounded: bool,
 }
 
-pub(super) async fn explain_tools(
+pub(in crate::control) async fn explain_tools(
     of: &Policies,
     caller: &Caller,
     request: ExplainToolsRequest,

@@ -1111,6 +1111,8 @@ fn models() -> Vec<Try> {
         ("Models/ListModels", Is::Shown, |_| bytes(pb::ListModelsRequest { own: true })),
         // Of the caller's own tenant, which uses no model here: its provider would be asked.
         ("Models/CheckModels", Is::Made, |_| bytes(pb::CheckModelsRequest {})),
+        // Of the caller's own tenant.
+        ("Security/CheckSecurity", Is::Made, |_| bytes(pb::CheckSecurityRequest {})),
         ("Models/PutModel", Is::Made, |of| bytes(model(of))),
         ("Models/DeleteModel", Is::Found, |of| {
             bytes(pb::DeleteModelRequest { model: format!("{}:one", of.provider) })
@@ -1347,6 +1349,7 @@ fn operations() -> Vec<Try> {
         }),
         ("Operations/GetInboxCounts", Is::Gone, |_| bytes(pb::GetInboxCountsRequest {})),
         ("Mesh/GetMesh", Is::Closed, |_| bytes(pb::GetMeshRequest {})),
+        ("Security/CheckInstallation", Is::Closed, |_| bytes(pb::CheckInstallationRequest {})),
         ("Operations/ResendDelivery", Is::Found, |of| {
             bytes(pb::ResendDeliveryRequest { id: of.delivery.clone() })
         }),

@@ -188,6 +188,7 @@ pub const METHODS: Reasons = &[
             "Providers/DeleteProvider",
             "Providers/ListProviders",
             "Providers/PutProvider",
+            "Security/CheckSecurity",
             "Work/VerifyLedger",
         ],
     ),
@@ -206,6 +207,7 @@ pub const METHODS: Reasons = &[
         "The installation, and the use of tenants.",
         &[
             "Mesh/GetMesh",
+            "Security/CheckInstallation",
             "Plans/DeletePlan",
             "Plans/GetPlan",
             "Plans/ListPlans",
