@@ -20,7 +20,8 @@ use holdfast_proto::gateway::v1::{
     platform_keys_client::PlatformKeysClient, policies_client::PoliciesClient,
     proposals_client::ProposalsClient, providers_client::ProvidersClient,
     routing_client::RoutingClient, schedules_client::SchedulesClient,
-    sessions_client::SessionsClient, settings_client::SettingsClient, skills_client::SkillsClient,
+    security_client::SecurityClient, sessions_client::SessionsClient,
+    settings_client::SettingsClient, skills_client::SkillsClient,
     subagents_client::SubagentsClient, tenants_client::TenantsClient,
     usage_reports_client::UsageReportsClient, work_client::WorkClient,
     workspaces_client::WorkspacesClient,
@@ -145,6 +146,10 @@ impl Client {
 
     pub fn operations(&self) -> OperationsClient<Channel> {
         OperationsClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
+    }
+
+    pub fn security(&self) -> SecurityClient<Channel> {
+        SecurityClient::new(self.channel.clone())
     }
 
     pub fn console(&self) -> ConsoleClient<Channel> {

@@ -186,7 +186,7 @@ pub enum Caller {
     Export(export::Export),
     /// Show a summary of the tenant: waiting messages, dead letters, failed deliveries
     Status,
-    /// Report settings that expose the tenant
+    /// Check what is open or weak in the tenant and the installation
     #[command(subcommand)]
     Security(security::Security),
     /// Find what is wrong: gateway, runners, models and their keys, memory, channels

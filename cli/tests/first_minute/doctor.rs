@@ -61,19 +61,24 @@ async fn doctor_says_what_works_and_what_does_not() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_security_audit_reports_what_exposes_a_tenant() -> anyhow::Result<()> {
+async fn the_security_check_reports_what_is_open_with_the_command_that_mends_it()
+-> anyhow::Result<()> {
     let model = FakeModel::start().await?;
-    let mut installation = Installation::with_model(&model).await?;
-    let audit =
-        |installation: &Installation| installation.run(&["security", "audit", "--output", "json"]);
-    let about = |findings: &Value, severity: &str, about: &str| {
-        findings.as_array().unwrap().iter().any(|one| {
-            one["severity"] == severity && one["about"].as_str().unwrap().contains(about)
-        })
+    let installation = Installation::with_model(&model).await?;
+    let check =
+        |installation: &Installation| installation.run(&["security", "check", "--output", "json"]);
+    let has = |findings: &Value, id: &str, about: &str| {
+        findings
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|one| one["id"] == id && one["about"].as_str().unwrap().contains(about))
     };
-    let before = audit(&installation).json();
-    assert!(!about(&before, "warning", "agent main"), "{before}");
-    assert!(!about(&before, "critical", ""), "{before}");
+    let before = check(&installation).ok().json();
+    assert!(!has(&before, "direct-messages-shared", ""), "{before}");
+    assert!(has(&before, "key-never-expires", "API key"), "{before}");
+    // Of the installation: these tests set it so.
+    assert!(has(&before, "secret-in-environment", "database.url"), "{before}");
 
     let settings = r#"{"allow": ["*"], "url": "https://example.com/replies"}"#;
     let secret = "a secret of the webhook that is long enough";
@@ -82,17 +87,29 @@ async fn the_security_audit_reports_what_exposes_a_tenant() -> anyhow::Result<()
     installation.run(&["providers", "put", "mine", "--base-url", &model.url()]).ok();
     let small = ["agents", "update", "main", "--dm-scope", "main", "--model", "mine:tiny-3b"];
     installation.run(&small).ok();
+    installation.run(&["policy", "put", r#"{"sandbox_mode": "off"}"#]).ok();
     installation.wait_for_tools();
-    let found = audit(&installation).json();
-    for (severity, text) in [("warning", "webhook default"), ("warning", "agent main")] {
-        assert!(about(&found, severity, text), "{text}: {found}");
+    let open = check(&installation).exits_with(1);
+    let found = open.json();
+    for (id, about) in [
+        ("channel-open", "webhook default"),
+        ("direct-messages-shared", "agent main"),
+        ("agent-small-model-reads-web", "agent main"),
+        ("sandbox-off", "policy"),
+    ] {
+        assert!(has(&found, id, about), "{id}: {found}");
     }
-    let text = found.to_string();
-    assert!(text.contains("are one conversation") && text.contains("mine:tiny-3b"), "{text}");
+    assert_eq!(found[0]["severity"], "critical", "{found}");
 
-    installation.vars.push(("HOLDFAST_GATEWAY__HTTP", "192.0.2.1:18789".to_owned()));
-    let open = audit(&installation).exits_with(1);
-    assert!(about(&open.json(), "critical", "gateway.http"), "{}", open.out);
+    let text = installation.run(&["security", "check"]).exits_with(1).out;
+    let mend = "holdfast agents update main --dm-scope per-channel-peer";
+    assert!(text.contains("agent main [direct-messages-shared]\n"), "{text}");
+    assert!(text.contains(&format!("\n  {mend}\n")), "{text}");
+    let short = installation.run(&["security", "check", "--json"]).exits_with(1);
+    assert_eq!(short.json(), found);
+    let reader = installation.json(&["keys", "create", "reader", "--scope", "read"]);
+    let key = reader["secret"].as_str().unwrap();
+    installation.run(&["security", "check", "--key", key]).exits_with(4);
     Ok(())
 }
 
