@@ -17,7 +17,7 @@ const TABS: Record<string, string[]> = {
   skills: ['find', 'changes', 'mcp', 'connections', 'nodes'],
   models: ['keys', 'catalogue'],
   usage: ['budgets', 'limits'],
-  settings: ['keys', 'people', 'sign-ins', 'devices', 'webhooks', 'audit', 'export'],
+  settings: ['keys', 'people', 'sign-ins', 'devices', 'webhooks', 'audit', 'security', 'export'],
 };
 
 /** Tabs of an agent, with what its address has behind `?`. */

@@ -41,6 +41,7 @@ export const docsByRoute: Readonly<Record<string, string>> = {
   settings: 'people-and-roles',
   'settings/webhooks': 'events',
   'settings/export': 'operating',
+  'settings/security': 'security',
 };
 
 /** Address of a page of the book, with the heading behind `#` if there is one. */
