@@ -36,7 +36,7 @@ impl Service for Security {
     ) -> Result<Response<CheckSecurityResponse>, Status> {
         let (caller, CheckSecurityRequest {}) = holdfast_grpc::caller(request)?;
 
-        let findings = sorted(tenant::check(&self.state, &caller).await?);
+        let findings = sorted(Box::pin(tenant::check(&self.state, &caller)).await?);
 
         Ok(Response::new(CheckSecurityResponse { findings }))
     }

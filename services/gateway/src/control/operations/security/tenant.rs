@@ -67,7 +67,7 @@ pub(super) async fn check(state: &State, caller: &Caller) -> Result<Vec<Security
         commands(&policy, &runners, is_open),
         approvals(&policy, &rules, &names),
         shared_sessions(&agents, &senders),
-        small_models(state, caller, agents).await?,
+        Box::pin(small_models(state, caller, agents)).await?,
         mcp_servers(&servers, &names),
         event_webhooks(&webhooks),
     ]
