@@ -61,7 +61,8 @@ fn serve(mut questions: Questions, served: &Arc<AtomicU32>) {
 async fn ask(bus: &Bus, subject: &Subject) -> u32 {
     soon(async {
         loop {
-            let answers = bus.ask(subject, &"write", Duration::from_secs(1), 1).await.unwrap();
+            let answers: Vec<u32> =
+                bus.ask(subject, &"write", Duration::from_secs(1), 1).await.unwrap();
             if let Some(answer) = answers.first() {
                 break *answer;
             }

@@ -797,8 +797,8 @@ async fn a_login_to_nats_is_not_enough_to_write_to_a_process() -> anyhow::Result
     let id = process_in(&returned(&world, &sent).await?[0]);
     let subject = Subject::jobs(world.tenant, sent.session);
     let ask = async |bus: &Bus, question: &serde_json::Value| {
-        let answers = bus.ask(&subject, question, Duration::from_secs(1), 1).await;
-        answers.ok().and_then(|mut answers: Vec<serde_json::Value>| answers.pop())
+        let answers = bus.ask::<serde_json::Value>(&subject, question, Duration::from_secs(1), 1);
+        answers.await.ok().and_then(|mut answers| answers.pop())
     };
     let write = |text: &str, is_last: bool| {
         let input = json!({ "text": text, "is_last": is_last });
