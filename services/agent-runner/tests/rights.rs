@@ -6,15 +6,16 @@ use holdfast_testkit::{Database, statements};
 use agent_runner::{App, Config};
 use tokio_util::sync::CancellationToken;
 
-async fn serve(config: Config) -> anyhow::Result<()> {
-    Box::pin(App::connect(config)).await?.run(CancellationToken::new()).await
+async fn serve() -> anyhow::Result<()> {
+    let app = Box::pin(App::connect(Config::default())).await?;
+    Box::pin(app.run(CancellationToken::new())).await
 }
 
 #[tokio::test]
 async fn every_statement_of_the_service_is_permitted_to_its_login() -> anyhow::Result<()> {
     // Never true. It links the service.
     if std::env::var_os("HOLDFAST_TEST_SERVE").is_some() {
-        serve(Config::default()).await?;
+        serve().await?;
     }
     let database = Database::create_from(&holdfast_pg::fingerprint(), async |url: String| {
         holdfast_pg::migrate(&url).await?;

@@ -195,7 +195,7 @@ async fn try_actions(
     sources: &[Source],
     chosen: impl Fn(usize, usize) -> Vec<usize>,
 ) -> anyhow::Result<usize> {
-    let site = Site::start().await?;
+    let site = Box::pin(Site::start()).await?;
     let all = actions(&site.outside);
     let mut combinations = Vec::new();
     for (at, source) in sources.iter().enumerate() {
@@ -212,7 +212,7 @@ async fn try_actions(
     if sources.contains(&Source::Memory) {
         config.runner.memory.recall = 5;
     }
-    let _runner = site.world.runner_with(config, |app| app).await?;
+    let _runner = Box::pin(site.world.runner_with(config, |app| app)).await?;
 
     let tried = &site;
     futures::stream::iter(&combinations)
@@ -275,7 +275,7 @@ async fn assert_nothing_left(site: &Site) -> anyhow::Result<()> {
 
 /// Tries all actions after one of the main sources, and says how many combinations that were.
 async fn try_all_actions(source: Source) -> anyhow::Result<String> {
-    let count = try_actions(&[source], |_, count| (0..count).collect()).await?;
+    let count = Box::pin(try_actions(&[source], |_, count| (0..count).collect())).await?;
     Ok(format!("{source:?}: {count} combinations, 0 unasked"))
 }
 
@@ -329,8 +329,8 @@ async fn a_subagent_makes_nothing_leave_stay_or_cost_unasked() -> anyhow::Result
 
 #[tokio::test]
 async fn other_hostile_text_makes_nothing_leave_stay_or_cost_unasked() -> anyhow::Result<()> {
-    let count =
-        try_actions(&OTHERS, |source, count| shared_actions(source, count).collect()).await?;
+    let tried = try_actions(&OTHERS, |source, count| shared_actions(source, count).collect());
+    let count = Box::pin(tried).await?;
     println!("other sources: {count} combinations, 0 unasked");
     Ok(())
 }

@@ -80,7 +80,7 @@ fn new_key(scope: &str, person: Option<PersonId>) -> NewKey {
 
 #[tokio::test]
 async fn weak_keys_and_people_are_found_until_they_are_mended() {
-    let (world, owner, mut client) = safe_world().await;
+    let (world, owner, mut client) = Box::pin(safe_world()).await;
     let (tenant, keys) = (world.anna.id, world.directory.keys());
     let (people, devices) = (world.directory.people(), world.directory.devices());
 
@@ -144,7 +144,7 @@ fn account(channel: &str, settings: Value, secrets: Value) -> NewAccount {
 
 #[tokio::test]
 async fn open_channels_and_weak_policies_are_found_until_they_are_mended() {
-    let (world, owner, mut client) = safe_world().await;
+    let (world, owner, mut client) = Box::pin(safe_world()).await;
     revoke_first_key(&world).await;
     let (tenant, accounts) = (world.anna.id, world.directory.accounts());
     let (agents, policies) = (world.directory.agents(), world.directory.policies());
@@ -219,7 +219,7 @@ async fn open_channels_and_weak_policies_are_found_until_they_are_mended() {
 
 #[tokio::test]
 async fn weak_models_servers_and_webhooks_are_found_until_they_are_mended() {
-    let (world, owner, mut client) = safe_world().await;
+    let (world, owner, mut client) = Box::pin(safe_world()).await;
     revoke_first_key(&world).await;
     let (tenant, directory) = (world.anna.id, &world.directory);
     let tool = KnownTool { name: "web_fetch".to_owned(), summary: "Fetch a page.".to_owned() };
