@@ -62,6 +62,11 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- if and .Values.tls.enabled (not .Values.tls.issuerRef) }}true{{ end -}}
 {{- end -}}
 
+{{- /* Whether the job `secrets` runs. */ -}}
+{{- define "holdfast.makesSecrets" -}}
+{{- if or (not .Values.keys.existingSecret) .Values.backends.bundled (include "holdfast.makesCertificates" .) }}true{{ end -}}
+{{- end -}}
+
 {{- define "holdfast.scheme" -}}
 {{ .Values.tls.enabled | ternary "https" "http" }}
 {{- end -}}
