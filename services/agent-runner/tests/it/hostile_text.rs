@@ -23,7 +23,7 @@ use agent_runner::Config;
 use futures::{StreamExt as _, TryStreamExt as _};
 use holdfast_directory::{Actor, NewConnection, NewProvider, ProviderKind};
 use holdfast_pg::Pools;
-use holdfast_sandbox::BackendChoice;
+use holdfast_sandbox::{BackendChoice, NetworkPolicy};
 use holdfast_tools::visible;
 use holdfast_types::{ConnectionKind, ConnectionSettings, Entry};
 use holdfast_work::{TodoFilter, Work};
@@ -67,16 +67,21 @@ impl Site {
             (World::start().await?, Outside::start().await?, Server::start().await?);
         let memory = world.memory().await?;
         mcp::put(&world, mcp_server(&server)).await?;
-        let url = outside.url("/calendar/");
-        let settings = json!({ "url": url, "user": "" });
-        let calendar = NewConnection {
-            name: "home".to_owned(),
-            to: ConnectionSettings::from_settings(ConnectionKind::Caldav, settings)?,
-            agent: None,
-            used_by: "owner".parse()?,
-            secret: Some("token-1".into()),
-        };
-        world.directory.connections().put(world.tenant, Actor::Operator, calendar).await?;
+        let calendar = json!({ "url": outside.url("/calendar/"), "user": "" });
+        let notion = json!({ "url": outside.url("/notion") });
+        for (name, kind, settings) in [
+            ("home", ConnectionKind::Caldav, calendar),
+            ("notes", ConnectionKind::Notion, notion),
+        ] {
+            let connection = NewConnection {
+                name: name.to_owned(),
+                to: ConnectionSettings::from_settings(kind, settings)?,
+                agent: None,
+                used_by: "owner".parse()?,
+                secret: Some("token-1".into()),
+            };
+            world.directory.connections().put(world.tenant, Actor::Operator, connection).await?;
+        }
         let media = NewProvider {
             name: "openai".to_owned(),
             kind: ProviderKind::OpenAi,
@@ -106,6 +111,7 @@ impl Site {
         // No call gets so far that it is started.
         config.runner.browser.path = Some("/nowhere/chromium".into());
         config.runner.sandbox.backend = BackendChoice::Bubblewrap;
+        config.runner.sandbox.network = NetworkPolicy::Host;
         Ok(config)
     }
 }
