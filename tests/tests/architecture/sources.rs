@@ -126,3 +126,28 @@ fn an_open_port_is_seen_in_all_its_forms() {
     assert!(!opens_to_all("// not on 0.0.0.0"));
     assert!(!opens_to_all("SocketAddr::from(([127, 0, 0, 1], 80))"));
 }
+
+/// Whether a workflow names the commit of an action: a tag can be moved to another program.
+fn is_pinned(action: &str) -> bool {
+    let commit = action.split_once('@').map_or("", |(_, version)| version);
+    let commit = commit.split_whitespace().next().unwrap_or_default();
+    commit.len() == 40 && commit.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+#[test]
+fn workflows_run_actions_of_one_commit() {
+    let workflows = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.github/workflows");
+    let texts = fs::read_dir(workflows)
+        .unwrap()
+        .map(|file| fs::read_to_string(file.unwrap().path()).unwrap());
+    let texts: Vec<String> = texts.collect();
+    let actions: Vec<&str> = texts
+        .iter()
+        .flat_map(|text| text.lines())
+        .filter_map(|line| line.split("uses:").nth(1))
+        .collect();
+
+    assert!(!actions.is_empty());
+    let moving: Vec<&&str> = actions.iter().filter(|action| !is_pinned(action)).collect();
+    assert!(moving.is_empty(), "these need a commit, with the version as a comment: {moving:#?}");
+}

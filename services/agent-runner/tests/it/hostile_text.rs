@@ -69,10 +69,9 @@ impl Site {
         mcp::put(&world, mcp_server(&server)).await?;
         let calendar = json!({ "url": outside.url("/calendar/"), "user": "" });
         let notion = json!({ "url": outside.url("/notion") });
-        for (name, kind, settings) in [
-            ("home", ConnectionKind::Caldav, calendar),
-            ("notes", ConnectionKind::Notion, notion),
-        ] {
+        for (name, kind, settings) in
+            [("home", ConnectionKind::Caldav, calendar), ("notes", ConnectionKind::Notion, notion)]
+        {
             let connection = NewConnection {
                 name: name.to_owned(),
                 to: ConnectionSettings::from_settings(kind, settings)?,
