@@ -33,6 +33,7 @@ mod probe;
 mod process_report;
 mod prompt_question;
 mod question;
+mod request_keys;
 mod rights;
 mod runner_report;
 mod signature;

@@ -14,7 +14,7 @@ use tracing::debug;
 
 use crate::{
     Bus, Error, Subject,
-    bus::{headers, with_timeout},
+    bus::{NATS_TIMEOUT, headers, with_timeout},
     signature::{SIGNATURE_HEADER, Signatures, SignedParts},
 };
 
@@ -102,7 +102,7 @@ impl Bus {
         let mut answers = with_timeout(self.client.subscribe(inbox.clone())).await?;
         let (to, mut headers) = (self.prefixed(subject), headers());
         if subject.is_signed() {
-            let keys = self.signatures.keys_soon().await?;
+            let keys = self.signatures.keys_within(NATS_TIMEOUT).await?;
             let parts = SignedParts { subject: &to, reply: &inbox, payload: &payload };
             let signature = keys.sign(parts).ok_or(Error::NoRequestKeys)?;
             headers.insert(SIGNATURE_HEADER, signature);

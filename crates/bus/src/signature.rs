@@ -28,13 +28,10 @@ use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use holdfast_kit::{Nonce, RefusedMessage, SeenMessages};
 use sha2::Sha256;
-use tokio::{
-    sync::SetOnce,
-    time::{sleep, timeout},
-};
+use tokio::{sync::SetOnce, time::timeout};
 use tracing::{debug, warn};
 
-use crate::{Bus, Error, bus::NATS_TIMEOUT};
+use crate::Error;
 
 /// Header with the signature.
 pub(crate) const SIGNATURE_HEADER: &str = "Holdfast-Signature";
@@ -47,12 +44,6 @@ const MAX_AGE: Duration = Duration::from_secs(30);
 
 /// Interval at which refused requests are logged as a warning.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
-
-/// Delay before the keys are read again.
-const LOAD_DELAY: Duration = Duration::from_secs(1);
-
-/// Failed attempts to read the keys for each of which there is one warning.
-const FAILURES_PER_WARNING: u32 = 30;
 
 type Key = Hmac<Sha256>;
 
@@ -118,41 +109,6 @@ impl RequestKeys {
         Self(keys.collect())
     }
 
-    /// Sets the keys of a connection, unless they are set.
-    pub fn install(self, bus: &Bus) {
-        // Keys that are set stay: both are those of the installation.
-        drop(bus.signatures.keys.set(self));
-    }
-
-    /// Reads the keys of a connection in the background until that succeeds. Requests that arrive
-    /// earlier wait.
-    pub fn load<F, K, E>(bus: &Bus, load: impl Fn() -> F + Send + Sync + 'static)
-    where
-        F: Future<Output = Result<K, E>> + Send + 'static,
-        K: IntoIterator<Item = [u8; 32]> + Send + 'static,
-        E: std::error::Error + Send + 'static,
-    {
-        let bus = bus.clone();
-        tokio::spawn(async move {
-            let mut failures = 0_u32;
-            loop {
-                match load().await {
-                    Ok(keys) => return Self::new(keys).install(&bus),
-                    Err(error) => {
-                        failures = failures.wrapping_add(1);
-                        let error = &error as &dyn std::error::Error;
-                        if failures.is_multiple_of(FAILURES_PER_WARNING) {
-                            warn!(error, "the keys of requests on nats cannot be read");
-                        } else {
-                            debug!(error, "the keys of requests on nats cannot be read");
-                        }
-                    }
-                }
-                sleep(LOAD_DELAY).await;
-            }
-        });
-    }
-
     /// Returns the value of the header; `None` without a key.
     pub(crate) fn sign(&self, parts: SignedParts<'_>) -> Option<String> {
         self.sign_at(parts, now_ms())
@@ -211,18 +167,24 @@ pub(crate) struct Signatures {
 }
 
 impl Signatures {
+    /// Sets the keys, unless they are set.
+    pub(crate) fn set_keys(&self, keys: RequestKeys) {
+        // Keys that are set stay: both are those of the installation.
+        drop(self.keys.set(keys));
+    }
+
     /// Returns the keys once they are known.
     pub(crate) async fn keys(&self) -> &RequestKeys {
         self.keys.wait().await
     }
 
-    /// Returns the keys if they are known soon.
+    /// Returns the keys if they are known before the time limit.
     ///
     /// # Errors
     ///
     /// [`Error::NoRequestKeys`] if they are not.
-    pub(crate) async fn keys_soon(&self) -> Result<&RequestKeys, Error> {
-        timeout(NATS_TIMEOUT, self.keys()).await.map_err(|_| Error::NoRequestKeys)
+    pub(crate) async fn keys_within(&self, limit: Duration) -> Result<&RequestKeys, Error> {
+        timeout(limit, self.keys()).await.map_err(|_| Error::NoRequestKeys)
     }
 
     /// Whether a request is signed and new. Counts and logs those that are not.

@@ -8,9 +8,12 @@ use std::{
 use axum::http::{Extensions, HeaderMap};
 use holdfast_kit::config::Proxies;
 
-use crate::PeerAddress;
-
 const FORWARDED_FOR: &str = "x-forwarded-for";
+
+/// Address from which a connection was made, an extension of its requests: the caller's, or its
+/// proxy's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeerAddress(pub IpAddr);
 
 /// Proxies that a listener believes, an extension of its requests.
 #[derive(Debug, Clone)]
@@ -99,7 +102,7 @@ mod tests {
             client_address(&extensions, &headers).to_string()
         };
 
-        assert_eq!(client("10.0.0.7", "1.2.3.4, 8.8.8.8"), "8.8.8.8");
+        assert_eq!(client("10.7.7.7", "1.2.3.4, 8.8.8.8"), "8.8.8.8");
         assert_eq!(client("8.8.4.4", "1.2.3.4"), "8.8.4.4");
         assert_eq!(client("127.0.0.1", "nonsense"), "127.0.0.1");
         assert_eq!(client("::ffff:10.0.0.7", "8.8.8.8:4711"), "8.8.8.8");
@@ -123,27 +126,27 @@ mod tests {
             let (extensions, headers) = request(trusted, peer, forwarded);
             client_address(&extensions, &headers).to_string()
         };
-        let named = ["10.0.0.0/24", "104.16.0.0/13"];
+        let named = ["10.7.7.0/24", "104.16.0.0/13"];
 
-        assert_eq!(client(&named, "10.0.0.7", &["1.2.3.4, 8.8.8.8"]), "8.8.8.8");
+        assert_eq!(client(&named, "10.7.7.7", &["1.2.3.4, 8.8.8.8"]), "8.8.8.8");
         // Another pod, and a client that invents addresses.
         assert_eq!(client(&named, "10.0.1.7", &["8.8.8.8"]), "10.0.1.7");
         assert_eq!(client(&[], "127.0.0.1", &["8.8.8.8"]), "127.0.0.1");
         // A proxy before a proxy.
-        assert_eq!(client(&named, "10.0.0.7", &["1.2.3.4, 8.8.8.8", "104.16.0.9"]), "8.8.8.8");
+        assert_eq!(client(&named, "10.7.7.7", &["1.2.3.4, 8.8.8.8", "104.16.0.9"]), "8.8.8.8");
         assert_eq!(client(&named, "104.16.0.9", &["8.8.8.8"]), "8.8.8.8");
-        assert_eq!(client(&named, "10.0.0.7", &["nonsense, 104.16.0.9"]), "104.16.0.9");
+        assert_eq!(client(&named, "10.7.7.7", &["nonsense, 104.16.0.9"]), "104.16.0.9");
     }
 
     #[test]
     fn clients_of_a_proxy_that_names_none_are_not_counted_as_one() {
         let counted = |peer: &str, forwarded: &[&str]| {
-            let (extensions, headers) = request(&["10.0.0.0/24"], peer, forwarded);
+            let (extensions, headers) = request(&["10.7.7.0/24"], peer, forwarded);
             counted_client(&extensions, &headers).map(|network| network.to_string())
         };
 
-        assert_eq!(counted("10.0.0.7", &[]), None);
-        assert_eq!(counted("10.0.0.7", &["2606:4700::1:2:3:4"]).unwrap(), "2606:4700::");
+        assert_eq!(counted("10.7.7.7", &[]), None);
+        assert_eq!(counted("10.7.7.7", &["2606:4700::1:2:3:4"]).unwrap(), "2606:4700::");
         assert_eq!(counted("10.0.1.7", &["8.8.8.8"]).unwrap(), "10.0.1.7");
     }
 }

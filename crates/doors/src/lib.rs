@@ -26,8 +26,7 @@ use axum::{
 use holdfast_kit::{Readiness, config, is_public, metrics, net, telemetry, tls::Tls};
 use tokio_util::sync::CancellationToken;
 
-pub use client_address::{client_address, counted_client, counted_network};
-pub use requests::PeerAddress;
+pub use client_address::{PeerAddress, client_address, counted_client, counted_network};
 pub use server::{serve, serve_behind_proxies};
 
 /// Routes `/healthz`, `/readyz` and, unless they have a port of their own, `/metrics`, to be merged

@@ -2,7 +2,6 @@
 
 use std::{
     convert::Infallible,
-    net::IpAddr,
     pin::Pin,
     task::{Context, Poll},
     time::Duration,
@@ -19,15 +18,10 @@ use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use tokio::{sync::watch, time::timeout};
 use tower::ServiceExt as _;
 
-use crate::client_address::TrustedProxies;
+use crate::client_address::{PeerAddress, TrustedProxies};
 
 /// Number of requests whose response has not been sent whole.
 type InFlight = watch::Sender<usize>;
-
-/// Address from which a connection was made, an extension of its requests: the caller's, or its
-/// proxy's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PeerAddress(pub IpAddr);
 
 /// Service of one connection, which counts its requests.
 #[derive(Debug, Clone)]
