@@ -284,8 +284,9 @@ async fn only_operators_check_the_installation_and_only_owners_a_tenant() {
     let by_operator = client.check_security(operator.request(CheckSecurityRequest {})).await;
     let by_admin = client.check_security(admin.request(CheckSecurityRequest {})).await;
 
-    let ids = checked.unwrap().into_inner().findings;
-    assert_eq!(ids.iter().map(|one| one.id.as_str()).collect::<Vec<_>>(), ["mesh-version-1"]);
+    // The login of tests to NATS and Redis has all rights, which is another finding.
+    let findings = checked.unwrap().into_inner().findings;
+    assert!(findings.iter().any(|one| one.id == "mesh-version-1"), "{findings:?}");
     assert_eq!(by_owner.unwrap_err().code(), Code::PermissionDenied);
     assert_eq!(by_operator.unwrap_err().code(), Code::PermissionDenied);
     assert_eq!(by_admin.unwrap_err().code(), Code::PermissionDenied);

@@ -214,7 +214,8 @@ fn services(config: &Config) -> Vec<SecurityFinding> {
 /// User in the address of a backend; `None` if it has no login.
 fn user(url: &str) -> Option<&str> {
     let (login, _) = url.split_once("://")?.1.split_once('@')?;
-    Some(login.split(':').next().unwrap_or_default())
+    // Redis' name for whoever names nobody.
+    Some(login.split(':').next().filter(|user| !user.is_empty()).unwrap_or("default"))
 }
 
 #[cfg(test)]
