@@ -105,7 +105,7 @@ begin
             ('scheduler', 'app', '^session[.]events$', array['INSERT'], null),
             ('scheduler', 'app', '^session[.](approvals|deliveries|entries|runs|tenant_queue|tombstones|zones)$',
                 array['SELECT'], null),
-            ('scheduler', 'app', '^workspace[.](contents|files|trees)$', array['SELECT'], null),
+            ('scheduler', 'app', '^workspace[.](changes|contents|files|trees)$', array['SELECT'], null),
             ('scheduler', 'app', '^control[.](agents|policies|identities|bindings|rules)$', array['SELECT'], null),
             ('scheduler', 'app', '^control[.]tenants$', array['SELECT'], array['data_key']),
             ('scheduler', 'app', '^control[.]accounts$', array['SELECT'], array['secrets']),

@@ -151,8 +151,8 @@ async fn unused_rights(
         };
         statements.iter().any(|statement| {
             statement.role.kinds().contains(&kind.as_str())
-                && (writes(&statement.sql, &written)
-                    || verb == "update" && updates_on_conflict(&statement.sql, table))
+                && (names(&statement.sql, &written)
+                    || verb == "update" && updates_otherwise(&statement.sql, table))
         })
     };
     let unused = rights.iter().filter(|right| !is_used(right));
@@ -160,15 +160,20 @@ async fn unused_rights(
 }
 
 /// Whether a statement has these words and then no longer name of a table.
-fn writes(sql: &str, words: &str) -> bool {
+fn names(sql: &str, words: &str) -> bool {
     sql.match_indices(words).any(|(at, _)| {
         let next = sql[at + words.len()..].chars().next();
         next.is_none_or(|c| !c.is_alphanumeric() && c != '_')
     })
 }
 
-fn updates_on_conflict(sql: &str, table: &str) -> bool {
-    writes(sql, &format!("insert into {table}")) && sql.contains("do update")
+/// Whether a statement needs the right to update a table without the word: for a row that is there
+/// already, or to lock rows.
+fn updates_otherwise(sql: &str, table: &str) -> bool {
+    let is_any = |words: &[&str]| words.iter().any(|word| sql.contains(word));
+    let locks = is_any(&["for update", "for no key update", "for share", "for key share"]);
+    names(sql, &format!("insert into {table}")) && sql.contains("do update")
+        || locks && names(sql, table)
 }
 
 enum PlanError {

@@ -44,7 +44,7 @@ async fn a_service_reaches_the_tables_that_it_uses_and_no_others() {
         ("update control.keys set name = name", GATEWAY),
         ("select digest from control.console_sessions", GATEWAY),
         ("update control.people set name = name", GATEWAY),
-        ("update control.policies set settings = settings", GATEWAY),
+        ("update control.policies set version = version", GATEWAY),
         ("update control.nodes set name = name", GATEWAY),
         ("select digest from control.nodes", RUNNER),
         ("select settings from control.agents", WITH_SESSIONS),
