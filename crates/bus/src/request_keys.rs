@@ -1,4 +1,4 @@
-//! How a connection gets the keys of requests.
+//! Installation of the keys of requests on a connection.
 
 use std::time::Duration;
 

@@ -57,7 +57,7 @@ pub(super) fn parse_keys(key: &SecretString) -> Result<Option<AwsKeys>, Error> {
     }))
 }
 
-/// Where keys come from.
+/// Place that keys are read from.
 #[derive(Debug)]
 pub(super) enum KeySource {
     Fixed(AwsKeys),

@@ -159,7 +159,7 @@ pub enum ShownPicture {
     Unchanged,
     /// A copy that is smaller, or turned as the camera noted.
     Copy { media_type: &'static str, content: Vec<u8> },
-    /// It is too large for some vendors, and no smaller copy can be made.
+    /// A picture that is too large for some vendors, and of which no smaller copy can be made.
     Unshowable,
 }
 

@@ -126,7 +126,7 @@ fn calls(entries: &[Entry]) -> impl Iterator<Item = &ToolCall> {
 
 /// Address that a call asks, as the tool parses it; `None` if it asks none.
 fn address(sink: Sink, input: &Value) -> Option<Url> {
-    // Whatever the action is called: the tool reads more spellings of its names than one.
+    // The name of the action does not matter: the tool reads several spellings of it.
     let has_address = match sink {
         Sink::Address | Sink::Browser => true,
         Sink::Nothing

@@ -20,7 +20,7 @@ const VENDORS_AT_OPENROUTER: [(&str, &str); 6] = [
     ("bytedance-seed", "volcengine"),
 ];
 
-/// What a provider said when it was asked for its models.
+/// Answer of a provider that was asked for its models.
 type Listing = Result<Vec<ListedModel>, String>;
 
 /// Asks each provider once, and compares.

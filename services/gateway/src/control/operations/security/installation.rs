@@ -26,7 +26,7 @@ pub(super) const SECRETS: [&str; 9] = [
 /// User of the gateway in NATS and Redis, as docs/operating.md has it.
 const GATEWAY_USER: &str = "holdfast_gateway";
 
-/// What the checks need besides the settings.
+/// Facts that the checks need besides the settings.
 #[derive(Debug, Default)]
 pub(super) struct Facts {
     /// Number of tenants.
@@ -43,7 +43,7 @@ pub(super) fn without_hosting(reports: &[ProcessReport]) -> usize {
     runners.filter(|report| report.is_hosted == Some(false)).count()
 }
 
-/// Makes all checks.
+/// Returns the findings of all checks of the installation.
 pub(super) fn check(config: &Config, facts: &Facts) -> Vec<SecurityFinding> {
     let mut findings = listeners(config);
     findings.extend(console(config));

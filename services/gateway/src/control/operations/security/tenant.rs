@@ -299,7 +299,7 @@ async fn small_models(
     let mut findings = Vec::new();
     for agent in agents {
         let model = match state.directory.models().of_agent(caller.tenant, &agent).await {
-            // It does not follow instructions.
+            // The demonstration model follows no instructions.
             Ok(choice) if choice.kind == ProviderKind::Demo => continue,
             Ok(choice) => choice.model,
             Err(error) if error.kind().is_transient() => return Err(error.into()),
