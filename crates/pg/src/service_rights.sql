@@ -79,16 +79,40 @@ begin
             -- all. `hidden` columns are never read.
             ('gateway', 'app', '^(control|session|workspace|schedule|work)[.]', null::text[], null::text[]),
             ('gateway', 'system', '^(control|session|workspace|schedule|work)[.]', null, null),
-            ('runner', 'app', '^(control|session|workspace|schedule|work)[.]', null, null),
-            ('runner', 'system', '^(control|session|workspace|schedule|work)[.]', null, null),
-            -- For the deletion of a tenant, of which the runner sees no content.
-            ('runner', 'app', '^memory[.]', array['DELETE'], null),
-            ('scheduler', 'app', '^(session|schedule)[.]', null, null),
-            ('scheduler', 'app', '^workspace[.]', array['SELECT'], null),
+            -- A runner executes what models write. It makes no keys, people, accounts, policies or nodes.
+            ('runner', 'app', '^(session|workspace|schedule|work)[.]', null, null),
+            ('runner', 'system', '^(session|workspace|schedule|work)[.]', null, null),
+            ('runner', 'app', '^control[.](behaviors|identities|link_attempts|link_codes)$', null, null),
+            ('runner', 'app', '^control[.](audit|auth_stats|limit_notices|tenant_events)$', array['INSERT'], null),
+            ('runner', 'app', '^control[.](auth_profiles|auth_stats|event_webhooks|providers|tenants)$',
+                array['SELECT', 'UPDATE'], null),
+            ('runner', 'app',
+                '^control[.](accounts|agents|auth_orders|budgets|chains|connections|mcp_servers|model_aliases|models|nodes|people|plans|platform_(keys|providers)|policies|skill_env)$',
+                array['SELECT'], null),
+            ('runner', 'app', '^control[.]keys$', array['SELECT'], array['digest']),
+            ('runner', 'system', '^control[.](accounts|event_webhooks|plans|request_key|tenants)$', array['SELECT'], null),
+            ('runner', 'system', '^control[.]platform_keys$', array['SELECT', 'UPDATE'], null),
+            ('runner', 'system', '^control[.](limit_notices|tenant_events|tools)$', null, null),
+            -- For the deletion of a tenant, of which the runner sees no other content.
+            ('runner', 'app', '^(control|memory)[.]', array['DELETE'], null),
+            ('scheduler', 'app', '^schedule[.](firings|jobs)$', null, null),
+            ('scheduler', 'app', '^schedule[.](heartbeat_events|runs)$', array['SELECT', 'INSERT', 'DELETE'], null),
+            ('scheduler', 'app', '^schedule[.]heartbeat_marks$', array['SELECT', 'INSERT', 'UPDATE'], null),
+            -- What accepting a message writes, and no text of a conversation is changed.
+            ('scheduler', 'app', '^session[.](inbox|sessions)$', array['SELECT', 'INSERT'], null),
+            ('scheduler', 'app', '^session[.](session_lease|system_events|tenant_flight)$',
+                array['SELECT', 'INSERT', 'UPDATE'], null),
+            ('scheduler', 'app', '^session[.]vclock$', null, null),
+            ('scheduler', 'app', '^session[.]events$', array['INSERT'], null),
+            ('scheduler', 'app', '^session[.](approvals|deliveries|entries|runs|tenant_queue|tombstones|zones)$',
+                array['SELECT'], null),
+            ('scheduler', 'app', '^workspace[.](changes|contents|files|trees)$', array['SELECT'], null),
             ('scheduler', 'app', '^control[.](agents|policies|identities|bindings|rules)$', array['SELECT'], null),
             ('scheduler', 'app', '^control[.]tenants$', array['SELECT'], array['data_key']),
             ('scheduler', 'app', '^control[.]accounts$', array['SELECT'], array['secrets']),
-            ('scheduler', 'system', '^(session|schedule)[.]|^control[.]tenants$', null, null),
+            ('scheduler', 'system', '^schedule[.]|^control[.]tenants$', null, null),
+            ('scheduler', 'system', '^session[.](deliveries|inbox|runs)$', array['SELECT'], null),
+            ('scheduler', 'system', '^session[.]events$', array['INSERT'], null),
             ('memory', 'app', '^memory[.]', null, null),
             ('memory', 'system', '^memory[.]', null, null),
             ('bridge', 'app', '^session[.]deliveries$', array['SELECT', 'INSERT', 'UPDATE'], null),
@@ -131,10 +155,14 @@ begin
             case when r.columns is null then ''
                  else (select '(' || string_agg(quote_ident(c), ', ') || ')' from unnest(r.columns) c) end,
             case when r.is_sequence then 'sequence' else 'table' end, r.relation, r.own);
-        if r.own = 'holdfast_runner_app' and r.name like 'memory.%' then
+        if r.own = 'holdfast_runner_app' and r.privilege = 'DELETE'
+           and exists (select from pg_attribute where attrelid = r.relation and attname = 'tenant_id') then
             execute format('grant select (tenant_id, ctid) on %s to %I', r.relation, r.own);
         end if;
     end loop;
+
+    -- A trigger of agents' definitions counts up.
+    grant update (definition_version) on control.agents to holdfast_runner_app;
 
     -- How the previews of replies stand; no text of a conversation.
     grant select (tenant_id, session_id, message_id, state, target, preview), update (preview)
@@ -145,7 +173,7 @@ begin
         from (values ('gateway', 'app', 'holdfast_app', '^(control[.]|session[.]|memory[.]forget_later$)'),
                      ('gateway', 'system', 'holdfast_system', '^(control|session)[.]'),
                      ('runner', 'app', 'holdfast_app', '^(control[.]|session[.]|memory[.]forget_later$)'),
-                     ('runner', 'system', 'holdfast_system', '^(control|session)[.]'),
+                     ('runner', 'system', 'holdfast_system', '^(control[.](?!find_)|session[.])'),
                      ('memory', 'app', 'holdfast_app', '^memory[.]')) f (service, kind, base, pattern)
         cross join lateral (select format('holdfast_%s_%s', f.service, f.kind) as own_name) o
         cross join pg_proc p join pg_namespace n on n.oid = p.pronamespace

@@ -36,6 +36,8 @@ pub struct Checked {
     pub unplanned: Vec<String>,
     /// Statements that are not permitted, with the reason.
     pub refused: Vec<String>,
+    /// Rights to write a table that no statement writes, such as `app: update session.inbox`.
+    pub unused: Vec<String>,
 }
 
 /// A statement and the role that executes it, as far as the source says so.
@@ -90,8 +92,11 @@ impl Role {
 /// If sources, program or database cannot be read.
 pub async fn check(admin_url: &str, login: &str) -> anyhow::Result<Checked> {
     let mut admin = PgConnection::connect(admin_url).await?;
-    let mut checked = Checked { planned: 0, unplanned: Vec::new(), refused: Vec::new() };
-    for statement in in_this_program(statements()?)? {
+    let mut checked =
+        Checked { planned: 0, unplanned: Vec::new(), refused: Vec::new(), unused: Vec::new() };
+    let statements = in_this_program(statements()?)?;
+    checked.unused = unused_rights(&mut admin, login, &statements).await?;
+    for statement in statements {
         let mut results = Vec::new();
         for kind in statement.role.kinds() {
             results.push(plan(&mut admin, &format!("{login}_{kind}"), &statement.sql).await?);
@@ -115,6 +120,60 @@ pub async fn check(admin_url: &str, login: &str) -> anyhow::Result<Checked> {
         }
     }
     Ok(checked)
+}
+
+/// Returns the login's rights to write tables that none of these statements writes.
+async fn unused_rights(
+    admin: &mut PgConnection,
+    login: &str,
+    statements: &[Statement],
+) -> anyhow::Result<Vec<String>> {
+    const RIGHTS: &str = "
+        select distinct k.kind, lower(a.privilege_type), c.oid::regclass::text
+        from (values ('app'), ('system')) k (kind)
+        cross join pg_class c join pg_namespace n on n.oid = c.relnamespace
+        cross join lateral (
+            select privilege_type, grantee from aclexplode(c.relacl)
+            union all
+            select x.privilege_type, x.grantee
+            from pg_attribute t cross join lateral aclexplode(t.attacl) x
+            where t.attrelid = c.oid) a
+        where a.grantee = ($1 || '_' || k.kind)::regrole and c.relkind in ('r', 'p')
+          and a.privilege_type in ('INSERT', 'UPDATE', 'DELETE')
+        order by 1, 3, 2";
+    let rights: Vec<(String, String, String)> =
+        sqlx::query_as(RIGHTS).bind(login).fetch_all(admin).await?;
+    let is_used = |(kind, verb, table): &(String, String, String)| {
+        let written = match verb.as_str() {
+            "insert" => format!("insert into {table}"),
+            "delete" => format!("delete from {table}"),
+            _ => format!("update {table}"),
+        };
+        statements.iter().any(|statement| {
+            statement.role.kinds().contains(&kind.as_str())
+                && (names(&statement.sql, &written)
+                    || verb == "update" && updates_otherwise(&statement.sql, table))
+        })
+    };
+    let unused = rights.iter().filter(|right| !is_used(right));
+    Ok(unused.map(|(kind, verb, table)| format!("{kind}: {verb} {table}")).collect())
+}
+
+/// Whether a statement has these words and then no longer name of a table.
+fn names(sql: &str, words: &str) -> bool {
+    sql.match_indices(words).any(|(at, _)| {
+        let next = sql[at + words.len()..].chars().next();
+        next.is_none_or(|c| !c.is_alphanumeric() && c != '_')
+    })
+}
+
+/// Whether a statement needs the right to update a table without the word: for a row that is there
+/// already, or to lock rows.
+fn updates_otherwise(sql: &str, table: &str) -> bool {
+    let is_any = |words: &[&str]| words.iter().any(|word| sql.contains(word));
+    let locks = is_any(&["for update", "for no key update", "for share", "for key share"]);
+    names(sql, &format!("insert into {table}")) && sql.contains("do update")
+        || locks && names(sql, table)
 }
 
 enum PlanError {

@@ -27,5 +27,6 @@ async fn every_statement_of_the_service_is_permitted_to_its_login() -> anyhow::R
     let (planned, others) = (checked.planned, checked.unplanned);
     assert!(planned > 50, "only {planned} statements were found");
     assert!(others.len() * 10 < planned, "not planned:\n{}", others.join("\n\n"));
+    assert_eq!(checked.unused, [""; 0], "rights that nothing needs");
     Ok(())
 }

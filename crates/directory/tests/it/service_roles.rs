@@ -20,6 +20,7 @@ async fn refusal(world: &World, service: &str, sql: &str) -> Option<String> {
 
 #[tokio::test]
 async fn a_service_reaches_the_tables_that_it_uses_and_no_others() {
+    const GATEWAY: &[&str] = &["gateway"];
     const RUNNER: &[&str] = &["gateway", "agent-runner"];
     const WITH_SESSIONS: &[&str] = &["gateway", "agent-runner", "scheduler"];
     const ALL_BUT_MEMORY: &[&str] = &["gateway", "agent-runner", "scheduler", "channel-bridge"];
@@ -39,17 +40,25 @@ async fn a_service_reaches_the_tables_that_it_uses_and_no_others() {
         ("select secret from control.connections", RUNNER),
         ("select secrets from control.mcp_servers", RUNNER),
         ("select value from control.skill_env", RUNNER),
-        ("select digest from control.keys", RUNNER),
+        ("select digest from control.keys", GATEWAY),
+        ("update control.keys set name = name", GATEWAY),
+        ("select digest from control.console_sessions", GATEWAY),
+        ("update control.people set name = name", GATEWAY),
+        ("update control.policies set version = version", GATEWAY),
+        ("update control.nodes set name = name", GATEWAY),
         ("select digest from control.nodes", RUNNER),
         ("select settings from control.agents", WITH_SESSIONS),
-        ("update control.agents set name = name", RUNNER),
-        ("update control.accounts set name = name", RUNNER),
+        ("update control.agents set name = name", GATEWAY),
+        ("update control.accounts set name = name", GATEWAY),
         ("select body from session.inbox", WITH_SESSIONS),
-        ("update session.inbox set body = body", WITH_SESSIONS),
-        ("update session.inbox set preview = preview", ALL_BUT_MEMORY),
+        ("update session.inbox set body = body", RUNNER),
+        (
+            "update session.inbox set preview = preview",
+            &["gateway", "agent-runner", "channel-bridge"],
+        ),
         ("select body from session.entries", WITH_SESSIONS),
         ("select body from session.deliveries", ALL_BUT_MEMORY),
-        ("delete from session.deliveries", WITH_SESSIONS),
+        ("delete from session.deliveries", RUNNER),
         ("select hash from workspace.files", WITH_SESSIONS),
         ("select hash from workspace.contents", ALL_BUT_MEMORY),
         ("update workspace.files set hash = hash", RUNNER),

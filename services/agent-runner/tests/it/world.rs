@@ -76,7 +76,9 @@ impl World {
         .await?;
         let (nats, redis) = (nats::Namespace::create().await?, redis::Namespace::create().await?);
         let model = FakeModel::start().await?;
-        let pools = Pools::lazy(&database_config(&database), "test")?;
+        // What gateways set up, with the login that may do what any service may.
+        let all = holdfast_pg::Config { url: database.url().into(), ..database_config(&database) };
+        let pools = Pools::lazy(&all, "test")?;
         let directory = Directory::new(pools.clone(), &secrets())?;
         let (tenant, _) = directory.tenants().create(Actor::Operator, "acme").await?;
         let agent = directory.agents().default_agent(tenant.id).await?;
