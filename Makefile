@@ -16,7 +16,7 @@ HOLDFAST = $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/holdfast
 BACKENDS = $(PYTHON) deploy/dev/backends.py
 
 .DEFAULT_GOAL := help
-.PHONY: help up down build console web-dev embedder test test-clients test-web test-down chaos soak fuzz bench bench-memory lint deny models helm-check helm-run helm-upgrade proto-check images sbom fmt fmt-check doc docs
+.PHONY: help up down build console web-dev embedder test test-clients test-web test-down chaos soak fuzz bench bench-memory lint deny models helm-check helm-run helm-upgrade proto-check pin-images images sbom fmt fmt-check doc docs
 
 help: ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1#/p' $(MAKEFILE_LIST) | column -t -s '#'
@@ -125,8 +125,8 @@ endif
 lint: ## clippy, warnings are errors
 	$(CARGO) clippy $(FLAGS) --workspace --all-targets -- -D warnings
 
-deny: ## licences, sources and known vulnerabilities of packages of others
-	@$(PYTHON) deploy/dev/deny.py --dir .holdfast
+deny: ## licences, sources and known vulnerabilities of packages of others; ARGS=--fetch renews their list
+	@$(PYTHON) deploy/dev/deny.py --dir .holdfast $(ARGS)
 
 models: ## the catalogue of models; ARGS=write makes it anew, ARGS='extract FILE --version V' reads a newer public list
 	@$(PYTHON) deploy/dev/models.py $(or $(ARGS),check)
@@ -142,6 +142,9 @@ helm-upgrade: build ## update the pods of the chart's previous version, and back
 	@$(BACKENDS) up --fast --dir .holdfast/test
 	@previous=$$($(PYTHON) tests/helm/previous.py --dir .holdfast/previous) && \
 	  $(PYTHON) tests/helm/run.py --dir .holdfast --holdfast $(HOLDFAST) --previous $$previous
+
+pin-images: ## write the digests of images beside their tags; ARGS=check names those without
+	@deploy/pin_images.py $(or $(ARGS),write)
 
 images: ## build and push both images; REPOSITORY=registry/holdfast TAG=0.1.0
 	@deploy/images.sh "$(REPOSITORY)" "$(TAG)"

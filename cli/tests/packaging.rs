@@ -330,44 +330,196 @@ fn the_image_runs_as_nobody_in_particular_and_copies_what_is_there() {
     }
 }
 
-/// A docker that writes down what it is told, and knows one digest.
-const DOCKER: &str = r#"#!/bin/sh
-echo "$*" >>"$0.log"
-case $* in *imagetools*) echo "sha256:00aa" ;; esac
-"#;
+/// Programs of a release that write down what they are told: a docker that knows one digest and builds
+/// another, a helm that packages an empty chart, and a cosign that signs with nothing.
+const PROGRAMS: [(&str, &str); 3] = [
+    (
+        "docker",
+        r#"case $* in *imagetools*) printf 'sha256:%064d\n' 1 ;; esac
+while [ $# -gt 0 ]; do
+    case $1 in
+        --metadata-file) printf '{\n  "containerimage.digest": "sha256:%064d"\n}\n' 2 >"$2" ;;
+        --output)
+            cat >"${0%/*}/binaries"
+            for platform in linux_amd64 linux_arm64; do
+                mkdir -p "${2#*dest=}/$platform" && echo binary >"${2#*dest=}/$platform/holdfast"
+            done ;;
+    esac
+    shift
+done"#,
+    ),
+    (
+        "helm",
+        r#"case $1 in
+    package) : >"$4/holdfast-1.2.3.tgz" ;;
+    push) printf 'Pushed: it\nDigest: sha256:%064d\n' 3 >&2 ;;
+esac"#,
+    ),
+    ("cosign", r#"while [ $# -gt 0 ]; do [ "$1" != --bundle ] || : >"$2"; shift; done"#),
+];
+
+/// Folder with the files of a release, whose programs write down what they are told.
+struct ReleaseFolder(tempfile::TempDir);
+
+impl ReleaseFolder {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("bin")).unwrap();
+        for (name, script) in PROGRAMS {
+            let program = folder.path().join("bin").join(name);
+            let script = format!("#!/bin/sh\necho \"{name} $*\" >>\"${{0%/*}}/log\"\n{script}\n");
+            fs::write(&program, script).unwrap();
+            fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let copied = ["deploy", "docker-compose.yml", "helm/holdfast/values.yaml", ".github"];
+        let copy = Command::new("cp")
+            .args(["--recursive", "--parents"])
+            .args(copied)
+            .arg(folder.path())
+            .current_dir(root())
+            .status()
+            .unwrap();
+        assert!(copy.success());
+        fs::create_dir(folder.path().join(".holdfast")).unwrap();
+        fs::write(folder.path().join(".holdfast/holdfast.cdx.json"), "{}").unwrap();
+        Self(folder)
+    }
+
+    /// Runs a program of the folder; its errors if it fails.
+    fn run(&self, program: &str, args: &[&str]) -> Result<(), String> {
+        let bin = self.0.path().join("bin");
+        let output = Command::new(self.0.path().join(program))
+            .args(args)
+            .env("PATH", format!("{}:{}", bin.display(), env::var("PATH").unwrap()))
+            .envs([
+                ("GITHUB_SERVER_URL", "https://github.com"),
+                ("GITHUB_REPOSITORY", "example/holdfast"),
+                ("GITHUB_WORKFLOW_REF", "example/holdfast/release.yml@refs/tags/v1.2.3"),
+                ("GITHUB_REF", "refs/tags/v1.2.3"),
+                ("GITHUB_SHA", "0123abc"),
+                ("GITHUB_RUN_ID", "7"),
+                ("GITHUB_RUN_ATTEMPT", "1"),
+            ])
+            .output()
+            .unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        if output.status.success() { Ok(()) } else { Err(errors) }
+    }
+
+    fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.0.path().join(path)).unwrap()
+    }
+
+    /// Replaces a text of a file.
+    fn change(&self, path: &str, from: &str, to: &str) {
+        let before = self.read(path);
+        assert!(before.contains(from), "{path}: {from}");
+        fs::write(self.0.path().join(path), before.replace(from, to)).unwrap();
+    }
+}
+
+fn digest(number: u8) -> String {
+    format!("sha256:{number:064}")
+}
 
 #[test]
 fn images_are_built_for_two_architectures_from_pinned_bases() {
-    let folder = tempfile::tempdir().unwrap();
-    let docker = folder.path().join("docker");
-    fs::write(&docker, DOCKER).unwrap();
-    fs::set_permissions(&docker, fs::Permissions::from_mode(0o755)).unwrap();
-    let path = format!("{}:{}", folder.path().display(), env::var("PATH").unwrap());
+    let folder = ReleaseFolder::new();
 
-    let built = Command::new(root().join("deploy/images.sh"))
-        .args(["registry.test/holdfast", "1.2.3"])
-        .env("PATH", path)
-        .output()
-        .unwrap();
+    folder.run("deploy/images.sh", &["registry.test/holdfast", "1.2.3"]).unwrap();
 
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    let log = fs::read_to_string(folder.path().join("docker.log")).unwrap();
+    let log = folder.read("bin/log");
     let builds: Vec<&str> = log.lines().filter(|line| line.contains("buildx build ")).collect();
     assert_eq!(builds.len(), 2, "{log}");
     for (build, target) in builds.iter().zip(["services", "holdfast"]) {
         for part in [
-            &format!("--target {target} "),
-            "--platform linux/amd64,linux/arm64 ",
-            "--build-arg RUST=rust:1.95-bookworm@sha256:00aa ",
-            "--build-arg DEBIAN=debian:bookworm-slim@sha256:00aa ",
-            "--build-arg NODE=node:24-bookworm-slim@sha256:00aa ",
-            "--sbom=true",
+            format!("--target {target} "),
+            "--platform linux/amd64,linux/arm64 ".to_owned(),
+            format!("--build-arg RUST=rust:1.95-bookworm@{} ", digest(1)),
+            format!("--build-arg DEBIAN=debian:bookworm-slim@{} ", digest(1)),
+            format!("--build-arg NODE=node:24-bookworm-slim@{} ", digest(1)),
+            "--sbom=true".to_owned(),
+            "--provenance=mode=max".to_owned(),
         ] {
-            assert!(build.contains(part), "{part}: {build}");
+            assert!(build.contains(&part), "{part}: {build}");
         }
     }
     assert!(builds[0].contains("--tag registry.test/holdfast-services:1.2.3 "), "{log}");
     assert!(builds[1].contains("--tag registry.test/holdfast:1.2.3 "), "{log}");
+    let images = folder.read(".holdfast/images");
+    let expected = ["registry.test/holdfast-services", "registry.test/holdfast"];
+    assert_eq!(
+        images.lines().collect::<Vec<_>>(),
+        expected.map(|name| format!("{name}@{}", digest(2)))
+    );
+}
+
+#[test]
+fn a_release_names_its_images_by_digest_and_signs_all_that_it_has() {
+    let folder = ReleaseFolder::new();
+    folder.run("deploy/pin_images.py", &["write", "--missing"]).unwrap();
+    folder.run("deploy/images.sh", &["registry.test/team/holdfast", "1.2.3"]).unwrap();
+
+    folder.run("deploy/release.sh", &["registry.test/team/holdfast", "1.2.3"]).unwrap();
+
+    let values: Value = serde_saphyr::from_str(&folder.read("helm/holdfast/values.yaml")).unwrap();
+    let (image, services) = (&values["image"], format!("holdfast-services@{}", digest(2)));
+    assert_eq!(image["repository"], "registry.test/team/holdfast");
+    assert_eq!(image["digest"], digest(2).as_str());
+    assert_eq!(image["services"], format!("registry.test/team/{services}").as_str());
+    for backend in ["postgres", "nats", "redis"] {
+        let name = values["backends"][backend]["image"].as_str().unwrap();
+        assert!(name.ends_with(&format!("@{}", digest(1))), "{name}");
+    }
+    let log = folder.read("bin/log");
+    let calls = |verb: &str| log.matches(&format!("cosign {verb} ")).count();
+    assert_eq!(["sign", "attest", "sign-blob", "attest-blob"].map(calls), [3, 2, 1, 1], "{log}");
+    let verbs = ["verify", "verify-attestation", "verify-blob", "verify-blob-attestation"];
+    assert_eq!(verbs.map(calls), [3, 2, 1, 1], "{log}");
+    let identity = "--certificate-identity https://github.com/example/holdfast/release.yml@refs/tags/v1.2.3 \
+                    --certificate-oidc-issuer https://token.actions.githubusercontent.com";
+    assert_eq!(log.matches(identity).count(), 7, "{log}");
+    for signed in [
+        format!("registry.test/team/{services}"),
+        format!("registry.test/team/holdfast@{}", digest(2)),
+        format!("registry.test/team/charts/holdfast@{}", digest(3)),
+    ] {
+        assert!(log.contains(&format!("cosign sign --yes {signed}\n")), "{signed}: {log}");
+    }
+    let binaries = format!("COPY --from=registry.test/team/holdfast@{} ", digest(2));
+    assert!(folder.read("bin/binaries").contains(&binaries));
+    let sums = folder.read(".holdfast/release/SHA256SUMS");
+    for name in [
+        "holdfast-1.2.3-linux-amd64",
+        "holdfast-1.2.3-linux-arm64",
+        "holdfast-1.2.3.cdx.json",
+        "holdfast-1.2.3.tgz",
+        "images-1.2.3.txt",
+    ] {
+        assert!(sums.contains(&format!("  {name}\n")), "{name}: {sums}");
+    }
+    let record = folder.read(".holdfast/provenance.json");
+    let record: Value = serde_json::from_str(&record).unwrap();
+    let source = &record["buildDefinition"]["resolvedDependencies"][0];
+    assert_eq!(source["digest"]["gitCommit"], "0123abc");
+}
+
+#[test]
+fn an_image_without_a_digest_or_in_another_version_is_found() {
+    let folder = ReleaseFolder::new();
+    let check = |args: &[&str]| folder.run("deploy/pin_images.py", &[&["check"], args].concat());
+    let refusal = |args: &[&str]| check(args).unwrap_err();
+    check(&[]).unwrap();
+    folder.run("deploy/pin_images.py", &["write"]).unwrap();
+    check(&["--released"]).unwrap();
+
+    folder.change("docker-compose.yml", &format!("nats:2.14@{}", digest(1)), "nats:2.14");
+    assert!(refusal(&["--released"]).contains("`nats:2.14` has no digest"));
+    assert!(refusal(&[]).contains("name the same version and digest"));
+    folder.run("deploy/pin_images.py", &["write", "--missing"]).unwrap();
+    check(&["--released"]).unwrap();
+    folder.change("docker-compose.yml", "    image: nats:2.14", "    image:  nats:2.14");
+    assert!(refusal(&[]).contains("is in no place that"));
 }
 
 #[test]
