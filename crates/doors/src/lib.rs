@@ -13,6 +13,7 @@
 mod client_address;
 mod connections;
 mod handshake;
+mod headers;
 mod requests;
 mod server;
 

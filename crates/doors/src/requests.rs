@@ -18,7 +18,10 @@ use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use tokio::{sync::watch, time::timeout};
 use tower::ServiceExt as _;
 
-use crate::client_address::{PeerAddress, TrustedProxies};
+use crate::{
+    client_address::{PeerAddress, TrustedProxies},
+    headers,
+};
 
 /// Number of requests whose response has not been sent whole.
 type InFlight = watch::Sender<usize>;
@@ -50,7 +53,8 @@ impl CountedRequests {
         if let Some(client) = self.client {
             request.extensions_mut().insert(client);
         }
-        let response = self.router.oneshot(request.map(Body::new)).await?;
+        let mut response = self.router.oneshot(request.map(Body::new)).await?;
+        headers::add_missing(&mut response);
         Ok(response.map(|body| Body::new(CountedBody { body, _in_flight: in_flight })))
     }
 }
