@@ -48,6 +48,8 @@ pub struct Callback {
     code: Option<String>,
     state: Option<String>,
     error: Option<String>,
+    /// Issuer that answers, where the provider says so (RFC 9207).
+    iss: Option<String>,
 }
 
 /// Content of the cookie.
@@ -58,7 +60,8 @@ struct Flow {
     expires_at: i64,
 }
 
-/// Sends the browser to the provider.
+/// Sends the browser to the provider. Another page cannot begin a sign-in: a provider that knows its person
+/// asks nothing, so the session would begin without them.
 pub async fn start(
     State(console): State<Console>,
     Query(start): Query<Start>,
@@ -66,6 +69,7 @@ pub async fn start(
 ) -> Response {
     let (parts, _) = request.into_parts();
     let begun = async {
+        console.check_origin(&parts.uri, &parts.headers)?;
         let address = client_address(&parts.extensions, &parts.headers);
         console.0.doorman.count_sign_in(address).await?;
         let back = format!("{}{CALLBACK}", console.site(&parts.uri, &parts.headers).base());
@@ -122,6 +126,10 @@ async fn finish(
     let is_same = given.state.as_deref() == Some(&*flow.pending.state);
     if !is_same {
         return Err(failed("the answer is of another sign-in: sign in again"));
+    }
+    // With several providers, the answer of one must not be taken for that of another.
+    if given.iss.is_some_and(|issuer| issuer != flow.pending.issuer()) {
+        return Err(failed("the answer is of another identity provider: sign in again"));
     }
     let code = given.code.ok_or_else(|| {
         let why: String = given.error.unwrap_or_default().chars().take(40).collect();

@@ -1,6 +1,6 @@
 //! Sign-in with an API key or a one-time link, sign-out, and the methods that there are.
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 use axum::{
     Json,
@@ -10,6 +10,7 @@ use axum::{
 };
 use holdfast_directory::IssuedConsoleSession;
 use holdfast_doors::client_address;
+use holdfast_types::{Fault as _, Kind};
 use http::{
     HeaderMap, HeaderValue, StatusCode, Uri,
     header::{CACHE_CONTROL, CONTENT_TYPE, SET_COOKIE},
@@ -19,6 +20,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::time::timeout;
+use tracing::info;
 use uuid::Uuid;
 
 use super::{
@@ -46,17 +48,28 @@ enum Credential {
 /// Begins a session.
 pub async fn sign_in(State(console): State<Console>, request: Request) -> Response {
     let (uri, headers) = (request.uri().clone(), request.headers().clone());
-    match begin(&console, request).await {
+    let client = client_address(request.extensions(), &headers);
+    match begin(&console, client, request).await {
         Ok(session) => console.signed_in(&uri, &headers, &session),
-        Err(error) => ApiError::from(error).into_response(),
+        Err(error) => {
+            // Attempts of an address are counted before their credential is read, so these lines are few.
+            if error.kind() == Kind::Unauthenticated {
+                info!(client.address = %client, %error, "a sign-in to the console is refused");
+            }
+            ApiError::from(error).into_response()
+        }
     }
 }
 
-async fn begin(console: &Console, request: Request) -> Result<IssuedConsoleSession, Error> {
+async fn begin(
+    console: &Console,
+    client: IpAddr,
+    request: Request,
+) -> Result<IssuedConsoleSession, Error> {
     let (parts, body) = request.into_parts();
     console.check_origin(&parts.uri, &parts.headers)?;
     let doorman = &console.0.doorman;
-    doorman.count_sign_in(client_address(&parts.extensions, &parts.headers)).await?;
+    doorman.count_sign_in(client).await?;
     let credential = read(&parts.headers, body).await?;
     let (directory, limits) = (doorman.directory(), doorman.session_limits());
     let sessions = directory.console_sessions();

@@ -38,6 +38,14 @@ pub struct PendingSignIn {
     redirect_uri: String,
 }
 
+impl PendingSignIn {
+    /// Issuer at which the person signs in.
+    #[must_use]
+    pub fn issuer(&self) -> &str {
+        &self.issuer
+    }
+}
+
 /// Addresses of an issuer, from its discovery document.
 #[derive(Debug, Deserialize)]
 struct Endpoints {

@@ -218,6 +218,17 @@ async fn an_answer_that_was_not_meant_for_this_browser_signs_nobody_in() {
     forger.cookies.insert("holdfast-oidc".to_owned(), changed);
     refused(&mut forger, &back, "not begun in this browser").await;
 
+    // The answer of another provider, with the state of this one.
+    let mut mixed = Browser::new(&world);
+    let to = start(&mut mixed).await;
+    let mut other = at_provider(&mixed, &to).await;
+    other.query_pairs_mut().append_pair("iss", "https://other.example");
+    refused(&mut mixed, &other, "of another identity provider").await;
+    let to = start(&mut mixed).await;
+    let mut own = at_provider(&mixed, &to).await;
+    own.query_pairs_mut().append_pair("iss", &issuer.url());
+    assert!(come_back(&mut mixed, &own).await.starts_with("/console/#session="));
+
     // A code is redeemed once, with its own verifier, and the token has this sign-in's nonce.
     let kept = attacker.cookies.clone();
     come_back(&mut attacker, &back).await;
@@ -231,6 +242,23 @@ async fn an_answer_that_was_not_meant_for_this_browser_signs_nobody_in() {
     let code = mixed.query_pairs().find(|(name, _)| name == "code").unwrap().1.into_owned();
     mixed.query_pairs_mut().clear().append_pair("code", &code).append_pair("state", &state);
     refused(&mut other, &mixed, "did not accept the sign-in").await;
+}
+
+#[tokio::test]
+async fn another_page_begins_no_sign_in_at_the_provider() {
+    let issuer = FakeIssuer::start().await.unwrap();
+    let world = world(&issuer).await;
+    let mut browser = Browser::new(&world);
+    browser.origin = None;
+
+    for (site, is_begun) in [("cross-site", false), ("same-origin", true), ("none", true)] {
+        let request = browser.request(Method::GET, "/console/oidc/start?issuer=Our%20id");
+        let (response, cookies) =
+            browser.send(request.header("sec-fetch-site", site)).await.unwrap();
+        let to = response.headers()["location"].to_str().unwrap();
+        assert_eq!(to.starts_with(&issuer.url()), is_begun, "{site}: {to}");
+        assert_eq!(cookies.len(), usize::from(is_begun), "{site}: {cookies:?}");
+    }
 }
 
 #[tokio::test]
