@@ -1,4 +1,5 @@
-//! Address of a client behind proxies.
+//! What proxies in front of a listener say of a request: its client's address, and whether it came over
+//! TLS.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -10,6 +11,8 @@ use holdfast_kit::config::Proxies;
 
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
+const FORWARDED_PROTO: &str = "x-forwarded-proto";
+
 /// Address from which a connection was made, an extension of its requests: the caller's, or its
 /// proxy's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +21,17 @@ pub struct PeerAddress(pub IpAddr);
 /// Proxies that a listener believes, an extension of its requests.
 #[derive(Debug, Clone)]
 pub(crate) struct TrustedProxies(pub Arc<Proxies>);
+
+impl TrustedProxies {
+    /// Removes what only a trusted proxy may say of its clients, so that no reader of the header has to
+    /// know the peer. `X-Forwarded-For` stays: [`client_address`] judges it, and its presence tells that
+    /// a request came through a proxy.
+    pub(crate) fn remove_untrusted(&self, peer: PeerAddress, headers: &mut HeaderMap) {
+        if !self.0.trusts(peer.0.to_canonical()) {
+            headers.remove(FORWARDED_PROTO);
+        }
+    }
+}
 
 /// Returns the address of the client that sent a request: what a trusted proxy says, or the peer, because
 /// anybody else could invent addresses.
@@ -136,6 +150,27 @@ mod tests {
         assert_eq!(client(&named, "10.7.7.7", &["1.2.3.4, 8.8.8.8", "104.16.0.9"]), "8.8.8.8");
         assert_eq!(client(&named, "104.16.0.9", &["8.8.8.8"]), "8.8.8.8");
         assert_eq!(client(&named, "10.7.7.7", &["nonsense, 104.16.0.9"]), "104.16.0.9");
+    }
+
+    #[test]
+    fn only_a_trusted_proxy_says_that_a_request_came_over_tls() {
+        let is_believed = |trusted: Option<&[&str]>, peer: &str| {
+            let parse =
+                |networks: &[&str]| networks.iter().map(|net| net.parse().unwrap()).collect();
+            let proxies = TrustedProxies(Arc::new(Proxies { trusted: trusted.map(parse) }));
+            let name: axum::http::HeaderName = FORWARDED_PROTO.parse().unwrap();
+            let mut headers = HeaderMap::from_iter([(name, "https".parse().unwrap())]);
+            proxies.remove_untrusted(PeerAddress(peer.parse().unwrap()), &mut headers);
+            headers.contains_key(FORWARDED_PROTO)
+        };
+        let named = Some(["10.7.7.0/24"].as_slice());
+
+        assert!(is_believed(named, "10.7.7.7"));
+        assert!(is_believed(named, "::ffff:10.7.7.7"));
+        assert!(!is_believed(named, "10.0.1.7"));
+        assert!(!is_believed(Some(&[]), "127.0.0.1"));
+        assert!(is_believed(None, "10.0.1.7"));
+        assert!(!is_believed(None, "8.8.8.8"));
     }
 
     #[test]

@@ -48,6 +48,7 @@ impl CountedRequests {
 
     pub async fn call(self, mut request: Request<Incoming>) -> Result<Response, Infallible> {
         let in_flight = InFlightGuard::new(self.in_flight);
+        self.proxies.remove_untrusted(self.peer, request.headers_mut());
         request.extensions_mut().insert(self.peer);
         request.extensions_mut().insert(self.proxies);
         if let Some(client) = self.client {

@@ -218,6 +218,10 @@ mod tests {
 
     /// Serves with limits that are quickly reached.
     async fn limited(router: Router) -> std::io::Result<SocketAddr> {
+        limited_behind(router, Proxies::default()).await
+    }
+
+    async fn limited_behind(router: Router, proxies: Proxies) -> std::io::Result<SocketAddr> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let limits = ConnectionLimits {
@@ -226,7 +230,7 @@ mod tests {
             connections: 2,
             connections_per_address: 2,
         };
-        let router = (router, None, TrustedProxies(Arc::default()));
+        let router = (router, None, TrustedProxies(Arc::new(proxies)));
         tokio::spawn(serve_with(listener, router, CancellationToken::new(), limits));
         Ok(address)
     }
@@ -306,6 +310,25 @@ mod tests {
         socket.read_to_string(&mut answer).await.unwrap();
 
         assert!(answer.ends_with("at last"), "{answer}");
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_is_no_proxy_does_not_claim_tls() {
+        let scheme = async |headers: HeaderMap| match headers.get("x-forwarded-proto") {
+            Some(scheme) => scheme.to_str().unwrap_or("unreadable").to_owned(),
+            None => "none".to_owned(),
+        };
+        for (trusted, expected) in [(Some(Vec::new()), "none"), (None, "https")] {
+            let router = Router::new().route("/scheme", get(scheme));
+            let address = limited_behind(router, Proxies { trusted }).await.unwrap();
+            let mut socket = TcpStream::connect(address).await.unwrap();
+            let request = b"GET /scheme HTTP/1.0\r\nX-Forwarded-Proto: https\r\n\r\n";
+            socket.write_all(request).await.unwrap();
+            let mut answer = String::new();
+            socket.read_to_string(&mut answer).await.unwrap();
+
+            assert!(answer.ends_with(expected), "{answer}");
+        }
     }
 
     #[tokio::test]

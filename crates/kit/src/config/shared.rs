@@ -12,8 +12,9 @@ use crate::{Network, is_public};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Proxies {
-    /// Networks of the proxies whose `X-Forwarded-For` names the client. Without the setting the last
-    /// address that any peer in a private network names is the client; an empty list believes nobody.
+    /// Networks of the proxies whose `X-Forwarded-For` names the client and whose `X-Forwarded-Proto`
+    /// names its scheme. Without the setting every peer in a private network is believed, for its last
+    /// address; an empty list believes nobody.
     pub trusted: Option<Vec<Network>>,
 }
 
