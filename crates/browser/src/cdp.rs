@@ -1,8 +1,9 @@
 //! Client of the Chrome DevTools protocol: calls and responses over a web socket, or over a pipe to
 //! a local browser, where a NUL ends each message.
 //!
-//! The client handles only one event: a dialog is dismissed at once, because it blocks its page
-//! until it is answered.
+//! The client handles three events: a dialog is dismissed at once, because it blocks its page until it
+//! is answered; a page that leaves for another address waits for its [`NavigationRule`]; and the rule of
+//! a tab that ended is forgotten.
 
 use std::{
     collections::HashMap,
@@ -43,9 +44,29 @@ const MAX_QUEUED_CALLS: usize = 64;
 
 type PendingCalls = Mutex<HashMap<u64, oneshot::Sender<Result<Value, String>>>>;
 
+/// Rule that decides whether a tab may go to an address, or why not.
+pub type NavigationRule = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
+
+/// Rule of a tab.
+struct TabRule {
+    /// Session that pauses the tab's navigations.
+    session: String,
+    rule: NavigationRule,
+    /// Reason of the latest refusal.
+    refusal: Option<String>,
+}
+
+/// What messages of the browser are matched with.
+#[derive(Default)]
+struct Expected {
+    calls: PendingCalls,
+    /// By the target's id, which is that of its main frame, too.
+    rules: Mutex<HashMap<String, TabRule>>,
+}
+
 pub(crate) struct Cdp {
     out: mpsc::Sender<String>,
-    pending_calls: Arc<PendingCalls>,
+    expected: Arc<Expected>,
     next_id: AtomicU64,
     ended: CancellationToken,
 }
@@ -83,16 +104,16 @@ impl Cdp {
         R: Stream<Item = Option<Vec<u8>>> + Unpin + Send + 'static,
     {
         let (out, queue) = mpsc::channel(MAX_QUEUED_CALLS);
-        let waiting = Arc::new(PendingCalls::default());
+        let expected = Arc::new(Expected::default());
         let ended = CancellationToken::new();
-        let (answers, over, own) = (Arc::clone(&waiting), ended.clone(), out.clone());
+        let (answers, over, own) = (Arc::clone(&expected), ended.clone(), out.clone());
         tokio::spawn(async move {
             serve_messages((write, read), queue, own.downgrade(), &answers, &over).await;
             over.cancel();
             // Dropping the senders wakes all callers that still wait for a response.
-            lock(&answers).clear();
+            lock(&answers.calls).clear();
         });
-        Self { out, pending_calls: waiting, next_id: AtomicU64::new(1), ended }
+        Self { out, expected, next_id: AtomicU64::new(1), ended }
     }
 
     /// Whether the connection has ended.
@@ -110,7 +131,7 @@ impl Cdp {
         let gone = || Error::Unavailable("its connection ended".to_owned());
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
-        lock(&self.pending_calls).insert(id, sender);
+        lock(&self.expected.calls).insert(id, sender);
         let mut message = json!({ "id": id, "method": method, "params": params });
         if let Some(session) = session {
             message["sessionId"] = json!(session);
@@ -127,9 +148,32 @@ impl Cdp {
             () = self.ended.cancelled() => return Err(gone()),
         };
         called.unwrap_or_else(|_| {
-            lock(&self.pending_calls).remove(&id);
+            lock(&self.expected.calls).remove(&id);
             Err(Error::Timeout(CALL_TIMEOUT.as_secs()))
         })
+    }
+
+    /// Lets a rule decide where a tab goes, until [`release`](Self::release).
+    pub(crate) async fn restrict(
+        &self,
+        (target, session): (&str, &str),
+        rule: NavigationRule,
+    ) -> Result<(), Error> {
+        let held = TabRule { session: session.to_owned(), rule, refusal: None };
+        lock(&self.expected.rules).insert(target.to_owned(), held);
+        // Redirects are paused one by one, as are navigations by scripts.
+        let pages = json!({ "patterns": [{ "resourceType": "Document" }] });
+        self.call(Some(session), "Fetch.enable", pages).await.map(drop)
+    }
+
+    /// Lets a tab go anywhere again.
+    pub(crate) fn release(&self, target: &str) {
+        lock(&self.expected.rules).remove(target);
+    }
+
+    /// Why the tab was last kept from an address, since its rule began.
+    pub(crate) fn refusal(&self, target: &str) -> Option<String> {
+        lock(&self.expected.rules).get(target)?.refusal.clone()
     }
 }
 
@@ -149,7 +193,7 @@ async fn serve_messages<W, R>(
     (mut write, mut read): (W, R),
     mut queue: mpsc::Receiver<String>,
     own: mpsc::WeakSender<String>,
-    waiting: &PendingCalls,
+    expected: &Expected,
     ended: &CancellationToken,
 ) where
     W: Sink<String> + Unpin,
@@ -166,12 +210,11 @@ async fn serve_messages<W, R>(
             message = read.next() => {
                 let Some(Some(message)) = message else { return };
                 let Ok(said) = serde_json::from_slice::<Value>(&message) else { continue };
-                if let Some(dismissal) = handle_message(said, waiting)
+                if let Some(reaction) = handle_message(said, expected)
                     && let Some(own) = own.upgrade()
                 {
-                    // If the queue is full, the dialog stays open and the next call to the page
-                    // times out.
-                    let _ = own.try_send(dismissal);
+                    // If the queue is full, the page stays blocked and the next call to it times out.
+                    let _ = own.try_send(reaction);
                 }
             }
             () = ended.cancelled() => return,
@@ -179,11 +222,10 @@ async fn serve_messages<W, R>(
     }
 }
 
-/// Delivers a response to its caller. Returns the message that dismisses a dialog if the page
-/// opened one.
-fn handle_message(mut said: Value, waiting: &PendingCalls) -> Option<String> {
+/// Delivers a response to its caller, or returns the message with which the client reacts to an event.
+fn handle_message(mut said: Value, expected: &Expected) -> Option<String> {
     if let Some(id) = said["id"].as_u64() {
-        let sender = lock(waiting).remove(&id)?;
+        let sender = lock(&expected.calls).remove(&id)?;
         let answer = match said.get("error") {
             Some(error) => Err(error["message"].as_str().unwrap_or("it failed").to_owned()),
             None => Ok(said["result"].take()),
@@ -192,18 +234,88 @@ fn handle_message(mut said: Value, waiting: &PendingCalls) -> Option<String> {
         let _ = sender.send(answer);
         return None;
     }
-    (said["method"] == "Page.javascriptDialogOpening").then(|| {
-        // No call has the id 0, so the response to this one is ignored.
-        json!({
-            "id": 0,
-            "sessionId": said["sessionId"],
-            "method": "Page.handleJavaScriptDialog",
-            "params": { "accept": false },
-        })
-        .to_string()
-    })
+    let (method, params) = match said["method"].as_str()? {
+        "Page.javascriptDialogOpening" => {
+            ("Page.handleJavaScriptDialog", json!({ "accept": false }))
+        }
+        "Fetch.requestPaused" => judge_navigation(&said["params"], expected),
+        "Target.detachedFromTarget" => {
+            let ended = said["params"]["sessionId"].as_str().unwrap_or_default();
+            lock(&expected.rules).retain(|_, held| held.session != ended);
+            return None;
+        }
+        _ => return None,
+    };
+    // No call has the id 0, so the response to this one is ignored.
+    let reaction =
+        json!({ "id": 0, "sessionId": said["sessionId"], "method": method, "params": params });
+    Some(reaction.to_string())
+}
+
+/// Returns the method that ends a paused request, and its parameters. Frames within a page have no rule.
+fn judge_navigation(paused: &Value, expected: &Expected) -> (&'static str, Value) {
+    let (request, frame) = (&paused["requestId"], paused["frameId"].as_str().unwrap_or_default());
+    let address = paused["request"]["url"].as_str().unwrap_or_default();
+    if let Some(held) = lock(&expected.rules).get_mut(frame)
+        && let Err(why) = (held.rule)(address)
+    {
+        held.refusal = Some(why);
+        let reason = json!({ "requestId": request, "errorReason": "BlockedByClient" });
+        return ("Fetch.failRequest", reason);
+    }
+    ("Fetch.continueRequest", json!({ "requestId": request }))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reaction of the client to an event.
+    fn reaction(expected: &Expected, method: &str, params: &Value) -> Value {
+        let event = json!({ "method": method, "sessionId": "S", "params": params });
+        handle_message(event, expected).map_or(Value::Null, |text| text.parse().unwrap())
+    }
+
+    #[test]
+    fn a_tab_with_a_rule_goes_only_where_the_rule_allows() {
+        let expected = Expected::default();
+        let rule: NavigationRule =
+            Arc::new(|address: &str| match address.starts_with("http://a.test/") {
+                true => Ok(()),
+                false => Err(format!("not to {address}")),
+            });
+        let held = TabRule { session: "S".to_owned(), rule, refusal: None };
+        lock(&expected.rules).insert("tab".to_owned(), held);
+        let paused = |frame: &str, url: &str| {
+            let params = json!({ "requestId": "7", "frameId": frame, "request": { "url": url } });
+            let reaction = reaction(&expected, "Fetch.requestPaused", &params);
+            assert_eq!(
+                (&reaction["sessionId"], &reaction["params"]["requestId"]),
+                (&json!("S"), &json!("7"))
+            );
+            reaction["method"].as_str().unwrap().to_owned()
+        };
+
+        assert_eq!(paused("tab", "http://a.test/next"), "Fetch.continueRequest");
+        assert_eq!(paused("tab", "http://b.test/?d=x"), "Fetch.failRequest");
+        assert_eq!(paused("frame", "http://b.test/"), "Fetch.continueRequest");
+        let refusal = lock(&expected.rules).get("tab").and_then(|held| held.refusal.clone());
+        assert_eq!(refusal.unwrap(), "not to http://b.test/?d=x");
+        let ended = json!({ "sessionId": "S" });
+        assert_eq!(reaction(&expected, "Target.detachedFromTarget", &ended), Value::Null);
+        assert!(lock(&expected.rules).is_empty());
+    }
+
+    #[test]
+    fn a_dialog_is_dismissed() {
+        let expected = Expected::default();
+        let dismissal = reaction(&expected, "Page.javascriptDialogOpening", &json!({}));
+
+        assert_eq!(dismissal["method"], "Page.handleJavaScriptDialog");
+        assert_eq!(dismissal["params"]["accept"], false);
+    }
 }

@@ -3,7 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `launch` | starting Chromium, or connecting to one that runs elsewhere |
-//! | `cdp` | the protocol: calls and responses over a web socket (decision 0021) |
+//! | `cdp` | the protocol: calls and responses over a web socket (decision 0021), and rules for where tabs go |
 //! | `proxy` | the proxy that checks every connection of a page |
 //! | `browser` | one browser, with a window for each conversation |
 //! | `page` | actions on a page |
@@ -29,6 +29,7 @@ mod proxy;
 mod snapshot;
 
 pub use browser::Browser;
+pub use cdp::NavigationRule;
 pub use config::{Config, Isolation};
 pub use error::Error;
 pub use page::{Page, PointerAction, Screenshot, Tab};

@@ -8,7 +8,11 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::{Error, cdp::Cdp, snapshot};
+use crate::{
+    Error,
+    cdp::{Cdp, NavigationRule},
+    snapshot,
+};
 
 /// Maximum wait for a page to load.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(20);
@@ -118,17 +122,33 @@ impl Page {
         self.cdp.call(None, "Target.closeTarget", json!({ "targetId": id })).await.map(drop)
     }
 
-    /// Navigates to a URL and waits until the page is loaded.
+    /// Navigates to a URL and waits until the page is loaded. A rule decides about each address that the
+    /// tab goes to from now on, by redirects or scripts, until [`release`](Self::release) or the next
+    /// navigation. Frames, and tabs that the page opens, have no rule.
     ///
     /// # Errors
     ///
-    /// [`Error::Refused`] if the page cannot be loaded.
-    pub async fn navigate(&self, url: &str) -> Result<(), Error> {
-        let gone = self.call("Page.navigate", json!({ "url": url })).await?;
-        match gone["errorText"].as_str() {
-            Some(why) if !why.is_empty() => Err(Error::Refused(format!("no page came: {why}"))),
-            _ => self.wait_until_loaded().await,
+    /// [`Error::Refused`] if the page cannot be loaded, or leads where the rule does not allow.
+    pub async fn navigate(&self, url: &str, rule: Option<NavigationRule>) -> Result<(), Error> {
+        match rule {
+            Some(rule) => self.cdp.restrict((&self.target, &self.session), rule).await?,
+            None => self.release(),
         }
+        let gone = self.call("Page.navigate", json!({ "url": url })).await?;
+        let failure = gone["errorText"].as_str().filter(|why| !why.is_empty());
+        if failure.is_none() {
+            self.wait_until_loaded().await?;
+        }
+        match (self.cdp.refusal(&self.target), failure) {
+            (Some(refusal), _) => Err(Error::Refused(refusal)),
+            (None, Some(why)) => Err(Error::Refused(format!("no page came: {why}"))),
+            (None, None) => Ok(()),
+        }
+    }
+
+    /// Lets the tab go anywhere.
+    pub fn release(&self) {
+        self.cdp.release(&self.target);
     }
 
     /// Waits until the page is loaded, for 20 s at most. A page that still loads then is used as it

@@ -33,6 +33,11 @@ impl AllowedHosts {
         self.rule.is_some()
     }
 
+    /// Whether redirects may lead to one host only.
+    pub(crate) const fn keep_to_one(&self) -> bool {
+        self.only.is_some()
+    }
+
     /// Refuses an address on another host, with a text for the model.
     pub(crate) fn check(&self, url: &Url) -> Result<(), String> {
         let host = url.host_str().unwrap_or_default();
@@ -41,8 +46,8 @@ impl AllowedHosts {
         }
         match &self.only {
             Some(only) if without_www(only) != without_www(host) => Err(format!(
-                "it leads to the host `{host}`, and the call was allowed for `{only}`: fetch the \
-                 address there itself"
+                "it leads to the host `{host}`, and the call was allowed for `{only}`: ask for \
+                 the address there itself"
             )),
             Some(_) | None => Ok(()),
         }

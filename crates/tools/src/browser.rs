@@ -13,7 +13,8 @@ use std::{
 };
 
 use holdfast_browser::{
-    Browser as Windows, Config, ConnectPolicy, Error, Page, PointerAction, PolicyDecision, Tab,
+    Browser as Windows, Config, ConnectPolicy, Error, NavigationRule, Page, PointerAction,
+    PolicyDecision, Tab,
 };
 use holdfast_egress::{Guard, Lookup, SystemResolver};
 use holdfast_types::Effect;
@@ -22,7 +23,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::{Call, Destination, Output, Part, Tool, ToolError, untrusted, web::Web};
+use crate::{AllowedHosts, Call, Destination, Output, Part, Tool, ToolError, untrusted, web::Web};
 
 /// Maximum length of the page text that the model gets, in characters.
 const MAX_SHOWN_CHARS: usize = 30_000;
@@ -215,6 +216,10 @@ impl Browser {
                     .to_owned(),
             }));
         }
+        if input.action.acts() {
+            // Such an action has an approval of its own, if it needs one.
+            page.release();
+        }
         match input.action {
             Action::Screenshot => return screenshot(&page, input).await,
             Action::Tabs => {
@@ -231,7 +236,11 @@ impl Browser {
                 return page_output(call, &page).await;
             }
             Action::CloseTab => page.close_tab(required("to", input.to.as_deref())?).await?,
-            _ => self::act(&page, input, url.as_deref()).await?,
+            Action::Navigate => {
+                let url = url.as_deref().unwrap_or("about:blank");
+                page.navigate(url, navigation_rule(&call.hosts)).await?;
+            }
+            _ => self::act(&page, input).await?,
         }
         let (page, _) = self.windows.page(tenant, who).await?;
         page_output(call, &page).await
@@ -247,12 +256,23 @@ impl Browser {
     }
 }
 
-async fn act(page: &Page, input: &BrowserInput, url: Option<&str>) -> Result<(), Error> {
+/// Rule for the addresses that a navigation leads to, if it may not lead everywhere: what the model wrote
+/// into an address goes to no other host.
+fn navigation_rule(hosts: &AllowedHosts) -> Option<NavigationRule> {
+    let hosts = hosts.clone();
+    hosts.keep_to_one().then(|| -> NavigationRule {
+        Arc::new(move |address: &str| {
+            let url = Url::parse(address).map_err(|error| error.to_string())?;
+            hosts.check(&url)
+        })
+    })
+}
+
+async fn act(page: &Page, input: &BrowserInput) -> Result<(), Error> {
     let element = || required("ref", input.element.as_deref());
     let some_element = input.element.as_deref().filter(|element| !element.is_empty());
     let text = || input.text.as_deref().ok_or_else(|| missing("text"));
     match input.action {
-        Action::Navigate => page.navigate(url.unwrap_or("about:blank")).await,
         Action::Click => page.point(element()?, PointerAction::Click).await,
         Action::DoubleClick => page.point(element()?, PointerAction::DoubleClick).await,
         Action::Hover => page.point(element()?, PointerAction::Hover).await,
@@ -271,7 +291,8 @@ async fn act(page: &Page, input: &BrowserInput, url: Option<&str>) -> Result<(),
             let limit = Duration::from_secs(input.seconds.unwrap_or(10)).min(MAX_WAIT);
             page.wait(input.text.as_deref().filter(|text| !text.is_empty()), limit).await
         }
-        Action::Snapshot
+        Action::Navigate
+        | Action::Snapshot
         | Action::Screenshot
         | Action::Evaluate
         | Action::Tabs

@@ -281,6 +281,35 @@ mod needs_chromium {
     }
 
     #[tokio::test]
+    async fn a_page_whose_address_was_allowed_for_a_host_leads_to_no_other() -> anyhow::Result<()> {
+        let world = world(|_| {}).await?;
+        let hosts = AllowedHosts::default().staying_on("start.test".to_owned());
+        let (free, bound) = (call(), Call { hosts, ..call() });
+        let port = world.server.address.port();
+        let go = |path: &str| json!({"action": "navigate", "url": world.url(path)});
+        let away = || go(&format!("/to/http://rebind.test:{port}/?d=notes"));
+
+        let near = go(&format!("/to/http://start.test:{port}/next"));
+        let near = world.ask(&bound, near).await;
+        let told = world.told(&bound, away()).await;
+        // The same redirect, of an address that the conversation was given.
+        let followed = world.ask(&free, away()).await;
+        // A script is approved by itself.
+        world.ask(&bound, go("/next")).await;
+        let script = format!("location.href = 'http://rebind.test:{port}/'");
+        world.ask(&bound, json!({"action": "evaluate", "expression": script})).await;
+        let scripted = json!({"action": "wait", "text": "is not on the public internet"});
+        let scripted = world.ask(&bound, scripted).await;
+
+        assert!(near.contains("Title: Next"), "{near}");
+        assert!(told.contains("it leads to the host `rebind.test`"), "{told}");
+        for page in [followed, scripted] {
+            assert!(page.contains("is not on the public internet"), "{page}");
+        }
+        Ok(())
+    }
+
+    #[tokio::test]
     async fn each_conversation_has_a_window_of_its_own_which_is_closed_in_time()
     -> anyhow::Result<()> {
         let world = world(|config| {

@@ -244,7 +244,7 @@ mod needs_chromium {
         let (tenant, who) = (world.tenant.as_uuid(), AccountId::generate().as_uuid());
         let (tab, _) = browser.page(tenant, who).await.unwrap();
         let long = Duration::from_secs(20);
-        tab.navigate(&format!("{}/widget/{account}", bridge.url)).await.unwrap();
+        tab.navigate(&format!("{}/widget/{account}", bridge.url), None).await.unwrap();
         tab.wait(Some("How can I help?"), long).await.unwrap();
         assert_eq!(tab.evaluate("document.title").await.unwrap(), "Ask us");
 
@@ -262,7 +262,7 @@ mod needs_chromium {
         assert_eq!(tab.evaluate("document.title").await.unwrap(), "Ask us");
 
         // The page comes back with the conversation, and after a break goes on.
-        tab.navigate(&format!("{}/widget/{account}", bridge.url)).await.unwrap();
+        tab.navigate(&format!("{}/widget/{account}", bridge.url), None).await.unwrap();
         tab.wait(Some("onerror"), long).await.unwrap();
         let count = "document.querySelectorAll('.message').length";
         assert_eq!(tab.evaluate(count).await.unwrap(), json!(3));
