@@ -201,6 +201,10 @@ impl<'a> Extraction<'a> {
     }
 
     fn put(&mut self, path: TreePath, content: Vec<u8>) -> Result<(), Error> {
+        // Litter of git, as its databases are.
+        if path.makes_bare_repository(&content) {
+            return Ok(());
+        }
         let size = content.len() as u64;
         if size > self.max_size_of(&path, size)? {
             return Err(self.too_large(&path));

@@ -73,6 +73,21 @@ impl TreePath {
         }
     }
 
+    /// Whether Git takes a file of this name, outside of a database, for the `HEAD` of a bare repository.
+    #[must_use]
+    pub fn is_bare_head(&self) -> bool {
+        self.within_git_database().is_none() && visible_name(self.name()) == "head"
+    }
+
+    /// Whether a file with this content makes its folder a bare repository, whose configuration and hooks
+    /// Git would follow in it and below it
+    /// (<https://git-scm.com/docs/gitrepository-layout#Documentation/gitrepository-layout.txt-HEAD>).
+    #[must_use]
+    pub fn makes_bare_repository(&self, content: &[u8]) -> bool {
+        let is_hash = content.len() >= 40 && content.iter().take(40).all(u8::is_ascii_hexdigit);
+        self.is_bare_head() && (content.starts_with(b"ref:") || is_hash)
+    }
+
     /// Whether the path is `folder` or inside it at any depth.
     #[must_use]
     pub fn is_within(&self, folder: &Self) -> bool {
@@ -80,11 +95,17 @@ impl TreePath {
     }
 }
 
-/// Whether a part of a path is `.git` on some file system. The spellings are those that Git refuses in
-/// trees with `core.protectHFS` and `core.protectNTFS`: upper case, letters that HFS+ ignores, `git~1`,
-/// trailing dots and spaces, and streams of NTFS
-/// (<https://git-scm.com/docs/git-config#Documentation/git-config.txt-coreprotectHFS>).
+/// Whether a part of a path is `.git` on some file system.
 fn is_git_name(part: &str) -> bool {
+    let name = visible_name(part);
+    name == ".git" || name == "git~1"
+}
+
+/// A part of a path as some file system reads it. The spellings are those that Git refuses in trees with
+/// `core.protectHFS` and `core.protectNTFS`: upper case, letters that HFS+ ignores, trailing dots and
+/// spaces, and streams of NTFS
+/// (<https://git-scm.com/docs/git-config#Documentation/git-config.txt-coreprotectHFS>).
+fn visible_name(part: &str) -> String {
     let visible = part.chars().filter(|letter| {
         !matches!(
             letter,
@@ -95,8 +116,7 @@ fn is_git_name(part: &str) -> bool {
         )
     });
     let name: String = visible.map(|letter| letter.to_ascii_lowercase()).collect();
-    let name = name.split(':').next().unwrap_or_default().trim_end_matches(['.', ' ']);
-    name == ".git" || name == "git~1"
+    name.split(':').next().unwrap_or_default().trim_end_matches(['.', ' ']).to_owned()
 }
 
 fn problem(path: &str) -> Option<&'static str> {
@@ -244,6 +264,24 @@ mod tests {
             ("..git", None),
         ] {
             assert_eq!(path(text).within_git_database(), within, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_makes_a_bare_repository_is_recognized() {
+        let hash = "0123456789abcdef0123456789abcdef01234567\n";
+        for (text, content, is_bare) in [
+            ("HEAD", "ref: refs/heads/main\n", true),
+            ("a/HEAD", hash, true),
+            ("a.git/head", "ref: refs/heads/main\n", true),
+            ("a/HEAD. ", "ref: refs/heads/main\n", true),
+            ("a/HE\u{200d}AD", "ref: refs/heads/main\n", true),
+            ("docs/HEAD", "how HTTP answers HEAD", false),
+            ("a/.git/HEAD", "ref: refs/heads/main\n", false),
+            ("a/HEAD/b", "ref: refs/heads/main\n", false),
+            ("a/HEAD.md", "ref: refs/heads/main\n", false),
+        ] {
+            assert_eq!(path(text).makes_bare_repository(content.as_bytes()), is_bare, "{text}");
         }
     }
 

@@ -46,7 +46,7 @@ impl LocalFolder {
     /// If the path is none within the folder, or the file is there.
     pub fn write(&mut self, path: &str, content: &[u8]) -> Result<bool, Error> {
         let path = path.parse::<TreePath>().map_err(|error| Error::Usage(error.to_string()))?;
-        if path.within_git_database().is_some() || is_head(&path, content) {
+        if path.within_git_database().is_some() || path.makes_bare_repository(content) {
             self.left_out += 1;
             return Ok(false);
         }
@@ -85,13 +85,6 @@ pub fn file_name(name: &str) -> Result<&str, Error> {
             crate::screen::plain(name)
         ))),
     }
-}
-
-/// Whether a file makes its folder a bare repository
-/// (<https://git-scm.com/docs/gitrepository-layout#Documentation/gitrepository-layout.txt-HEAD>).
-fn is_head(path: &TreePath, content: &[u8]) -> bool {
-    let is_hash = content.len() >= 40 && content.iter().take(40).all(u8::is_ascii_hexdigit);
-    path.name().eq_ignore_ascii_case("HEAD") && (content.starts_with(b"ref:") || is_hash)
 }
 
 #[cfg(test)]

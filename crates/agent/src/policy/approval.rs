@@ -119,8 +119,9 @@ impl BoundApprovals {
     /// Whether a path is protected, in any case.
     fn protects(&self, path: &str) -> bool {
         let Some(path) = normalised(path) else { return true };
-        let is_of_git =
-            path.parse::<TreePath>().is_ok_and(|path| path.within_git_database().is_some());
+        let is_of_git = path
+            .parse::<TreePath>()
+            .is_ok_and(|path| path.within_git_database().is_some() || path.is_bare_head());
         let path = path.to_lowercase();
         // Deleting a parent folder deletes a protected path too.
         is_of_git || self.protected.iter().any(|scope| covers(scope, &path) || covers(&path, scope))

@@ -45,9 +45,10 @@ fn one_folder_around_it_all_goes_and_litter_is_left_out() {
     let of = |name: &str| Entry { name: name.into(), ..skill("x") };
     let litter = Entry::new("__MACOSX/._SKILL.md", "x");
     let forged = Entry::new("repo-main/.skill-origin.json", "{}");
+    let bare = Entry::new("repo-main/a/HEAD", "ref: refs/heads/main\n");
 
     assert_eq!(
-        paths(&[of("repo-main/skill.md"), Entry::new("repo-main/a/b", "x"), litter, forged]),
+        paths(&[of("repo-main/skill.md"), Entry::new("repo-main/a/b", "x"), litter, forged, bare]),
         ["SKILL.md", "a/b"]
     );
     assert!(told(&[of("a/SKILL.md"), Entry::new("b/c", "")]).contains("no `SKILL.md`"));

@@ -95,6 +95,7 @@ fn writing_to_what_an_agent_is_needs_approval() {
         ("write", json!({"path": "site/.git/config"})),
         ("write", json!({"path": "site/.GIT/hooks/pre-commit"})),
         ("edit", json!({"path": "GIT~1/config"})),
+        ("write", json!({"path": "bare/HEAD"})),
         ("apply_patch", json!({"patch": "--- a/x.md\n+++ b/self.md\n@@ -1 +1 @@\n"})),
         ("apply_patch", json!({"input": "*** Begin Patch\n*** Update File: self.md\n"})),
         ("apply_patch", json!({"patch": "rename from self.md\nrename to x.md\n"})),

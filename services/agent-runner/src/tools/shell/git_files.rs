@@ -52,12 +52,22 @@ const REFUSED_FILES: [&str; 6] = [
 /// Folders of hooks, of other repositories, and of addresses in an old format.
 const REFUSED_FOLDERS: [&str; 5] = ["branches/", "hooks/", "modules/", "remotes/", "worktrees/"];
 
+/// Folders of operations that are not finished: `git rebase --continue` runs the commands of its list.
+const OPERATION_FOLDERS: [&str; 3] = ["rebase-apply/", "rebase-merge/", "sequencer/"];
+
+/// Beginning of the files of a bisection, which older versions of Git evaluate as a script.
+const BISECTION_PREFIX: &str = "bisect_";
+
 /// Reason why a change of a repository's file is not kept.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// `git init` writes examples of hooks, of which the model need not know.
     ExampleHook,
     File(TreePath),
+    /// A file that makes its folder a repository, with configuration and hooks beside it.
+    BareRepository(TreePath),
+    /// A file of an operation that is not finished.
+    Operation(TreePath),
     /// A file that makes another one the database.
     Link(TreePath),
     Setting(TreePath, String),
@@ -71,6 +81,14 @@ impl Refusal {
             Self::File(path) => Some(format!(
                 "`{path}` was not kept: hooks, attributes, submodules and worktrees of a repository \
                  are not, because Git would run programs that they name"
+            )),
+            Self::BareRepository(path) => Some(format!(
+                "`{path}` was not kept: bare repositories are not, because Git would run programs that \
+                 their configuration and hooks name; use a repository with a work tree"
+            )),
+            Self::Operation(path) => Some(format!(
+                "`{path}` was not kept: a rebase, a bisection or a series of commits must end in the \
+                 command that begins it; if it stops, end it there with `--abort`"
             )),
             Self::Link(path) => Some(format!(
                 "`{path}` was not kept: submodules and worktrees of a repository are not"
@@ -86,6 +104,9 @@ impl Refusal {
 /// Returns why a change is not kept; `None` if it is.
 pub(super) fn refusal(edit: &Edit) -> Option<Refusal> {
     let Edit::Put { path, content, .. } = edit else { return None };
+    if path.makes_bare_repository(content) {
+        return Some(Refusal::BareRepository(path.clone()));
+    }
     // `git~1` is a database on some systems only: a real one may be below it.
     let mut within = path.within_git_database()?.to_owned();
     loop {
@@ -109,9 +130,20 @@ fn refusal_within(path: &TreePath, within: &str, content: &[u8]) -> Option<Refus
         let setting = refused_setting(content)?;
         return Some(Refusal::Setting(path.clone(), setting));
     }
+    let is_operation = OPERATION_FOLDERS.iter().any(|folder| within.starts_with(folder))
+        || within.starts_with(BISECTION_PREFIX);
+    if is_operation {
+        return Some(Refusal::Operation(path.clone()));
+    }
     let is_refused = REFUSED_FILES.contains(&within)
         || REFUSED_FOLDERS.iter().any(|folder| within.starts_with(folder));
-    is_refused.then(|| Refusal::File(path.clone()))
+    if is_refused {
+        return Some(Refusal::File(path.clone()));
+    }
+    // A repository within the database.
+    let has_own_head = ["logs/", "refs/"].iter().any(|folder| within.starts_with(folder));
+    let is_nested_head = within.ends_with("/head") && !has_own_head;
+    is_nested_head.then(|| Refusal::BareRepository(path.clone()))
 }
 
 /// Returns a setting that is not kept, or a line that is not understood
@@ -182,9 +214,13 @@ mod tests {
             ("a/.git/objects/ab/cdef", ""),
             ("a/.git/refs/heads/main", ""),
             ("a/.git/logs/HEAD", ""),
+            ("a/.git/refs/remotes/origin/HEAD", "ref: refs/remotes/origin/main\n"),
             ("a/.git/info/exclude", "/x\n"),
             ("a/.gitattributes", "* filter=x\n"),
             ("hooks/pre-commit", "#!/bin/sh\n"),
+            ("a/.git/MERGE_HEAD", ""),
+            ("a/.git/CHERRY_PICK_HEAD", ""),
+            ("docs/HEAD", "how HTTP answers HEAD"),
         ] {
             assert_eq!(refusal(&put(path, text)), None, "{path}");
         }
@@ -206,12 +242,25 @@ mod tests {
             ".git/worktrees/b/gitdir",
             ".git/config.worktree",
             ".git/commondir",
+            ".git/rebase-merge/git-rebase-todo",
+            ".git/rebase-apply/next",
+            ".git/sequencer/todo",
+            ".git/BISECT_START",
+            "git~1/a/.git/rebase-merge/git-rebase-todo",
             "b/.git",
         ] {
             assert!(
                 refusal(&put(path, "x")).is_some_and(|refused| refused.note().is_some()),
                 "{path}"
             );
+        }
+    }
+
+    #[test]
+    fn no_folder_becomes_a_bare_repository() {
+        for path in ["HEAD", "a/HEAD", "a.git/head", "a/.git/b/HEAD"] {
+            let refused = refusal(&put(path, "ref: refs/heads/main\n"));
+            assert_eq!(refused, Some(Refusal::BareRepository(path.parse().unwrap())), "{path}");
         }
     }
 
