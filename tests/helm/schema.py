@@ -15,6 +15,7 @@ OWNED = re.compile(
 )
 # Structures that the manual describes in words.
 TABLES = {
+    "audio.transcription_models": {"type": "object", "additionalProperties": {"type": "string"}},
     "skills.registries": {"type": "array", "items": {"type": "object"}},
     "oidc.issuers": {"type": "array", "items": {"type": "object"}},
     "runner.prompt.channel_words": {"type": "object"},

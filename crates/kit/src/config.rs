@@ -42,7 +42,8 @@ use self::{
 };
 
 /// All tables that a file may have. A service skips those that its struct does not have.
-const TABLES: [&str; 18] = [
+const TABLES: [&str; 19] = [
+    "audio",
     "bridge",
     "database",
     "egress",

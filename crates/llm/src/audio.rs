@@ -8,6 +8,7 @@
 //! One call is one attempt: each costs money. Models of Gemini hear recordings in a chat.
 
 mod chat;
+mod transcriber;
 mod transcript;
 
 use std::{fmt, time::Duration};
@@ -23,7 +24,9 @@ use reqwest::{
 use serde_json::Value;
 use tokio::time::Instant;
 
-pub use chat::{hearing_model, transcribe_in_chat};
+use chat::hearing_model;
+pub use chat::transcribe_in_chat;
+pub use transcriber::{AudioConfig, Transcriber};
 pub use transcript::Transcript;
 
 use crate::{
@@ -99,8 +102,7 @@ pub struct AudioClient {
 
 /// Returns the model with which a provider transcribes if none is chosen; `None` if its server is not
 /// known to transcribe.
-#[must_use]
-pub fn transcription_model(name: &str, provider: &Provider) -> Option<&'static str> {
+fn transcription_model(name: &str, provider: &Provider) -> Option<&'static str> {
     servers::features_of(name, &base_url(name, provider).ok()??).transcription
 }
 

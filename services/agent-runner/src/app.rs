@@ -147,7 +147,7 @@ impl App {
             }
             Err(no_commands) => (None, RunnerReport { no_commands, ..RunnerReport::default() }),
         };
-        let media = config.runner.media.clone();
+        let media = (config.runner.media.clone(), config.audio.clone());
         let guard = config.egress.guard()?;
         let studio = Arc::new(MediaProviders::new(
             directory.clone(),

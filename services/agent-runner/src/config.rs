@@ -8,7 +8,7 @@ use holdfast_kit::{
     config::{Mesh, Secrets, Tls},
     telemetry,
 };
-use holdfast_llm::WorkloadIdentityConfig;
+use holdfast_llm::{WorkloadIdentityConfig, audio::AudioConfig};
 use holdfast_sandbox::BackendChoice;
 use holdfast_session::{CLAIM_LEASE, HOLDER_WAIT, RunnerPool};
 use holdfast_tools::Web;
@@ -39,6 +39,8 @@ pub struct Config {
     pub skills: holdfast_skills::Config,
     /// Addresses of providers that tenants choose.
     pub egress: holdfast_egress::Config,
+    /// Models that speak and transcribe.
+    pub audio: AudioConfig,
     pub runner: RunnerConfig,
 }
 
@@ -167,7 +169,7 @@ pub struct RunnerConfig {
     /// Folders of files that commands work on.
     pub scratch: ScratchConfig,
     pub mcp: McpConfig,
-    /// Models for images and speech.
+    /// Models for images, and voices.
     pub media: MediaConfig,
     /// Identities that the cloud gives to this installation; no tenant uses them by default.
     pub workload_identity: WorkloadIdentityConfig,

@@ -165,7 +165,8 @@ impl App {
             node_command_key: holdfast_grpc::node_public_key(&config.mesh)?.into(),
         };
         let guard = state.provider_egress.clone();
-        let audio = AudioProviders::new(directory.clone(), sessions.clone(), guard);
+        let audio =
+            AudioProviders::new(directory.clone(), sessions.clone(), guard, config.audio.clone());
         let tokens = TokenVerifier::new(&config.oidc)?;
         let doorman = Authenticator::new(
             directory.clone(),

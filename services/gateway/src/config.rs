@@ -32,6 +32,8 @@ pub struct Config {
     pub skills: holdfast_skills::Config,
     /// Addresses of providers that tenants choose.
     pub egress: holdfast_egress::Config,
+    /// Models that speak and transcribe.
+    pub audio: holdfast_llm::audio::AudioConfig,
     /// Identity providers whose people may sign in.
     pub oidc: crate::oidc::config::Oidc,
 }

@@ -22,8 +22,7 @@ const TRANSCRIBER: &str = "You transcribe recordings. Write down what is said wo
 
 /// Returns the model of a provider that hears recordings in a chat if none is chosen; `None` for
 /// providers whose models do not.
-#[must_use]
-pub fn hearing_model(name: &str, kind: ProviderKind) -> Option<ModelId> {
+pub(super) fn hearing_model(name: &str, kind: ProviderKind) -> Option<ModelId> {
     if kind != ProviderKind::Gemini {
         return None;
     }

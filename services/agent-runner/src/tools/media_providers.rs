@@ -20,6 +20,7 @@ use holdfast_directory::{
 use holdfast_egress::Guard;
 use holdfast_llm::{
     Catalogue, Models, Request,
+    audio::AudioConfig,
     servers::{self, WHISPER},
 };
 use holdfast_tools::{
@@ -54,11 +55,16 @@ pub(crate) struct MediaProviders {
     directory: Directory,
     guard: Guard,
     media: MediaConfig,
+    audio: AudioConfig,
 }
 
 impl MediaProviders {
-    pub(crate) const fn new(directory: Directory, media: MediaConfig, guard: Guard) -> Self {
-        Self { directory, guard, media }
+    pub(crate) fn new(
+        directory: Directory,
+        (media, audio): (MediaConfig, AudioConfig),
+        guard: Guard,
+    ) -> Self {
+        Self { directory, guard, media, audio }
     }
 
     /// Synthesises a text with the first provider that succeeds, or returns why none did.
@@ -80,7 +86,7 @@ impl MediaProviders {
                     let spoken = self.speak_elevenlabs(&choice, speech).await;
                     (&self.media.elevenlabs_model, spoken)
                 }
-                _ => (&self.media.speech_model, self.speak_openai(&choice, speech).await),
+                _ => (&self.audio.speech_model, self.speak_openai(&choice, speech).await),
             };
             match spoken {
                 Ok(content) => {
@@ -134,7 +140,7 @@ impl MediaProviders {
     async fn speak_openai(&self, choice: &ModelChoice, speech: &Speech) -> Result<Vec<u8>, String> {
         let voice = speech.voice.as_deref().unwrap_or(&self.media.voice);
         let body = json!({
-            "model": self.media.speech_model,
+            "model": self.audio.speech_model,
             "input": speech.text,
             "voice": voice,
             "response_format": "mp3",

@@ -96,6 +96,29 @@ async fn a_recording_is_transcribed_with_the_tenants_key_and_charged() {
 }
 
 #[tokio::test]
+async fn models_that_the_operator_names_speak_and_transcribe() {
+    let name_models = |config: &mut Config| {
+        config.egress.local_providers = Some(true);
+        config.audio.speech_model = "gpt-4o-mini-tts".to_owned();
+        let model = ("litellm".to_owned(), "gpt-4o-transcribe".to_owned());
+        config.audio.transcription_models = [model].into();
+    };
+    let world = World::start_with(name_models).await.unwrap();
+    let audio = FakeAudio::start(AudioVendor::OpenAi, "good day").await.unwrap();
+    provider(&world, "litellm", &audio).await;
+
+    let heard = transcribe(&world, &world.anna, form("holdfast", &[])).await;
+    let mut speech = speech();
+    speech["model"] = json!("holdfast");
+    let spoken = world.post(&world.anna, SPEECH).json(&speech).send().await.unwrap();
+
+    assert_eq!((heard.status().as_u16(), spoken.status().as_u16()), (200, 200));
+    let models: Vec<Value> =
+        audio.requests().iter().map(|request| request.fields["model"].clone()).collect();
+    assert_eq!(models, ["gpt-4o-transcribe", "gpt-4o-mini-tts"]);
+}
+
+#[tokio::test]
 async fn a_client_that_goes_away_pays_for_what_it_has_asked_for() {
     let world = Arc::new(world().await);
     let audio = FakeAudio::start(AudioVendor::OpenAi, "good day").await.unwrap();

@@ -13,8 +13,8 @@ use std::time::Duration;
 use holdfast_directory::ModelChoice;
 use holdfast_llm::{
     audio::{
-        AudioClient, AudioError, Recording, Transcript, hearing_model, read_transcription,
-        transcribe_in_chat, transcription_model,
+        AudioClient, AudioError, Recording, Transcriber, Transcript, read_transcription,
+        transcribe_in_chat,
     },
     servers::WHISPER,
 };
@@ -33,14 +33,6 @@ const MAX_TRANSCRIPTION_CHARS: usize = 30_000;
 const NO_PROVIDER: &str = "no provider that is set up here transcribes recordings; whoever set up \
                            this assistant can add `openai`, `groq`, `mistral` or `gemini` with its \
                            key, or a server of their own as `whisper`";
-
-/// Way in which a provider is asked.
-enum Transcriber {
-    /// A form with the file, for this model.
-    Form(String),
-    /// A chat with a model that hears.
-    Chat(ModelId),
-}
 
 impl MediaProviders {
     /// Transcribes a recording with the first provider that succeeds. The transcription says why
@@ -82,31 +74,14 @@ impl MediaProviders {
 
     /// Providers that transcribe, in the order in which they are asked.
     fn transcribers(&self, choices: Vec<ModelChoice>) -> Vec<(ModelChoice, Transcriber)> {
-        let with_way = |choice: ModelChoice| Some((self.transcriber(&choice)?, choice));
-        let mut found: Vec<_> = choices.into_iter().filter_map(with_way).collect();
-        found.sort_by_key(|(transcriber, choice)| match (transcriber, choice.model.provider()) {
-            (_, WHISPER) => 0,
-            (_, "openai") => 1,
-            (Transcriber::Form(_), _) => 2,
-            (Transcriber::Chat(_), _) => 3,
-        });
-        found.into_iter().map(|(transcriber, choice)| (choice, transcriber)).collect()
-    }
-
-    /// How a provider is asked; `None` if it does not transcribe.
-    fn transcriber(&self, choice: &ModelChoice) -> Option<Transcriber> {
-        let (name, provider) = (choice.model.provider(), choice.provider());
-        let listed = self.media.transcription_models.get(name).cloned();
-        // Servers of the tenant's own need no key.
-        if provider.api_key.is_none() && listed.is_none() && name != WHISPER {
-            return None;
-        }
-        if let Some(model) = hearing_model(name, choice.kind.protocol()) {
-            let listed = listed.and_then(|id| format!("{name}:{id}").parse().ok());
-            return Some(Transcriber::Chat(listed.unwrap_or(model)));
-        }
-        let known = || transcription_model(name, &provider).map(str::to_owned);
-        listed.or_else(known).map(Transcriber::Form)
+        let with_transcriber = |choice: ModelChoice| {
+            let name = choice.model.provider();
+            let transcriber = self.audio.transcriber(name, &choice.provider())?;
+            Some((choice, transcriber))
+        };
+        let mut found: Vec<_> = choices.into_iter().filter_map(with_transcriber).collect();
+        found.sort_by_key(|(choice, transcriber)| transcriber.rank(choice.model.provider()));
+        found
     }
 
     /// Sends a recording as a form. The error is a text for the agent's model.

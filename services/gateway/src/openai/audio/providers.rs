@@ -1,11 +1,11 @@
 //! Choice of a provider for sound, what it may cost, and the record of what it has cost.
 
-use std::cmp::min;
+use std::{cmp::min, sync::Arc};
 
 use holdfast_directory::{Budget, Directory, ModelChoice, PlanLimits, ProviderAccess};
 use holdfast_egress::Guard;
 use holdfast_grpc::Caller;
-use holdfast_llm::audio::AudioError;
+use holdfast_llm::audio::{AudioConfig, AudioError};
 use holdfast_session::{Charge, DirectRequest, Sessions, Spending, WriteCost};
 use holdfast_types::{AgentId, FailureClass, ModelId, TenantId, Usage};
 use jiff::Timestamp;
@@ -23,6 +23,7 @@ pub struct AudioProviders {
     directory: Directory,
     sessions: Sessions,
     guard: Guard,
+    config: Arc<AudioConfig>,
 }
 
 /// Access to a caller's providers within their budgets.
@@ -33,6 +34,7 @@ pub(super) struct AudioAccess {
     access: ProviderAccess,
     sessions: Sessions,
     pub(super) guard: Guard,
+    pub(super) config: Arc<AudioConfig>,
     started_at: Timestamp,
 }
 
@@ -49,8 +51,13 @@ pub(super) enum NamedModel {
 
 impl AudioProviders {
     #[must_use]
-    pub const fn new(directory: Directory, sessions: Sessions, guard: Guard) -> Self {
-        Self { directory, sessions, guard }
+    pub fn new(
+        directory: Directory,
+        sessions: Sessions,
+        guard: Guard,
+        config: AudioConfig,
+    ) -> Self {
+        Self { directory, sessions, guard, config: Arc::new(config) }
     }
 }
 
@@ -82,7 +89,7 @@ impl OpenAi {
     /// If a budget of the caller's agent or the limit of the tenant's plan is spent.
     pub(super) async fn audio_access(&self, caller: &Caller) -> Result<AudioAccess, ApiError> {
         let agent = self.agent_of(caller, MODEL_PREFIX).await?.id;
-        let AudioProviders { directory, sessions, guard } = self.audio.clone();
+        let AudioProviders { directory, sessions, guard, config } = self.audio.clone();
         let tenant = caller.tenant;
         let access = directory.models().providers(tenant, agent).await.map_err(Error::from)?;
         let budgets = effective_budgets(&access.budgets, &access.limits);
@@ -94,7 +101,7 @@ impl OpenAi {
         let access = ProviderAccess { budgets, ..access };
         let person = ingest::of_caller(caller).map(|author| author.id);
         let started_at = Timestamp::now();
-        Ok(AudioAccess { tenant, agent, person, access, sessions, guard, started_at })
+        Ok(AudioAccess { tenant, agent, person, access, sessions, guard, config, started_at })
     }
 }
 
@@ -105,14 +112,15 @@ impl AudioAccess {
         &self,
         named: &NamedModel,
         can: impl Fn(&ModelChoice) -> Option<T>,
-        rank: impl Fn(&ModelChoice) -> usize,
+        rank: impl Fn(&ModelChoice, &T) -> usize,
     ) -> Option<(&ModelChoice, T)> {
         let is_wanted = |choice: &&ModelChoice| match named {
             NamedModel::OfProvider { provider, .. } => choice.model.provider() == provider,
             NamedModel::Usual | NamedModel::Plain(_) => true,
         };
         let choices = self.access.choices.iter().filter(is_wanted);
-        choices.filter_map(|choice| Some((choice, can(choice)?))).min_by_key(|(one, _)| rank(one))
+        let able = choices.filter_map(|choice| Some((choice, can(choice)?)));
+        able.min_by_key(|(choice, found)| rank(choice, found))
     }
 
     /// Records a request that a provider has answered, and charges it. `seconds` is the length of a

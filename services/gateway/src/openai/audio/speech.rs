@@ -38,9 +38,6 @@ const MAX_TEXT_CHARS: usize = 4_096;
 const MAX_INSTRUCTIONS_CHARS: usize = 4_096;
 const MAX_VOICE_CHARS: usize = 200;
 
-/// Model of the usual provider, and the one that clients have built in.
-const USUAL_MODEL: &str = "tts-1";
-
 /// Formats with their content types.
 const FORMATS: [(&str, &str); 6] = [
     ("mp3", "audio/mpeg"),
@@ -102,7 +99,7 @@ async fn ask(access: &AudioAccess, speech: Speech) -> Result<reqwest::Response, 
     let name = choice.model.provider();
     let model = match &speech.model {
         NamedModel::OfProvider { model, .. } | NamedModel::Plain(model) => model.as_str(),
-        NamedModel::Usual => USUAL_MODEL,
+        NamedModel::Usual => access.config.speech_model.as_str(),
     };
     let mut body = speech.body;
     body["model"] = model.into();
@@ -126,7 +123,7 @@ fn can_speak(choice: &ModelChoice) -> Option<()> {
     (has_api && provider.api_key.is_some() && !is_other).then_some(())
 }
 
-fn rank(choice: &ModelChoice) -> usize {
+fn rank(choice: &ModelChoice, (): &()) -> usize {
     usize::from(choice.model.provider() != "openai")
 }
 

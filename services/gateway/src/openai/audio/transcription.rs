@@ -11,8 +11,8 @@ use holdfast_directory::ModelChoice;
 use holdfast_grpc::Caller;
 use holdfast_llm::{
     audio::{
-        AudioClient, AudioError, Recording, Transcript, hearing_model, read_transcription,
-        transcribe_in_chat, transcription_model,
+        AudioClient, AudioError, Recording, Transcriber, Transcript, read_transcription,
+        transcribe_in_chat,
     },
     servers::WHISPER,
 };
@@ -33,14 +33,6 @@ const TRANSCRIPTION_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The model that clients have built in, which also has times.
 const WHISPER_1: &str = "whisper-1";
-
-/// How a provider is asked if no model is chosen.
-enum Transcriber {
-    /// A form, for this model.
-    Form(&'static str),
-    /// A chat with a model that hears.
-    Chat(ModelId),
-}
 
 /// A provider's answer, and what it has counted.
 struct Answer {
@@ -66,7 +58,11 @@ pub async fn transcribe(
 
 /// Asks the first provider that can, and records what it costs.
 async fn ask(access: &AudioAccess, form: &TranscriptionForm) -> Result<Answer, ApiError> {
-    let Some((choice, transcriber)) = access.choose(&form.model, transcriber, rank) else {
+    let can = |choice: &ModelChoice| {
+        access.config.transcriber(choice.model.provider(), &choice.provider())
+    };
+    let rank = |choice: &ModelChoice, found: &Transcriber| found.rank(choice.model.provider());
+    let Some((choice, transcriber)) = access.choose(&form.model, can, rank) else {
         return Err(no_transcriber(&form.model));
     };
     let answer = match &transcriber {
@@ -78,27 +74,6 @@ async fn ask(access: &AudioAccess, form: &TranscriptionForm) -> Result<Answer, A
     let seconds = if is_own_server { 0 } else { transcript.seconds };
     access.record((choice, model), transcript.usage, seconds).await?;
     Ok(answer)
-}
-
-/// How a provider transcribes; `None` if it does not, or has no key and is not the tenant's own.
-fn transcriber(choice: &ModelChoice) -> Option<Transcriber> {
-    let (name, provider) = (choice.model.provider(), choice.provider());
-    if provider.api_key.is_none() && name != WHISPER {
-        return None;
-    }
-    match hearing_model(name, provider.kind) {
-        Some(model) => Some(Transcriber::Chat(model)),
-        None => transcription_model(name, &provider).map(Transcriber::Form),
-    }
-}
-
-fn rank(choice: &ModelChoice) -> usize {
-    match (choice.model.provider(), transcriber(choice)) {
-        (WHISPER, _) => 0,
-        ("openai", _) => 1,
-        (_, Some(Transcriber::Form(_)) | None) => 2,
-        (_, Some(Transcriber::Chat(_))) => 3,
-    }
 }
 
 async fn ask_form(
