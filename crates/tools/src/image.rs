@@ -51,7 +51,7 @@ pub struct ImageInput {
     /// `png`, `jpeg` or `webp`, if it is to be another kind.
     #[serde(default)]
     format: Option<Format>,
-    /// The size of what is drawn: `1024x1024` unless you say `1792x1024` or `1024x1792`.
+    /// The size of what is drawn: `1024x1024` unless you say `1536x1024` or `1024x1536`.
     #[serde(default)]
     size: Option<Size>,
 }
@@ -264,7 +264,7 @@ mod tests {
     async fn what_is_drawn_is_a_picture_of_the_agents() {
         let (call, _, tools) = world(true);
 
-        let input = r#"{"op":"generate","prompt":"a cat","size":"1792x1024"}"#;
+        let input = r#"{"op":"generate","prompt":"a cat","size":"1536x1024"}"#;
         let drawn = tools.call(call, "image", input).await.unwrap();
 
         assert_eq!(drawn.for_llm, "Drawn by fake: 8 × 4 dots.");

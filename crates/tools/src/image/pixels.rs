@@ -52,9 +52,10 @@ pub(super) enum Size {
     #[default]
     #[serde(rename = "1024x1024")]
     Square,
-    #[serde(rename = "1792x1024")]
+    // The aliases are sizes of dall-e-3, which models know, too.
+    #[serde(rename = "1536x1024", alias = "1792x1024")]
     Wide,
-    #[serde(rename = "1024x1792")]
+    #[serde(rename = "1024x1536", alias = "1024x1792")]
     High,
 }
 
@@ -62,8 +63,8 @@ impl Size {
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Square => "1024x1024",
-            Self::Wide => "1792x1024",
-            Self::High => "1024x1792",
+            Self::Wide => "1536x1024",
+            Self::High => "1024x1536",
         }
     }
 }

@@ -15,7 +15,7 @@ pub struct MediaConfig {
 impl Default for MediaConfig {
     fn default() -> Self {
         Self {
-            image_model: "dall-e-3".to_owned(),
+            image_model: "gpt-image-2".to_owned(),
             voice: "alloy".to_owned(),
             elevenlabs_model: "eleven_multilingual_v2".to_owned(),
             elevenlabs_voice: "21m00Tcm4TlvDq8ikWAM".to_owned(),

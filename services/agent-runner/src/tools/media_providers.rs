@@ -232,11 +232,8 @@ impl MediaBackend for MediaProviders {
         };
         let model = &self.media.image_model;
         let choice = self.model_choice(call.tenant, call.agent, &provider.name, model).await?;
-        let mut body = json!({ "model": model, "prompt": prompt, "size": size, "n": 1 });
-        if model.starts_with("dall-e") {
-            // Other models answer in base64 anyway and reject the parameter.
-            body["response_format"] = "b64_json".into();
-        }
+        let body = image_request(model, prompt, size);
+        let size = body["size"].as_str().unwrap_or(size);
         let url = format!("{}/images/generations", base_url(&choice));
         let answer = self.post(&url, bearer(&choice), &body).await.map_err(|why| {
             ToolError::Tell(format!("`{}` did not draw it: {why}", provider.name))
@@ -331,6 +328,26 @@ pub(crate) async fn image_for_models(media_type: String, content: Vec<u8>) -> Op
     Some(Image { media_type, data: ImageData::Base64(STANDARD.encode(content)) })
 }
 
+/// Body of a request for an image (<https://platform.openai.com/docs/api-reference/images/create>).
+fn image_request(model: &str, prompt: &str, size: &str) -> Value {
+    if !model.starts_with("dall-e") {
+        // They answer in base64 anyway, and refuse `response_format`.
+        return json!({ "model": model, "prompt": prompt, "size": size, "n": 1 });
+    }
+    let size = match size {
+        "1536x1024" => "1792x1024",
+        "1024x1536" => "1024x1792",
+        other => other,
+    };
+    json!({
+        "model": model,
+        "prompt": prompt,
+        "size": size,
+        "n": 1,
+        "response_format": "b64_json",
+    })
+}
+
 /// Token usage of an image, if the provider counts tokens.
 fn image_usage(answer: &Value) -> Option<Usage> {
     let number = |name: &str| answer["usage"][name].as_u64();
@@ -394,6 +411,30 @@ fn refusal_reason(status: StatusCode, content: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_model_is_asked_for_sizes_and_formats_that_it_has() {
+        let request = |model: &str, size: &str| {
+            let body = image_request(model, "a cat", size);
+            (body["size"].clone(), body.get("response_format").cloned())
+        };
+        let base64 = Some(json!("b64_json"));
+
+        assert_eq!(request("gpt-image-2", "1536x1024"), (json!("1536x1024"), None));
+        assert_eq!(request("dall-e-3", "1536x1024"), (json!("1792x1024"), base64.clone()));
+        assert_eq!(request("dall-e-3", "1024x1536"), (json!("1024x1792"), base64.clone()));
+        assert_eq!(request("dall-e-3", "1024x1024"), (json!("1024x1024"), base64));
+    }
+
+    #[test]
+    fn the_usual_models_are_in_the_bundled_list() {
+        let (media, audio) = (MediaConfig::default(), AudioConfig::default());
+        for model in [media.image_model, audio.speech_model] {
+            let card = Catalogue::built_in().card(&format!("openai:{model}").parse().unwrap());
+            let prices = card.prices.expect("it has a price");
+            assert!(prices.input > 0, "{model} is not in the public list");
+        }
+    }
 
     #[test]
     fn a_refusal_says_what_can_be_done_and_shows_no_key() {

@@ -66,7 +66,17 @@ async fn draw(State(fake): State<Fake>, headers: HeaderMap, Json(body): Json<Val
         let error = json!({"error": {"message": "Your request was rejected", "code": "x"}});
         return (StatusCode::BAD_REQUEST, Json(error)).into_response();
     }
-    Json(json!({"created": 1, "data": [{"b64_json": PNG}]})).into_response()
+    let is_refused = body.get("response_format").is_some()
+        || !["1024x1024", "1536x1024", "1024x1536"].contains(&body["size"].as_str().unwrap());
+    if is_refused {
+        let error = json!({"error": {"message": "Unknown parameter or value", "code": "x"}});
+        return (StatusCode::BAD_REQUEST, Json(error)).into_response();
+    }
+    let usage = json!({
+        "input_tokens": 10, "input_tokens_details": {"text_tokens": 10, "image_tokens": 0},
+        "output_tokens": 2_000, "total_tokens": 2_010,
+    });
+    Json(json!({"created": 1, "data": [{"b64_json": PNG}], "usage": usage})).into_response()
 }
 
 async fn speak(State(fake): State<Fake>, headers: HeaderMap, Json(body): Json<Value>) -> Response {
@@ -148,14 +158,13 @@ async fn a_picture_is_drawn_by_the_tenants_provider_and_kept() -> anyhow::Result
 
     let said = returned(&world, world.message("s", "draw")).await?;
 
-    assert!(said[0].starts_with("Drawn by openai:dall-e-3: 1 × 1 dots."), "{said:?}");
+    assert!(said[0].starts_with("Drawn by openai:gpt-image-2: 1 × 1 dots."), "{said:?}");
     assert_eq!(said[1], "`openai` did not draw it: it refused (400) Your request was rejected");
     let (_, key, body) = fake.asked().remove(0);
     assert_eq!(key, "Bearer sk-media");
     assert_eq!(
         body,
-        json!({"model": "dall-e-3", "prompt": "a cat", "size": "1024x1024", "n": 1,
-            "response_format": "b64_json"})
+        json!({"model": "gpt-image-2", "prompt": "a cat", "size": "1024x1024", "n": 1})
     );
     let kept = world.texts("select encode(content, 'base64') from workspace.contents c join workspace.files f using (hash) where path like '%/media/%.png'").await?;
     assert_eq!(STANDARD.decode(kept[0].replace('\n', ""))?, STANDARD.decode(PNG)?);
@@ -181,13 +190,14 @@ async fn what_is_drawn_and_spoken_is_charged_with_the_run_and_to_its_budget() ->
 
     returned(&world, on_telegram(&world).await?).await?;
 
-    // $0.08 for the picture, $15 for a million characters: 8 with the tool, 8 with the answer.
-    let micros = 80_000 + 15 * 16;
+    // $5 for a million tokens of the prompt and $30 of the picture; $15 for a million characters, 8 with
+    // the tool and 8 with the answer.
+    let micros = 50 + 60_000 + 15 * 16;
     assert_eq!(world.number("select cost_micros from session.runs").await?, micros);
     assert_eq!(world.number("select micros from session.spending").await?, micros);
     let of_calls = "select coalesce(body->'record'->>'cost_micros', '0') from session.entries
                     where kind = 'returned' order by seq";
-    assert_eq!(world.texts(of_calls).await?, ["80000", "0", "120"]);
+    assert_eq!(world.texts(of_calls).await?, ["60050", "0", "120"]);
     Ok(())
 }
 
