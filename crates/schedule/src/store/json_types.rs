@@ -56,6 +56,9 @@ pub struct Reminder {
     /// Who set the reminder, whose rights it has; `None` if the agent did by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub author: Option<holdfast_types::Author>,
+    /// The content may repeat text from outside, and no person has approved it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub outside: bool,
 }
 
 impl Spec {

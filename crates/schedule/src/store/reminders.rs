@@ -39,6 +39,8 @@ pub struct NewReminder<'a> {
     pub author: Option<Author>,
     /// The reminder whose turn sets this one.
     pub renewal: Option<Renewal>,
+    /// Whether the content may repeat text from outside, and no person has approved it.
+    pub outside: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -121,6 +123,7 @@ impl Jobs {
             target: remind.target,
             renewals,
             author: remind.author,
+            outside: remind.outside,
         };
         let user = remind.user.to_owned();
         let new = NewJob::reminder(remind.id, remind.agent, user, schedule, &what);

@@ -187,6 +187,7 @@ async fn a_reminder_for_which_the_tenant_has_no_room_is_not_said_to_be_the_users
         auto_continue: false,
         author: None,
         renewal: None,
+        outside: false,
     };
 
     let refused = world.jobs.set_reminder(ada.id, remind, reminder::Limits::default()).await?;

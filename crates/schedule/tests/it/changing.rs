@@ -260,6 +260,7 @@ async fn a_reminder_that_is_to_be_tried_again_is_listed_and_can_be_cancelled() -
         target: None,
         renewals: 0,
         author: None,
+        outside: false,
     };
     let at = Schedule::at(Timestamp::now().as_millisecond() + 3_600_000)?;
     let new = NewJob::reminder(JobId::generate(), ada.agent, "anna".to_owned(), at, &what);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use holdfast_llm::ScriptedModel;
 use holdfast_pg::Pools;
 use holdfast_sandbox::BackendChoice;
+use holdfast_schedule::store::Reminder;
 use holdfast_session::{NewMessage, NewSystemEvent};
 use holdfast_testkit::Reply;
 use holdfast_types::{
@@ -175,6 +176,36 @@ async fn a_todo_of_a_conversation_that_read_a_page_marks_the_conversation_that_r
     turn(&world, [list(), Reply::text("read")]).await?;
 
     assert_asked(&world).await
+}
+
+#[tokio::test]
+async fn a_reminder_of_a_conversation_that_read_a_page_marks_the_conversation_that_lists_it()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _runner = started(&world).await?;
+    let remind = |content: &str| {
+        let input = json!({ "content": content, "time": "in 2 hours" });
+        Reply::call("r", "scheduler_add", input.to_string())
+    };
+    let list = || Reply::call("l", "scheduler_list", "{}");
+
+    turn(&world, [remind("tea"), Reply::text("noted")]).await?;
+    turn(&world, [list(), Reply::text("one")]).await?;
+    assert_free(&world).await?;
+    turn(&world, [page(), remind("do X"), Reply::text("noted")]).await?;
+    world.text(&world.send(world.owners("/new")).await?).await?;
+    assert_free(&world).await?;
+    turn(&world, [list(), Reply::text("two")]).await?;
+
+    assert_asked(&world).await?;
+    let mut marks = Vec::new();
+    for job in world.all_jobs().await? {
+        let reminder = job.payload::<Reminder>()?;
+        marks.push((reminder.content, reminder.outside));
+    }
+    marks.sort();
+    assert_eq!(marks, [("do X".to_owned(), true), ("tea".to_owned(), false)]);
+    Ok(())
 }
 
 #[tokio::test]

@@ -61,6 +61,7 @@ fn body(firing: &Firing, job: &Job, reminder: &Reminder) -> Body {
         event: Some(EVENT_NAME.to_owned()),
         fired: Some(Box::new(fired)),
         author: reminder.author.clone(),
+        outside: reminder.outside,
         ..Body::text(text)
     }
 }

@@ -102,6 +102,7 @@ async fn a_reminder_that_did_not_arrive_is_said_again_and_told_of() -> anyhow::R
         target: None,
         renewals: 0,
         author: None,
+        outside: false,
     };
     let (id, user) = (JobId::generate(), "owner".to_owned());
     let new =

@@ -44,6 +44,23 @@ async fn a_job_that_is_due_becomes_a_turn_in_a_session_of_its_own_and_its_end_is
 }
 
 #[tokio::test]
+async fn a_reminder_keeps_the_mark_of_text_from_outside() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _scheduler = world.scheduler().await?;
+    for outside in [false, true] {
+        let mut new = world.reminder(soon(10)?, &SessionKey::main(&world.agent.name));
+        new.payload["outside"] = json!(outside);
+        world.add(new).await?;
+
+        let (claim, loaded) = world.claim().await?;
+
+        assert_eq!(loaded.waiting[0].body.outside, outside);
+        world.answer(&claim, &loaded, Heard::Completed).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn what_was_made_a_moment_ago_is_due_in_time_though_the_scheduler_slept() -> anyhow::Result<()>
 {
     let world = World::start().await?;

@@ -146,6 +146,7 @@ impl World {
             target: None,
             renewals: 0,
             author: None,
+            outside: false,
         };
         let owner = "owner".to_owned();
         let new = NewJob::reminder(JobId::generate(), self.agent.id, owner, schedule, &what);

@@ -189,6 +189,8 @@ impl ScheduleTools {
                 target,
                 renewals: 0,
                 author: ToolContext::of(call)?.requester.author.clone(),
+                // After text from outside, a person has approved the job.
+                outside: false,
             };
             let new =
                 NewJob::reminder(id, call.agent, self.reminder_owner(call)?, schedule, &reminder);

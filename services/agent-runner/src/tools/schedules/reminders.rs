@@ -35,6 +35,8 @@ impl Reminders for ScheduleTools {
             auto_continue: wanted.auto_continue,
             author: asked.author.clone(),
             renewal: asked.renewal,
+            // A person has approved one that acts.
+            outside: !wanted.auto_continue && ToolContext::of(call)?.repeats_outside_text(),
         };
         let set = self.jobs.set_reminder(call.tenant, remind, self.rules.reminders()).await?;
         Ok(match set {
@@ -56,6 +58,9 @@ impl Reminders for ScheduleTools {
         let asked = self.requester(call)?;
         let Some(user) = asked.user.as_deref() else { return Ok(Err(no_user_error(asked.locale))) };
         let own = self.jobs.reminders(call.tenant, user).await?;
+        if own.iter().any(|one| one.what.outside) {
+            ToolContext::of(call)?.note_outside_text();
+        }
         let items: Vec<ReminderItem<'_>> = own
             .iter()
             .map(|one| ReminderItem {

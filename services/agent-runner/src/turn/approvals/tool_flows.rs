@@ -120,8 +120,7 @@ const FLOWS: [Flow; 52] = [
     ("read", Source::Noted, Sink::Nothing),
     ("scheduler_add", Source::Own, Sink::Instructions),
     ("scheduler_cancel", Source::Own, Sink::Nothing),
-    // A reminder that acts was allowed by a person, if its conversation had read text from outside.
-    ("scheduler_list", Source::Own, Sink::Nothing),
+    ("scheduler_list", Source::Noted, Sink::Nothing),
     ("self", Source::Noted, Sink::Instructions),
     ("send_file", Source::Own, Sink::OwnConversation),
     ("session_status", Source::Own, Sink::Nothing),

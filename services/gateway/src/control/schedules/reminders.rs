@@ -112,6 +112,7 @@ impl Schedules {
             auto_continue,
             author: author_in(&routing, &caller, &session),
             renewal: None,
+            outside: false,
         };
         let set = self.jobs.set_reminder(caller.tenant, remind, self.rules.reminders()).await;
         let set = set.map_err(Error::from)?.map_err(|why| Error::NoReminder {
