@@ -118,6 +118,33 @@ fn every_client_for_an_address_that_others_choose_is_guarded() {
     assert!(UNGUARDED_CLIENTS.iter().all(|(_, reason)| !reason.is_empty()));
 }
 
+/// Files with a queue without a bound, and what bounds it instead.
+const UNBOUNDED_QUEUES: [(&str, &str); 5] = [
+    ("cli/src/tui.rs", "updates of one person's screen, which are drawn at once"),
+    ("crates/sandbox-pods/src/sandbox.rs", "signals to one command, which takes them at once"),
+    ("services/operator/src/controllers.rs", "one entry for each resource that names a Secret"),
+    ("services/scheduler/src/app.rs", "firings of the backlog, which is bounded"),
+    ("services/scheduler/src/deliver.rs", "results of firings of the backlog, which is bounded"),
+];
+
+#[test]
+fn queues_are_bounded() {
+    let makes_unbounded = |text: &str| {
+        ["unbounded_channel(", "mpsc::unbounded("].iter().any(|call| text.contains(call))
+    };
+    let mut unbounded = Vec::new();
+    for parsed in syntax::production() {
+        let product = parsed.source.text.split("#[cfg(test)]").next().unwrap_or_default();
+        if makes_unbounded(product) {
+            unbounded.push(parsed.source.path.display().to_string());
+        }
+    }
+    unbounded.sort();
+    let expected: Vec<&str> = UNBOUNDED_QUEUES.iter().map(|(path, _)| *path).collect();
+    assert_eq!(unbounded, expected, "others can fill a queue: use `mpsc::channel`");
+    assert!(UNBOUNDED_QUEUES.iter().all(|(_, reason)| !reason.is_empty()));
+}
+
 #[test]
 fn an_open_port_is_seen_in_all_its_forms() {
     assert!(opens_to_all("let at = SocketAddr::from(([0, 0, 0, 0], 80));"));

@@ -7,7 +7,7 @@ use futures::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
 use tokio::{
     sync::mpsc,
-    time::{Instant, sleep_until},
+    time::{Instant, sleep_until, timeout_at},
 };
 use tokio_tungstenite::tungstenite::Message;
 use tokio_util::sync::CancellationToken;
@@ -23,6 +23,10 @@ use crate::{
 /// Number of events that wait for the gateway. Beyond it the connection is closed, and Slack sends
 /// what was not confirmed again.
 const MAX_WAITING_EVENTS: usize = 1000;
+
+/// Number of confirmations that wait to be sent. While as many wait, no event is handed over, so that more
+/// events wait.
+const MAX_WAITING_CONFIRMATIONS: usize = 100;
 
 /// Silence after which the connection counts as broken: Slack sends pings.
 const LOST_AFTER: Duration = Duration::from_secs(90);
@@ -57,7 +61,7 @@ impl Slack {
         socket: &mut WebSocket,
         stop: &CancellationToken,
     ) -> Disconnected {
-        let (confirm, mut confirmed) = mpsc::unbounded_channel();
+        let (confirm, mut confirmed) = mpsc::channel(MAX_WAITING_CONFIRMATIONS);
         let queue = self.start_queue(confirm);
         let mut heard_at = Instant::now();
         loop {
@@ -68,10 +72,12 @@ impl Slack {
                 }
                 Some(envelope) = confirmed.recv() => {
                     let text = json!({"envelope_id": envelope}).to_string();
-                    if socket.send(Message::text(text)).await.is_err() {
-                        return Disconnected::lost("the connection broke");
+                    let sent = socket.send(Message::text(text));
+                    // Slack may stop reading, and pings are not seen meanwhile.
+                    match timeout_at(heard_at + LOST_AFTER, sent).await {
+                        Ok(Ok(())) => continue,
+                        Ok(Err(_)) | Err(_) => return Disconnected::lost("the connection broke"),
                     }
-                    continue;
                 }
                 message = socket.next() => message,
             };
@@ -95,7 +101,7 @@ impl Slack {
     }
 
     /// Starts the task that hands events over in order, and confirms each.
-    fn start_queue(self: &Arc<Self>, confirm: mpsc::UnboundedSender<String>) -> EventQueue<Value> {
+    fn start_queue(self: &Arc<Self>, confirm: mpsc::Sender<String>) -> EventQueue<Value> {
         let slack = Arc::clone(self);
         EventQueue::start(MAX_WAITING_EVENTS, move |mut message: Value| {
             let (slack, confirm) = (Arc::clone(&slack), confirm.clone());
@@ -110,7 +116,8 @@ impl Slack {
                 let payload = message["payload"].take();
                 // Slack repeats an event that is not confirmed in three seconds; its key is known then.
                 if slack.handle(payload, RetryMode::UntilDecided).await == UpdateResult::Done {
-                    let _ = confirm.send(envelope);
+                    // The connection may have ended.
+                    let _ = confirm.send(envelope).await;
                 }
             }
             .instrument(span)
