@@ -2,12 +2,14 @@
 //! TLS.
 
 use std::{
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::Arc,
 };
 
 use axum::http::{Extensions, HeaderMap};
 use holdfast_kit::config::Proxies;
+
+use crate::client_network::ClientNetwork;
 
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
@@ -42,13 +44,13 @@ pub fn client_address(extensions: &Extensions, headers: &HeaderMap) -> IpAddr {
 
 /// Returns the network under which the client of a request is counted. `None` for a request of a trusted
 /// proxy that names no client: it may be anybody's.
-pub fn counted_client(extensions: &Extensions, headers: &HeaderMap) -> Option<IpAddr> {
+pub fn counted_client(extensions: &Extensions, headers: &HeaderMap) -> Option<ClientNetwork> {
     let peer = peer_address(extensions);
     let client = match is_proxy(peer, extensions) {
         true => forwarded_address(peer, extensions, headers),
         false => Some(peer),
     };
-    client.map(counted_network)
+    client.map(ClientNetwork::of)
 }
 
 fn peer_address(extensions: &Extensions) -> IpAddr {
@@ -89,15 +91,6 @@ fn forwarded_address(peer: IpAddr, extensions: &Extensions, headers: &HeaderMap)
 /// Some proxies add the client's port.
 fn parse(address: &str) -> Option<IpAddr> {
     address.parse().ok().or_else(|| Some(address.parse::<SocketAddr>().ok()?.ip()))
-}
-
-/// Returns the address under which a client is counted: a customer gets a whole IPv6 /64.
-#[must_use]
-pub fn counted_network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        v4 @ IpAddr::V4(_) => v4,
-        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << 64))),
-    }
 }
 
 #[cfg(test)]
@@ -181,7 +174,7 @@ mod tests {
         };
 
         assert_eq!(counted("10.7.7.7", &[]), None);
-        assert_eq!(counted("10.7.7.7", &["2606:4700::1:2:3:4"]).unwrap(), "2606:4700::");
+        assert_eq!(counted("10.7.7.7", &["2606:4700:0:1:2:3:4:5"]).unwrap(), "2606:4700:0:1::/64");
         assert_eq!(counted("10.0.1.7", &["8.8.8.8"]).unwrap(), "10.0.1.7");
     }
 }

@@ -1,15 +1,14 @@
 //! Limits on open connections, in total and for one public address.
 
-use std::{
-    collections::HashMap,
-    net::IpAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{net::IpAddr, sync::Arc};
 
 use holdfast_kit::is_public;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::client_address::{TrustedProxies, counted_network};
+use crate::{
+    client_address::TrustedProxies,
+    client_network::{ClientNetwork, NetworkBudget, NetworkShare},
+};
 
 /// Open connections of a listener.
 #[derive(Debug)]
@@ -17,21 +16,20 @@ pub(crate) struct Connections {
     total: Arc<Semaphore>,
     max_per_address: usize,
     proxies: TrustedProxies,
-    by_address: Mutex<HashMap<IpAddr, usize>>,
+    networks: NetworkBudget,
 }
 
 /// Place of one connection, free again when it is dropped.
 #[derive(Debug)]
 pub(crate) struct ConnectionPermit {
     _total: OwnedSemaphorePermit,
-    counted: Option<IpAddr>,
-    connections: Arc<Connections>,
+    _of_network: Option<NetworkShare>,
 }
 
 impl Connections {
     pub fn new((max_total, max_per_address): (usize, usize), proxies: TrustedProxies) -> Arc<Self> {
         let total = Arc::new(Semaphore::new(max_total));
-        Arc::new(Self { total, max_per_address, proxies, by_address: Mutex::default() })
+        Arc::new(Self { total, max_per_address, proxies, networks: NetworkBudget::default() })
     }
 
     /// Waits until one more connection may be open.
@@ -39,48 +37,25 @@ impl Connections {
         Arc::clone(&self.total).acquire_owned().await.ok()
     }
 
-    /// Returns `None` if the address has as many connections open as one address may.
-    pub fn admit(
-        self: &Arc<Self>,
-        total: OwnedSemaphorePermit,
-        peer: IpAddr,
-    ) -> Option<ConnectionPermit> {
-        let counted = self.counted_address(peer);
-        if let Some(address) = counted {
-            let mut by_address = self.lock();
-            let open = by_address.entry(address).or_default();
-            if *open >= self.max_per_address {
-                return None;
+    /// Returns `None` if the address or its site has as many connections open as one may.
+    pub fn admit(&self, total: OwnedSemaphorePermit, peer: IpAddr) -> Option<ConnectionPermit> {
+        let of_network = match self.counted_network(peer) {
+            Some(network) => {
+                let max = u64::try_from(self.max_per_address).unwrap_or(u64::MAX);
+                Some(self.networks.admit(Some(network), u64::MAX, max).ok()?)
             }
-            *open += 1;
-        }
-        Some(ConnectionPermit { _total: total, counted, connections: Arc::clone(self) })
+            None => None,
+        };
+        Some(ConnectionPermit { _total: total, _of_network: of_network })
     }
 
-    /// Address under which a peer's connections are counted.
+    /// Network under which a peer's connections are counted.
     ///
     /// Private addresses and proxies that the setting names are not counted: a proxy brings the
     /// connections of all callers, and the operator's services are in private networks.
-    fn counted_address(&self, peer: IpAddr) -> Option<IpAddr> {
+    fn counted_network(&self, peer: IpAddr) -> Option<ClientNetwork> {
         let is_counted = is_public(peer) && !self.proxies.0.trusts(peer);
-        is_counted.then(|| counted_network(peer))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
-        self.by_address.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for ConnectionPermit {
-    fn drop(&mut self) {
-        let Some(address) = self.counted else { return };
-        let mut by_address = self.connections.lock();
-        if let Some(open) = by_address.get_mut(&address) {
-            *open -= 1;
-            if *open == 0 {
-                by_address.remove(&address);
-            }
-        }
+        is_counted.then(|| ClientNetwork::of(peer))
     }
 }
 
@@ -114,7 +89,18 @@ mod tests {
         assert!(admitted(&connections, "2606:4700::3").is_none());
         drop((held, network));
         assert_eq!(connections.total.available_permits(), 5);
-        assert!(connections.lock().is_empty());
+        assert!(admitted(&connections, "8.8.8.8").is_some());
+    }
+
+    #[test]
+    fn a_site_cannot_take_all_connections() {
+        let connections = connections(20, 1, "");
+
+        let held: Vec<_> =
+            (0..8).map(|n| admitted(&connections, &format!("2606:4700:1:{n}::1"))).collect();
+
+        assert_eq!(held.iter().flatten().count(), 4);
+        assert!(admitted(&connections, "2606:4700:2::1").is_some());
     }
 
     #[test]

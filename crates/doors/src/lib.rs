@@ -11,6 +11,7 @@
 //! a proxy. With `telemetry.metrics_listen` they have a port of their own.
 
 mod client_address;
+mod client_network;
 mod connections;
 mod handshake;
 mod headers;
@@ -27,7 +28,8 @@ use axum::{
 use holdfast_kit::{Readiness, config, is_public, metrics, net, telemetry, tls::Tls};
 use tokio_util::sync::CancellationToken;
 
-pub use client_address::{PeerAddress, client_address, counted_client, counted_network};
+pub use client_address::{PeerAddress, client_address, counted_client};
+pub use client_network::{CLIENTS_PER_SITE, ClientNetwork, NetworkBudget, NetworkShare};
 pub use server::{serve, serve_behind_proxies};
 
 /// Routes `/healthz`, `/readyz` and, unless they have a port of their own, `/metrics`, to be merged

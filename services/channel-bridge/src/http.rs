@@ -13,7 +13,7 @@ use axum::{
 };
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt as _;
-use holdfast_doors::{client_address, counted_client};
+use holdfast_doors::{ClientNetwork, client_address, counted_client};
 use holdfast_kit::BudgetShare;
 use serde_json::json;
 use tokio::time::timeout;
@@ -35,7 +35,7 @@ pub struct InboundRequest {
     /// Address of the client; that of the proxy, if it is not trusted or names no client.
     pub client: IpAddr,
     /// Network under which the client is counted; `None` if the proxy names no client.
-    pub counted: Option<IpAddr>,
+    pub counted: Option<ClientNetwork>,
     body: Body,
     share: BudgetShare<String>,
 }

@@ -25,7 +25,7 @@ use holdfast_directory::{
     Error as DirectoryError, KeyPrincipal, LimitLevel, LimitName, PersonPrincipal, ProviderAnswer,
     SignIn,
 };
-use holdfast_doors::counted_network;
+use holdfast_doors::{CLIENTS_PER_SITE, ClientNetwork};
 use holdfast_grpc::{
     CONTEXT_HEADER, CallTarget, Caller, InvalidContext, Principal, Scope, Scopes, Signer, Via,
 };
@@ -202,13 +202,19 @@ impl Authenticator {
     ///
     /// # Errors
     ///
-    /// [`Error::TooManySignIns`] if too many come from this address.
+    /// [`Error::TooManySignIns`] if too many come from this address or its site.
     pub async fn count_sign_in(&self, address: IpAddr) -> Result<(), Error> {
-        let address = counted_network(address);
-        match self.locks.allow(&format!("sign-in:{address}"), SIGN_INS, 1).await {
-            Verdict::Allow { .. } => Ok(()),
-            Verdict::Deny { retry_after } => Err(Error::TooManySignIns { retry_after }),
+        let client = ClientNetwork::of(address);
+        let of_site = Limit { burst: SIGN_INS.burst * CLIENTS_PER_SITE, ..SIGN_INS };
+        let networks = [(Some(client), SIGN_INS), (client.site(), of_site)];
+        for (network, limit) in networks {
+            let Some(network) = network else { continue };
+            match self.locks.allow(&format!("sign-in:{network}"), limit, 1).await {
+                Verdict::Allow { .. } => {}
+                Verdict::Deny { retry_after } => return Err(Error::TooManySignIns { retry_after }),
+            }
         }
+        Ok(())
     }
 
     /// As [`admit`](Self::admit), with the credential of a WebSocket connection.

@@ -34,7 +34,6 @@ mod runs;
 mod snapshot;
 
 use std::{
-    net::IpAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -48,8 +47,8 @@ use axum::{
 };
 use futures::{StreamExt as _, stream};
 use holdfast_directory::Error as DirectoryError;
-use holdfast_doors::counted_client;
-use holdfast_kit::{Budget, BudgetShare, BudgetSpent, config::reload::Current};
+use holdfast_doors::{ClientNetwork, NetworkBudget, NetworkShare, counted_client};
+use holdfast_kit::{Budget, BudgetSpent, config::reload::Current};
 use holdfast_types::{Fault as _, Kind, TenantId};
 use http::{
     HeaderMap, HeaderValue, StatusCode,
@@ -102,7 +101,7 @@ pub struct Service {
     settings: Current<Config>,
     hubs: Hubs,
     /// Connections that have not shaken hands, by the network of their client.
-    handshakes: Arc<Budget<Option<IpAddr>>>,
+    handshakes: NetworkBudget,
     of_tenants: Arc<Budget<TenantId>>,
     events: EventSource,
     /// Subscriptions to the logs of tenants.
@@ -132,7 +131,7 @@ impl Service {
             follower,
             settings,
             hubs: Hubs::default(),
-            handshakes: Budget::new(0, 0),
+            handshakes: NetworkBudget::default(),
             of_tenants: Budget::new(0, 0),
             events,
             log_subscriptions: Budget::new(u64::MAX, methods::MAX_LOG_SUBSCRIPTIONS_PER_TENANT),
@@ -182,16 +181,10 @@ impl Service {
 
     /// Counts a connection that has not shaken hands. Behind a proxy that names no clients, one may
     /// have all of them.
-    fn begin_handshake(
-        &self,
-        client: Option<IpAddr>,
-    ) -> Result<BudgetShare<Option<IpAddr>>, BudgetSpent> {
+    fn begin_handshake(&self, client: Option<ClientNetwork>) -> Result<NetworkShare, BudgetSpent> {
         let config = self.settings();
-        let (total, per_address) = (config.handshakes.into(), config.handshakes_per_address.into());
-        self.handshakes.set_limits(total, total);
-        let share = self.handshakes.share(client);
-        share.grow_to(1, if client.is_some() { per_address } else { total })?;
-        Ok(share)
+        let (total, per_client) = (config.handshakes.into(), config.handshakes_per_address.into());
+        self.handshakes.admit(client, total, per_client)
     }
 
     /// Longest wait for an answer, unless the client asks for another.
@@ -381,7 +374,7 @@ fn accept_key(headers: &HeaderMap) -> Option<HeaderValue> {
 /// Serves one connection from its handshake to its end.
 async fn serve(
     service: Arc<Service>,
-    (upgraded, handshake): (Upgraded, BudgetShare<Option<IpAddr>>),
+    (upgraded, handshake): (Upgraded, NetworkShare),
     path: ConnectionPath,
 ) {
     // Apart, so that the memory of the handshake is free afterwards.

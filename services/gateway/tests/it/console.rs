@@ -193,6 +193,28 @@ async fn too_many_sign_ins_from_one_address_are_refused() {
 }
 
 #[tokio::test]
+async fn too_many_sign_ins_from_one_site_are_refused() {
+    let world = World::start().await.unwrap();
+    let mut browser = Browser::new(&world);
+    let mut status = async |key: &str, address: String| {
+        let request = browser.request(Method::POST, "/console/sign-in");
+        let request = request.json(&json!({ "key": key })).header("x-forwarded-for", address);
+        browser.send(request).await.unwrap().0.status().as_u16()
+    };
+    let mut last = 0;
+    // Each from another network of the site. Four more are permitted each second.
+    for network in 0..4_000 {
+        last = status("hf_x", format!("2606:4700:1:{network:x}::1")).await;
+        if last == 429 {
+            break;
+        }
+    }
+
+    assert_eq!(last, 429);
+    assert_eq!(status(&world.anna.key, "2606:4700:2::1".to_owned()).await, 200);
+}
+
+#[tokio::test]
 async fn a_link_signs_in_once() {
     let world = World::start().await.unwrap();
     let made = link(&world, &world.anna, pb::CreateSignInLinkRequest::default()).await.unwrap();

@@ -8,6 +8,7 @@
 //! | `GET events?after=` | messages after a position, and those that come, as server-sent events |
 
 use std::{
+    net::IpAddr,
     sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -18,7 +19,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use holdfast_directory::{NewWidgetMessage, WidgetMessage};
-use holdfast_doors::counted_network;
+use holdfast_doors::{CLIENTS_PER_SITE, ClientNetwork};
 use holdfast_proto::gateway::v1::AcceptRequest;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -91,7 +92,7 @@ impl Widget {
 
     /// Gives a token to a new visitor, to one that has a token, or to a user of the site.
     async fn begin_session(&self, mut request: InboundRequest) -> Response {
-        if !self.limits.allow(&format!("session {}", address(&request)), SESSIONS_PER_MINUTE) {
+        if !self.allow_client("session", request.client, SESSIONS_PER_MINUTE) {
             return too_many();
         }
         let body: BeginSession = match read(&mut request).await {
@@ -145,7 +146,7 @@ impl Widget {
         let most = self.settings.messages_per_minute;
         let of_address = most.saturating_mul(VISITORS_PER_ADDRESS);
         if !self.limits.allow(&visitor, most)
-            || !self.limits.allow(&format!("address {}", address(&request)), of_address)
+            || !self.allow_client("address", request.client, of_address)
         {
             return too_many();
         }
@@ -196,6 +197,15 @@ impl Widget {
         self.stream((&visitor, request.counted), after).unwrap_or_else(too_many)
     }
 
+    /// Counts an action of a client, and refuses more in a minute than the client or its site may do. The
+    /// site comes first, so that one with many networks does not fill the table of limits.
+    fn allow_client(&self, action: &str, client: IpAddr, per_minute: u32) -> bool {
+        let client = ClientNetwork::of(client);
+        let of_site = per_minute.saturating_mul(CLIENTS_PER_SITE);
+        client.site().is_none_or(|site| self.limits.allow(&format!("{action} {site}"), of_site))
+            && self.limits.allow(&format!("{action} {client}"), per_minute)
+    }
+
     /// Returns the visitor that calls, if it has a token and may still write.
     fn caller(&self, request: &InboundRequest) -> Option<String> {
         let token = request.header("authorization").strip_prefix("Bearer ")?;
@@ -218,11 +228,6 @@ async fn read<T: serde::de::DeserializeOwned>(request: &mut InboundRequest) -> R
     let body = request.read_body(MAX_BODY_BYTES).await?;
     serde_json::from_slice(&body)
         .map_err(|_| error_response(StatusCode::BAD_REQUEST, "the body is not understood"))
-}
-
-/// Address under which the visitor is counted.
-fn address(request: &InboundRequest) -> String {
-    counted_network(request.client).to_string()
 }
 
 fn now() -> u64 {

@@ -6,7 +6,6 @@
 use std::{
     collections::HashMap,
     convert::Infallible,
-    net::IpAddr,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -19,6 +18,7 @@ use axum::response::{
     sse::{Event, KeepAlive, Sse},
 };
 use futures::{Stream, stream};
+use holdfast_doors::{ClientNetwork, NetworkBudget, NetworkShare};
 use holdfast_kit::{Budget, BudgetShare};
 use holdfast_types::TenantId;
 use serde_json::json;
@@ -50,7 +50,7 @@ const MAX_DURATION: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct Listeners {
     by_visitor: Arc<Mutex<ListenersByVisitor>>,
-    networks: Arc<Budget<IpAddr>>,
+    networks: NetworkBudget,
     tenant: TenantId,
     /// Pages that listen to all accounts of the process.
     pages: Arc<Budget<TenantId>>,
@@ -77,24 +77,20 @@ pub struct Registration {
     visitor: String,
     listener: Arc<Listener>,
     _of_tenant: BudgetShare<TenantId>,
-    _of_network: Option<BudgetShare<IpAddr>>,
+    _of_network: NetworkShare,
 }
 
 impl Listeners {
     pub fn new(tenant: TenantId, pages: Arc<Budget<TenantId>>) -> Self {
-        let networks = Budget::new(u64::MAX, MAX_LISTENERS_PER_NETWORK);
-        Self { by_visitor: Arc::default(), networks, tenant, pages }
+        Self { by_visitor: Arc::default(), networks: NetworkBudget::default(), tenant, pages }
     }
 
     /// Registers a page; `None` if there are too many. Pages behind a proxy that names no clients
     /// belong to no network.
-    fn register(&self, visitor: &str, network: Option<IpAddr>) -> Option<Registration> {
+    fn register(&self, visitor: &str, network: Option<ClientNetwork>) -> Option<Registration> {
         let of_tenant = self.pages.share(self.tenant);
         of_tenant.grow(1).ok()?;
-        let of_network = network.map(|network| self.networks.share(network));
-        if let Some(share) = &of_network {
-            share.grow(1).ok()?;
-        }
+        let of_network = self.networks.admit(network, u64::MAX, MAX_LISTENERS_PER_NETWORK).ok()?;
         let mut all = lock(&self.by_visitor);
         let of_visitor = all.get(visitor).map_or(0, Vec::len);
         if of_visitor >= MAX_LISTENERS_PER_VISITOR {
@@ -154,7 +150,7 @@ impl Widget {
     /// Streams the visitor's messages after a position; `None` if too many pages listen.
     pub(super) fn stream(
         self: Arc<Self>,
-        (visitor, network): (&str, Option<IpAddr>),
+        (visitor, network): (&str, Option<ClientNetwork>),
         after: i64,
     ) -> Option<Response> {
         let registration = self.listeners.register(visitor, network)?;
@@ -233,7 +229,7 @@ mod tests {
         let pages = page_budget();
         let of_tenant = || Listeners::new(TenantId::generate(), Arc::clone(&pages));
         let (crowded, other) = (of_tenant(), of_tenant());
-        let network = |n: u8| Some(IpAddr::from([8, 8, 8, n]));
+        let network = |n: u8| Some(ClientNetwork::of([8, 8, 8, n].into()));
         let register = |visitor: u64, n: u8| crowded.register(&visitor.to_string(), network(n));
 
         let held: Vec<_> =
