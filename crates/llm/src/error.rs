@@ -12,9 +12,16 @@ use serde::{Deserialize, Serialize};
 /// Failure of a model request.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The key is wrong, or has no permission for this model.
-    #[error("the model's provider refused the key: check the provider's api key and its rights")]
+    /// The key is wrong.
+    #[error("the model's provider refused the key: check the provider's api key")]
     Auth,
+
+    /// The key may not be used for this request: its model, its region, or its content.
+    #[error(
+        "the model's provider refused the request of this key: check the key's rights, and whether it \
+         may use the model"
+    )]
+    NotPermitted,
 
     /// The account behind the key is out of credit.
     #[error(
@@ -115,7 +122,7 @@ impl Error {
     #[must_use]
     pub const fn class(&self) -> &'static str {
         let class = match self {
-            Self::Auth => FailureClass::Auth,
+            Self::Auth | Self::NotPermitted => FailureClass::Auth,
             Self::Quota => FailureClass::Quota,
             Self::RateLimited { .. } => FailureClass::RateLimited,
             Self::ContextOverflow => FailureClass::ContextOverflow,
@@ -142,7 +149,7 @@ impl Error {
     #[must_use]
     pub fn reason(&self) -> Reason {
         match self {
-            Self::Auth => Reason::Auth,
+            Self::Auth | Self::NotPermitted => Reason::Auth,
             Self::Quota => Reason::Billing,
             Self::RateLimited { .. } => Reason::RateLimit,
             Self::ContextOverflow
@@ -211,7 +218,7 @@ fn classes(tried: &[FailedCandidate]) -> String {
 impl Fault for Error {
     fn kind(&self) -> Kind {
         match self {
-            Self::Auth => Kind::Forbidden,
+            Self::Auth | Self::NotPermitted => Kind::Forbidden,
             Self::Quota | Self::RateLimited { .. } => Kind::Exhausted,
             Self::NoModel(_) | Self::NoProvider { .. } => Kind::NotFound,
             Self::ContextOverflow

@@ -131,6 +131,7 @@ fn own_text(error: &Error) -> String {
         | Error::Malformed(_)
         | Error::TooLong { .. } => error.to_string(),
         Error::Auth
+        | Error::NotPermitted
         | Error::Quota
         | Error::RateLimited { .. }
         | Error::ContextOverflow

@@ -235,7 +235,9 @@ impl<P: Protocol> Server<P> {
             let headers = response.headers().clone();
             let body = read(response, MAX_ERROR_BODY_BYTES).await.unwrap_or_default();
             let error = self.protocol.refusal(status, &headers, &body, request);
-            if let (Error::Auth, Some(authorizer)) = (&error, &self.authorizer) {
+            if let (Error::Auth | Error::NotPermitted, Some(authorizer)) =
+                (&error, &self.authorizer)
+            {
                 authorizer.refused().await;
             }
             return Err(FailedRequest {

@@ -11,7 +11,8 @@ use crate::{Error, http::date};
 /// Converts a status; `code` is the provider's error code.
 pub(crate) fn by_status(status: u16, code: Option<&str>, model: &ModelId) -> Error {
     match status {
-        401 | 403 => Error::Auth,
+        401 => Error::Auth,
+        403 => Error::NotPermitted,
         402 => Error::Quota,
         404 => Error::NoModel(model.to_string()),
         429 => Error::RateLimited { retry_after: None },

@@ -73,6 +73,7 @@ impl<M: Model> RetryingModel<M> {
             | Error::Malformed(_)
             | Error::Empty => self.backoff.delay(tried - 1),
             Error::Auth
+            | Error::NotPermitted
             | Error::Quota
             | Error::ContextOverflow
             | Error::NoModel(_)
@@ -226,6 +227,7 @@ mod tests {
     async fn what_would_fail_again_is_tried_once() {
         for with in [
             || Error::Auth,
+            || Error::NotPermitted,
             || Error::Quota,
             || Error::ContextOverflow,
             || Error::Timeout,

@@ -38,7 +38,8 @@ fn classify(status: Option<u16>, error: &Value, model: &ModelId) -> Error {
         // The body exceeds the size limit: a shorter history would fit.
         Some("request_too_large") => Error::ContextOverflow,
         Some("billing_error") => Error::Quota,
-        Some("authentication_error" | "permission_error") => Error::Auth,
+        Some("authentication_error") => Error::Auth,
+        Some("permission_error") => Error::NotPermitted,
         Some("not_found_error") => Error::NoModel(model.to_string()),
         Some("rate_limit_error") => Error::RateLimited { retry_after: None },
         Some("overloaded_error") => {

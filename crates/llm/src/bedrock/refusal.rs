@@ -60,8 +60,8 @@ fn classify(status: Option<u16>, name: &str, body: &Value, model: &ModelId) -> E
         "throttlingexception" | "servicequotaexceededexception" => {
             Error::RateLimited { retry_after: None }
         }
-        "accessdeniedexception"
-        | "unrecognizedclientexception"
+        "accessdeniedexception" => Error::NotPermitted,
+        "unrecognizedclientexception"
         | "invalidsignatureexception"
         | "incompletesignatureexception"
         | "missingauthenticationtokenexception"

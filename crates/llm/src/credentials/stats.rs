@@ -41,24 +41,40 @@ pub fn billing_pause(failures: u32) -> Duration {
 }
 
 impl Stats {
-    /// Records a failure. `last_used` stays: it counts successes only.
+    /// Records a failure, and puts the key aside. `last_used` stays: it counts successes only.
     #[must_use]
-    pub fn after_failure(mut self, reason: Reason, now: i64) -> Self {
+    pub fn after_failure(self, reason: Reason, now: i64) -> Self {
+        let mut stats = self.after_request_failure(reason, now);
+        stats.error_count = stats.error_count.saturating_add(1);
+        if reason == Reason::Billing {
+            let count = stats.failure_counts.get(&reason).copied().unwrap_or_default();
+            stats.disabled_until = Some(later(now, billing_pause(count)));
+            stats.disabled_reason = Some(reason);
+        } else {
+            stats.cooldown_until = Some(later(now, cooldown(stats.error_count)));
+        }
+        stats
+    }
+
+    /// Counts a failure that may be of the request and not of the key, which stays in use.
+    #[must_use]
+    pub fn after_request_failure(mut self, reason: Reason, now: i64) -> Self {
         if self.last_failure.is_some_and(|last| now.saturating_sub(last) > FAILURE_WINDOW_MS) {
             self.error_count = 0;
             self.failure_counts.clear();
         }
         self.last_failure = Some(now);
-        self.error_count = self.error_count.saturating_add(1);
         let count = self.failure_counts.entry(reason).or_default();
         *count = count.saturating_add(1);
-        if reason == Reason::Billing {
-            self.disabled_until = Some(later(now, billing_pause(*count)));
-            self.disabled_reason = Some(reason);
-        } else {
-            self.cooldown_until = Some(later(now, cooldown(self.error_count)));
-        }
         self
+    }
+
+    /// Returns the record of the two that puts the key aside for longer, with the later use of both.
+    #[must_use]
+    pub fn or_longer(self, other: Self, now: i64) -> Self {
+        let last_used = self.last_used.max(other.last_used);
+        let is_longer = other.unusable_until(now) > self.unusable_until(now);
+        Self { last_used, ..if is_longer { other } else { self } }
     }
 
     /// Records a success and forgets earlier failures.
@@ -126,6 +142,23 @@ mod tests {
 
         let both = broke.after_failure(Reason::Timeout, 1_000);
         assert_eq!(both.unusable_until(1_000), Some(18_000_000));
+    }
+
+    #[test]
+    fn a_failure_of_a_request_is_counted_and_the_key_stays_in_use() {
+        let counted = Stats::default()
+            .after_request_failure(Reason::Billing, 1_000)
+            .after_request_failure(Reason::Auth, 1_000);
+
+        assert_eq!((counted.error_count, counted.unusable_until(1_000)), (0, None));
+        assert_eq!(counted.failure_counts, [(Reason::Auth, 1), (Reason::Billing, 1)].into());
+
+        let own = Stats { last_used: Some(7), ..Stats::default() };
+        let own = own.after_failure(Reason::RateLimit, 1_000);
+        let both = counted.clone().or_longer(own.clone(), 1_000);
+        assert_eq!(both, own);
+        let both = own.or_longer(counted.clone(), 61_000);
+        assert_eq!((both.last_used, both.unusable_until(61_000)), (Some(7), None));
     }
 
     #[test]

@@ -43,7 +43,8 @@ fn classify(status: Option<u16>, error: &Value, model: &ModelId) -> Error {
     }
     match word(&error["status"]) {
         Some("INVALID_ARGUMENT") if begins(OVERFLOW) => Error::ContextOverflow,
-        Some("UNAUTHENTICATED" | "PERMISSION_DENIED") => Error::Auth,
+        Some("UNAUTHENTICATED") => Error::Auth,
+        Some("PERMISSION_DENIED") => Error::NotPermitted,
         Some("NOT_FOUND") => Error::NoModel(model.to_string()),
         Some("RESOURCE_EXHAUSTED") => Error::RateLimited { retry_after: wait(error) },
         Some("UNAVAILABLE") => Error::Unavailable { status: status.or(Some(503)), source: None },

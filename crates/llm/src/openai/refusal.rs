@@ -35,7 +35,7 @@ const OVERFLOW_WORDS: [&str; 12] = [
 const QUOTA: [&str; 3] =
     ["insufficient_quota", "billing_hard_limit_reached", "insufficient_balance"];
 /// Codes for a key that is wrong.
-const AUTH: [&str; 3] = ["invalid_api_key", "authentication_error", "permission_error"];
+const AUTH: [&str; 2] = ["invalid_api_key", "authentication_error"];
 /// Codes for too many requests.
 const RATE: [&str; 3] = ["rate_limit_exceeded", "rate_limit_error", "tokens"];
 /// Codes of Groq for a call or an object that the model wrote wrongly: another attempt may be right
@@ -96,6 +96,7 @@ fn classify(status: Option<u16>, codes: &[&str], model: &ModelId) -> Error {
     match status {
         Some(status) => by_status(status, codes.first().copied(), model),
         None if is(&AUTH) => Error::Auth,
+        None if is(&["permission_error"]) => Error::NotPermitted,
         None if is(&RATE) => Error::RateLimited { retry_after: None },
         None if is(&["invalid_request_error", "invalid_prompt"]) => {
             Error::BadRequest { status: 400, code: "invalid_request_error".to_owned() }
@@ -150,6 +151,16 @@ mod tests {
         ] {
             assert_eq!(class(status, &body), expected, "{status} {body}");
         }
+    }
+
+    #[test]
+    fn a_key_that_is_wrong_is_not_one_that_may_not_be_used_for_the_request() {
+        assert!(matches!(refused(401, &json!({})), Error::Auth));
+        assert!(matches!(refused(403, &json!({})), Error::NotPermitted));
+        let model = "openai:gpt-5".parse().unwrap();
+        let mid_stream = |code: &str| super::mid_stream(&json!({ "code": code }), &model);
+        assert!(matches!(mid_stream("invalid_api_key"), Error::Auth));
+        assert!(matches!(mid_stream("permission_error"), Error::NotPermitted));
     }
 
     #[test]

@@ -7,6 +7,10 @@
 //! | no key usable, or server trouble | the agent's next model is tried |
 //! | request refused or too long | nothing else is tried: it would be refused again |
 //!
+//! A key of the installation serves many tenants, and one of them causes most refusals by what it asks:
+//! the model, its content, its size. So only a refusal of the key itself (401) puts such a key aside for
+//! all of them, and any other failure for the tenant whose request failed (decision 0120).
+//!
 //! A conversation stays with the key it used before, so that the provider's cache remains useful. A
 //! single key of a single model is tried even in its cooldown: skipping it would leave the agent
 //! without a model.
@@ -26,7 +30,9 @@ use holdfast_types::{ModelId, Reply, TenantId};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::agents::key_health::{HealthSubject, KeyHealth, now_ms};
+use crate::agents::key_health::{
+    HealthSubject, KeyHealth, TenantSubject, now_ms, platform_keys_owner,
+};
 
 /// Keys of one model that are tried for one answer.
 const MAX_KEYS_PER_ANSWER: usize = 3;
@@ -154,7 +160,6 @@ impl KeyRotation {
                 on_delta(delta);
             };
             let answer = model.reply(request, &mut note, cancelled).await;
-            let of = HealthSubject::Key(provider.to_owned(), key.clone());
             let error = match answer {
                 Ok(reply) => {
                     if has_several {
@@ -164,17 +169,16 @@ impl KeyRotation {
                     if chain.has_alternatives()
                         || stats.get(&key).is_some_and(|s| s.error_count > 0)
                     {
-                        chain.health.record_success(link.key_owner, &of).await;
+                        link.record_success(chain, &key).await;
                     }
                     return Ok(reply);
                 }
                 Err(error) => error,
             };
-            let reason = error.reason();
-            if !is_key_failure(reason) || cancelled.is_cancelled() {
+            if !is_key_failure(error.reason()) || cancelled.is_cancelled() {
                 return Err(error);
             }
-            chain.health.record_failure(link.key_owner, &of, reason).await;
+            link.record_failure(chain, &key, &error).await;
             last = error;
             if Instant::now() >= request.deadline {
                 break;
@@ -196,9 +200,61 @@ impl Model for KeyRotation {
 }
 
 impl ChainModel {
+    /// Health records of a key: that of its owner, and for a key of the installation that of the tenant.
+    pub(crate) fn health_subjects(
+        &self,
+        tenant: TenantId,
+        key: &str,
+    ) -> (TenantSubject, Option<TenantSubject>) {
+        let (provider, key) = (self.id.provider().to_owned(), key.to_owned());
+        let of_tenant = (self.key_owner == platform_keys_owner())
+            .then(|| (tenant, HealthSubject::PlatformKey(provider.clone(), key.clone())));
+        ((self.key_owner, HealthSubject::Key(provider, key)), of_tenant)
+    }
+
+    /// Statistics of the keys as this tenant may use them, by key id.
     fn stats(&self, chain: &Chain) -> BTreeMap<String, Stats> {
-        let keys = self.profiles.iter().map(|profile| profile.id.as_str());
-        chain.health.key_stats(self.key_owner, self.id.provider(), keys)
+        let (health, now) = (&chain.health, now_ms());
+        let of_key = |profile: &Profile| {
+            let ((owner, key), of_tenant) = self.health_subjects(chain.tenant, &profile.id);
+            let shared = health.stats(owner, &key);
+            let stats = match of_tenant {
+                Some((tenant, key)) => shared.or_longer(health.stats(tenant, &key), now),
+                None => shared,
+            };
+            (profile.id.clone(), stats)
+        };
+        self.profiles.iter().map(of_key).collect()
+    }
+
+    async fn record_success(&self, chain: &Chain, key: &str) {
+        let ((owner, key), of_tenant) = self.health_subjects(chain.tenant, key);
+        chain.health.record_success(owner, &key).await;
+        if let Some((tenant, key)) = of_tenant
+            && chain.health.stats(tenant, &key).error_count > 0
+        {
+            chain.health.record_success(tenant, &key).await;
+        }
+    }
+
+    /// Puts a key aside: that of a tenant for the tenant, and one of the installation for all tenants only
+    /// if the provider does not know it.
+    async fn record_failure(&self, chain: &Chain, key: &str, error: &Error) {
+        let ((owner, key), of_tenant) = self.health_subjects(chain.tenant, key);
+        let reason = error.reason();
+        match of_tenant.filter(|_| !matches!(error, Error::Auth)) {
+            Some((tenant, own)) => {
+                // An hour at most, also without credit: the operator may top it up, or replace the key.
+                let own_reason = match reason {
+                    Reason::Billing => Reason::RateLimit,
+                    other => other,
+                };
+                chain.health.record_failure(tenant, &own, own_reason).await;
+                // Operators see it in the list of keys.
+                chain.health.record_request_failure(owner, &key, reason).await;
+            }
+            None => chain.health.record_failure(owner, &key, reason).await,
+        }
     }
 
     /// Ids of the usable keys, in order; an error if there is none.

@@ -7,10 +7,11 @@
 //! is written at most once a minute, for the order of keys.
 //!
 //! **What can go wrong.** Without Redis, changes go to the database and one of two concurrent
-//! changes may be lost. Without the database too, this process uses its own records.
+//! changes may be lost. Without the database too, this process uses its own records. The database has
+//! no records of models, and of the installation's keys only those that all tenants share.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     fmt,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -41,6 +42,8 @@ const MAX_RECORDS: usize = 20_000;
 pub(crate) enum HealthSubject {
     /// A key: provider and key id.
     Key(String, String),
+    /// A key of the installation, as far as requests of one tenant fail with it.
+    PlatformKey(String, String),
     /// A model, as `provider:id`.
     Model(String),
 }
@@ -118,7 +121,7 @@ impl KeyHealth {
         reason: Reason,
     ) {
         let kind = match of {
-            HealthSubject::Key(..) => "key",
+            HealthSubject::Key(..) | HealthSubject::PlatformKey(..) => "key",
             HealthSubject::Model(_) => "model",
         };
         metrics::counter!(
@@ -127,6 +130,17 @@ impl KeyHealth {
         .increment(1);
         info!(kind, reason = reason.as_str(), "a key or a model is left alone for a while");
         let change = |stats: Stats, now| stats.after_failure(reason, now);
+        self.update(tenant, of, change).await;
+    }
+
+    /// Counts a failure that may be of the request and not of its subject, which stays in use.
+    pub(crate) async fn record_request_failure(
+        &self,
+        tenant: TenantId,
+        of: &HealthSubject,
+        reason: Reason,
+    ) {
+        let change = |stats: Stats, now| stats.after_request_failure(reason, now);
         self.update(tenant, of, change).await;
     }
 
@@ -211,20 +225,6 @@ impl KeyHealth {
     fn records(&self) -> MutexGuard<'_, HashMap<TenantSubject, HealthRecord>> {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    /// Statistics of a provider's keys, by key id.
-    pub(crate) fn key_stats<'k>(
-        &self,
-        tenant: TenantId,
-        provider: &str,
-        keys: impl Iterator<Item = &'k str>,
-    ) -> BTreeMap<String, Stats> {
-        keys.map(|key| {
-            let of = HealthSubject::Key(provider.to_owned(), key.to_owned());
-            (key.to_owned(), self.stats(tenant, &of))
-        })
-        .collect()
-    }
 }
 
 impl fmt::Debug for KeyHealth {
@@ -243,6 +243,9 @@ fn mark_name(tenant: TenantId, of: &HealthSubject) -> String {
     let tenant = tenant.simple();
     match of {
         HealthSubject::Key(provider, key) => format!("{tenant}:auth:{provider}:{key}"),
+        HealthSubject::PlatformKey(provider, key) => {
+            format!("{tenant}:platform:{provider}:{key}")
+        }
         HealthSubject::Model(model) => format!("{tenant}:model:{model}"),
     }
 }

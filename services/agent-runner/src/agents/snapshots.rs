@@ -543,12 +543,11 @@ impl Agents {
         }
         let mut all = Vec::new();
         for link in &chain.models {
-            let provider = link.id.provider();
-            let key = |profile: &Profile| {
-                let of = HealthSubject::Key(provider.to_owned(), profile.id.clone());
-                (link.key_owner, of)
-            };
-            all.extend(link.profiles.iter().map(key));
+            for profile in &link.profiles {
+                let (shared, of_tenant) = link.health_subjects(chain.tenant, &profile.id);
+                all.push(shared);
+                all.extend(of_tenant);
+            }
             if chain.models.len() > 1 {
                 all.push((chain.tenant, HealthSubject::Model(link.id.to_string())));
             }

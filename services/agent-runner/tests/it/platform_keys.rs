@@ -6,8 +6,9 @@ use holdfast_directory::{
     Actor, NewPlan, NewPlatformKey, NewProvider, PlanLimits, ProviderKind, TenantChanges,
 };
 use holdfast_llm::{ModelCard, Prices, Reason};
-use holdfast_session::TurnOutcome;
+use holdfast_session::{NewMessage, TurnOutcome};
 use holdfast_testkit::{FakeModel, Reply, model::Usage};
+use holdfast_types::SessionKey;
 
 use crate::world::World;
 
@@ -169,6 +170,48 @@ async fn a_refused_platform_key_is_put_aside_for_all_runners_and_the_next_one_an
     assert!(second.stats.failure_counts.is_empty(), "{second:?}");
     let own = world.directory.credentials().list(world.tenant).await?;
     assert!(own.is_empty(), "{own:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_refusal_that_one_tenant_causes_takes_the_platform_s_key_from_no_other()
+-> anyhow::Result<()> {
+    for status in [402, 403, 429] {
+        let world = World::start().await?;
+        world.put_platform_key("first", "one-key").await?;
+        world.put_platform_key("second", "other-key").await?;
+        world.use_platform_keys(PlanLimits::default()).await?;
+        let (other, _) = world.directory.tenants().create(Actor::Operator, "other").await?;
+        let plan = Some(Some("basic".to_owned()));
+        let changes = TenantChanges { plan, ..TenantChanges::default() };
+        world.directory.tenants().update(other.id, Actor::Operator, changes).await?;
+        world.sessions.usage().open_budget(other.id, None).await?;
+        let theirs = world.directory.agents().default_agent(other.id).await?;
+        world.model.answer(move |request| {
+            match request.last_user_text().contains("something bad") {
+                true => Reply::status(status),
+                false => Reply::text("well"),
+            }
+        });
+        let _runner = world.runner().await?;
+
+        let refused = world.answer(&world.say("a", "something bad").await?).await?;
+        let key = SessionKey::api(&theirs.name, "b")?;
+        let message = NewMessage { key, agent: theirs.id, ..world.message("b", "hello") };
+        let answered = world.answer_in(other.id, message).await?;
+
+        assert_eq!(refused.outcome, Some(TurnOutcome::Failed), "{status}: {refused:?}");
+        assert_eq!(answered.text, "well", "{status}");
+        // The tenant itself waits, and operators see what failed.
+        let asked = world.model.count();
+        let again = world.answer(&world.say("c", "hello").await?).await?;
+        assert_eq!(again.outcome, Some(TurnOutcome::Failed), "{status}: {again:?}");
+        assert_eq!(world.model.count(), asked, "{status}");
+        let now = jiff::Timestamp::now().as_millisecond();
+        for key in world.directory.platform_keys().list().await?.remove(0).keys {
+            assert_eq!(key.stats.unusable_until(now), None, "{status}: {key:?}");
+        }
+    }
     Ok(())
 }
 

@@ -138,7 +138,7 @@ fn model_text(error: &Error, language: Language) -> Cow<'static, str> {
         Error::NoProvider { .. } | Error::Setup(_) | Error::Address(_) => {
             return no_model_text(None, language).into();
         }
-        Error::Auth => ModelTrouble::Key,
+        Error::Auth | Error::NotPermitted => ModelTrouble::Key,
         Error::Quota => ModelTrouble::Credit,
         Error::RateLimited { .. } => ModelTrouble::RateLimit,
         Error::ContextOverflow => ModelTrouble::TooLong,
