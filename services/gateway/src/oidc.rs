@@ -52,6 +52,12 @@ pub enum TokenError {
     Issuer(String),
     #[error("the token is for another audience than `{}`: sign in with that client id", .0.join("` or `"))]
     Audience(Vec<String>),
+    /// Several entries of `oidc.issuers` have an audience of the token.
+    #[error(
+        "the token is for several clients of this gateway, and its claim `azp` names none of them: \
+         sign in with one client id"
+    )]
+    SeveralAudiences,
     #[error(
         "the token was signed with a key that its issuer does not have (any more): sign in again"
     )]
@@ -95,6 +101,7 @@ impl Fault for TokenError {
             | Self::Algorithm(_)
             | Self::Issuer(_)
             | Self::Audience(_)
+            | Self::SeveralAudiences
             | Self::UnknownKey
             | Self::Signature
             | Self::Expired
@@ -197,7 +204,8 @@ impl TokenVerifier {
     }
 
     /// Returns the configured issuer that the unverified claims name. The signature is verified with
-    /// its keys.
+    /// its keys. Of several with an audience of the token, it is that of the client to which the token was
+    /// given (`azp`): another one may have another tenant.
     fn choose_issuer(
         &self,
         claims: &Map<String, Value>,
@@ -209,8 +217,13 @@ impl TokenVerifier {
         }
         let wanted: Vec<String> =
             named.clone().flat_map(|(issuer, _)| issuer.audiences.clone()).collect();
-        let found = named.find(|(issuer, _)| claims::has_audience(claims, &issuer.audiences));
-        found.ok_or(TokenError::Audience(wanted))
+        let mut able = named.filter(|(issuer, _)| claims::has_audience(claims, &issuer.audiences));
+        let first = able.next().ok_or(TokenError::Audience(wanted))?;
+        let Some(second) = able.next() else { return Ok(first) };
+        let party = claims.get("azp").and_then(Value::as_str).unwrap_or_default();
+        let mut all = [first, second].into_iter().chain(able);
+        let found = all.find(|(issuer, _)| issuer.audiences.iter().any(|one| one == party));
+        found.ok_or(TokenError::SeveralAudiences)
     }
 }
 

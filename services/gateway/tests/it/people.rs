@@ -171,6 +171,34 @@ async fn a_token_opens_its_own_tenant_only() {
 }
 
 #[tokio::test]
+async fn a_token_for_two_clients_is_of_the_one_to_which_it_was_given() {
+    let provider = FakeIssuer::start().await.unwrap();
+    let url = provider.url();
+    let world = World::start_with(|config| {
+        for (audience, tenant) in [("of-anna", "anna"), ("of-ben", "ben")] {
+            config.oidc.issuers.push(issuer(json!({
+                "url": url, "audiences": [audience], "tenant": tenant, "default_role": "owner",
+            })));
+        }
+    })
+    .await
+    .unwrap();
+    let token = |audiences: &[&str], azp: Option<&str>| {
+        provider.token(json!({ "sub": "1", "aud": audiences, "azp": azp }))
+    };
+    let both = ["of-anna", "of-ben"];
+
+    assert_eq!(whoami(&world, &token(&["of-ben"], None)).await.unwrap(), "1 owner ben");
+    assert_eq!(whoami(&world, &token(&both, Some("of-ben"))).await.unwrap(), "1 owner ben");
+    assert_eq!(whoami(&world, &token(&both, Some("of-anna"))).await.unwrap(), "1 owner anna");
+    for azp in [None, Some("another")] {
+        let (code, message) = refusal(&world, &token(&both, azp)).await;
+        assert_eq!(code, Code::Unauthenticated, "{message}");
+        assert!(message.contains("several clients"), "{message}");
+    }
+}
+
+#[tokio::test]
 async fn a_person_without_a_tenant_or_a_role_is_refused_with_the_reason() {
     let issuer = FakeIssuer::start().await.unwrap();
     let world = world(&issuer).await;
