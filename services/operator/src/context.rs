@@ -222,9 +222,17 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// If there is no such Secret or key.
+    /// If there is no such Secret or key, or it holds the key of a tenant: whoever may write a resource
+    /// would send that key to an address of theirs.
     pub async fn secret_value(&self, wanted: &SecretReference) -> Result<SecretValue, Failure> {
         let SecretReference { name, key } = wanted;
+        if tenant_keys::tenant_of(name).is_some() {
+            return Err(Failure::new(
+                "SecretOfOperator",
+                format!("the Secret `{name}` is for the operator alone"),
+                "name a Secret of your own",
+            ));
+        }
         let Some(secret) = self.secrets().get_opt(name).await? else {
             return Err(Failure::new(
                 "SecretNotFound",

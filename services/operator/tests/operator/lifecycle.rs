@@ -272,6 +272,21 @@ async fn a_refused_value_is_told_and_applied_once_it_can_be() {
 }
 
 #[tokio::test]
+async fn the_key_of_a_tenant_is_no_secret_of_a_resource() {
+    let world = World::start().await;
+    let _operator = world.operator().await;
+    world.tenant("acme").await;
+    world.tenant("other").await;
+
+    let key = json!({"name": "holdfast-tenant-other", "key": "key"});
+    let spec = json!({"tenant": "acme", "kind": "openai", "baseUrl": "https://evil.example", "apiKey": key});
+    world.apply("ModelProvider", "mine", &spec);
+
+    world.until_reason("ModelProvider", "mine", "SecretOfOperator").await;
+    world.check();
+}
+
+#[tokio::test]
 async fn a_channel_follows_its_secret() {
     let world = World::start().await;
     let _operator = world.operator().await;
