@@ -249,3 +249,22 @@ async fn reminders_and_wake_ups_have_the_rights_of_whoever_makes_them() {
         .unwrap();
     assert_eq!(authors, [r#"["admin", "member"]"#]);
 }
+
+#[tokio::test]
+async fn only_owners_give_an_account_the_rights_of_another() {
+    let world = World::start().await.unwrap();
+    let operator = world.anna.by(&world.key(&world.anna, &["admin"], None).await.unwrap());
+    let identity = |canonical: &str| {
+        let (channel, peer) = ("telegram".to_owned(), "42".to_owned());
+        let identity = pb::Identity { channel, peer, canonical: canonical.to_owned() };
+        pb::PutIdentityRequest { identity: Some(identity) }.encode_to_vec()
+    };
+
+    for canonical in ["=telegram:1", " =telegram:1", "=person:per_0198c0ffee0000000000000000000000"]
+    {
+        let put = identity(canonical);
+        assert!(is_refused(&world, &operator, "Routing/PutIdentity", put).await, "{canonical}");
+    }
+    call(&world, &operator, "Routing/PutIdentity", identity("anna")).await.unwrap();
+    call(&world, &world.anna, "Routing/PutIdentity", identity("=telegram:1")).await.unwrap();
+}
