@@ -12,7 +12,8 @@ pub struct Config {
     /// Connection URL of the services' login. It contains a password, so it comes from a `Secret`.
     ///
     /// The login owns nothing. It is the service's own (`holdfast_gateway`, `holdfast_runner`,
-    /// `holdfast_scheduler`, `holdfast_memory`, `holdfast_bridge`), or a member of `holdfast_app` and
+    /// `holdfast_scheduler`, `holdfast_memory`, `holdfast_bridge`), that of a pool of runners
+    /// (`holdfast_runner_pool_<pool>`, `holdfast_runner_default`), or a member of `holdfast_app` and
     /// `holdfast_system`, which have the rights of all services.
     #[serde(serialize_with = "masked")]
     pub url: SecretString,

@@ -7,9 +7,10 @@ use secrecy::ExposeSecret as _;
 use sqlx::{ConnectOptions as _, postgres::PgConnectOptions};
 
 use crate::{
-    Config, Setting, SystemConnection, SystemTx, TenantTx,
+    Config, LoginScope, Setting, SystemConnection, SystemTx, TenantTx,
     connection::PoolingMode,
     connection_pool::{ConnectionPool, Limits},
+    login::role,
 };
 
 /// Shortest time after which Postgres ends a transaction whose client sends nothing. Such a client
@@ -25,15 +26,6 @@ const RENEWAL_STATEMENT_TIMEOUT: Duration = Duration::from_secs(3);
 /// arrive.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Logins of single services. Each has two roles, which `service_rights.sql` makes.
-const SERVICE_LOGINS: [&str; 5] = [
-    "holdfast_gateway",
-    "holdfast_runner",
-    "holdfast_scheduler",
-    "holdfast_memory",
-    "holdfast_bridge",
-];
-
 /// The pools of one process. Clones share the connections.
 #[derive(Debug, Clone)]
 pub struct Pools {
@@ -41,6 +33,7 @@ pub struct Pools {
     system: ConnectionPool,
     /// One connection, so that renewal waits for nothing else.
     renewal: ConnectionPool,
+    scope: LoginScope,
 }
 
 impl Pools {
@@ -77,7 +70,14 @@ impl Pools {
             app: pool("app", "app", config.pool_size, statement, lock),
             system: pool("system", "system", config.system_pool_size, statement, lock),
             renewal: pool("renewal", "system", 1, renewal, RENEWAL_LOCK_TIMEOUT),
+            scope: LoginScope::of_login(&login),
         })
+    }
+
+    /// Tenants whose rows the login reaches.
+    #[must_use]
+    pub const fn login_scope(&self) -> &LoginScope {
+        &self.scope
     }
 
     /// Begins a transaction that sees one tenant's rows.
@@ -135,14 +135,6 @@ impl Pools {
 
     pub async fn close(&self) {
         tokio::join!(self.app.close(), self.system.close(), self.renewal.close());
-    }
-}
-
-/// Role that a connection takes: one of the login's own, or of those that serve all services.
-fn role(login: &str, kind: &str) -> String {
-    match SERVICE_LOGINS.contains(&login) {
-        true => format!("{login}_{kind}"),
-        false => format!("holdfast_{kind}"),
     }
 }
 

@@ -9,6 +9,11 @@
 -- The policies of row-level security know them by two roles without rights that they inherit:
 -- holdfast_tenant_rows and holdfast_all_rows. An owner who may not make roles has none of this, and
 -- the services log in as one role, which is a member of holdfast_app and holdfast_system.
+--
+-- A runner may also log in for one pool (docs/decisions/0129-a-login-for-each-runner-pool.md), as
+-- holdfast_runner_pool_POOL, or as holdfast_runner_default for the tenants without a pool. Such a login
+-- takes holdfast_pool_app or holdfast_pool_system, which have the rights of the runner's roles. For
+-- these two, restrictive policies on every table with tenants hide the tenants of other pools.
 do $$
 #variable_conflict use_column
 declare
@@ -18,7 +23,8 @@ declare
     marker text;
     r record;
 begin
-    foreach own in array array['holdfast_tenant_rows', 'holdfast_all_rows'] || (
+    foreach own in array array['holdfast_tenant_rows', 'holdfast_all_rows',
+                               'holdfast_pool_app', 'holdfast_pool_system'] || (
         select array_agg(format('holdfast_%s_%s', s, k))
         from unnest(array['gateway', 'runner', 'scheduler', 'memory', 'bridge']) s,
              unnest(array['app', 'system']) k)
@@ -190,6 +196,123 @@ begin
     loop
         -- The version, and nothing else that the owner has.
         execute format('grant select on _sqlx_migrations to %I', own);
+    end loop;
+
+    for r in
+        -- Without `set`, a login of a pool cannot take the runner's own roles, which see all pools.
+        select 'holdfast_runner_' || k as granted, 'holdfast_pool_' || k as member, 'inherit true, set false' as how
+        from unnest(array['app', 'system']) k
+        union all
+        select 'holdfast_pool_' || k, rolname, 'inherit false, set true'
+        from pg_roles cross join unnest(array['app', 'system']) k
+        where rolname ~ '^holdfast_runner_(default|pool_[a-z0-9-]+)$'
+    loop
+        if not exists (select from pg_auth_members where roleid = r.granted::regrole
+                       and member = r.member::regrole) then
+            begin
+                execute format('grant %I to %I with %s', r.granted, r.member, r.how);
+            exception when unique_violation then null;
+            end;
+        end if;
+    end loop;
+
+    -- The pool of the login; null is the default pool, and an empty text no pool at all. A role that
+    -- was taken does not change the session's user, and neither does a function of another owner.
+    create or replace function control.login_pool() returns text
+        language sql stable parallel safe set search_path = pg_catalog
+    as $function$
+        select case when session_user = 'holdfast_runner_default' then null
+                    when session_user like 'holdfast\_runner\_pool\__%' then substr(session_user, 22)
+                    else '' end
+    $function$;
+
+    -- Whether the tenant of the transaction is of the login's pool.
+    create or replace function control.pool_admits() returns boolean
+        language sql stable security definer set search_path = pg_catalog
+    as $function$
+        select (select pool from session.tenant_queue where tenant_id = control.tenant())
+               is not distinct from control.login_pool()
+    $function$;
+
+    -- The tenants of the login's pool. For the default pool: all that are not of it.
+    create or replace function control.pool_tenants() returns setof uuid
+        language sql stable security definer set search_path = pg_catalog
+    as $function$
+        select tenant_id from session.tenant_queue
+        where pool = control.login_pool() or pool is not null and control.login_pool() is null
+    $function$;
+
+    -- As in migration 0047, but for a tenant of the login's pool only: policies do not bind a function
+    -- of another owner.
+    create or replace function memory.forget_later(what text, subject text) returns void
+        language plpgsql volatile security definer set search_path = pg_catalog, public
+    as $function$
+    begin
+        if control.login_pool() is distinct from '' and not control.pool_admits() then
+            raise insufficient_privilege using message = 'the tenant is not of the pool of this login';
+        end if;
+        insert into memory.erasures as e (tenant_id, what, subject)
+        values (control.tenant(), forget_later.what, forget_later.subject)
+        on conflict on constraint erasures_subject do update
+            set until = null, passes = 0, due_at = clock_timestamp(), asked_at = clock_timestamp()
+            where e.until is not null;
+    end
+    $function$;
+
+    revoke all on function control.login_pool(), control.pool_admits(), control.pool_tenants() from public;
+    grant execute on function control.login_pool(), control.pool_admits(), control.pool_tenants()
+        to holdfast_pool_app, holdfast_pool_system;
+    -- The owner of the functions is bound by the policies, too.
+    if not exists (select from pg_policy where polrelid = 'session.tenant_queue'::regclass
+                   and polname = 'pool_of_tenant') then
+        create policy pool_of_tenant on session.tenant_queue for select to current_user using (true);
+    end if;
+
+    -- Restrictive policies: rows are of the login's pool besides what the other policies say. Each
+    -- `select` in a condition runs once in a statement. A policy that exists is not changed, because that
+    -- would lock the table at each migration: a condition that changes needs another name.
+    for r in
+        with tenant_tables as (
+            select c.oid as relation, quote_ident(a.attname) as tenant
+            from pg_class c join pg_namespace n on n.oid = c.relnamespace
+            join pg_attribute a on a.attrelid = c.oid and not a.attisdropped
+                and (a.attname = 'tenant_id' or a.attname = 'tenant' and c.oid = 'control.tenant_events'::regclass)
+            where c.relkind in ('r', 'p')
+              and nspname in ('control', 'session', 'workspace', 'schedule', 'memory', 'work')
+        ),
+        conditions (relation, kind, command, condition) as (
+            select relation, 'app', 'all', case relation
+                when 'session.tenant_queue'::regclass
+                    -- A tenant is moved to another pool by others.
+                    then '(select control.pool_admits()) and pool is not distinct from (select control.login_pool())'
+                else '(select control.pool_admits())' end
+            from tenant_tables
+            union all
+            select relation, 'system', 'all',
+                   format('(%s = any (array(select control.pool_tenants()))) = (select control.login_pool() is not null)', tenant)
+                   -- State of a tenant that moved: the runner that holds it has to end it.
+                   || case relation when 'session.held_state'::regclass
+                          then ' or runner_id = any (array(select runner_id from session.runners))' else '' end
+            from tenant_tables
+            union all
+            select 'session.runners'::regclass, k, 'all', 'pool is not distinct from (select control.login_pool())'
+            from unnest(array['app', 'system']) k
+            union all
+            -- Any login may see whether another does the upkeep for all tenants.
+            select 'session.duties'::regclass, 'system', c,
+                   'name = (select ''upkeep:'' || coalesce(control.login_pool(), ''''))'
+            from unnest(array['insert', 'update', 'delete']) c
+        )
+        select relation::regclass as relation, case command when 'all' then '' else '_' || command end as suffix,
+               kind, command, condition
+        from conditions
+        where not exists (
+            select from pg_policy where polrelid = relation
+            and polname = 'of_pool_' || kind || case command when 'all' then '' else '_' || command end)
+    loop
+        execute format('create policy %I on %s as restrictive for %s to %I %s (%s)',
+            'of_pool_' || r.kind || r.suffix, r.relation, r.command, 'holdfast_pool_' || r.kind,
+            case r.command when 'insert' then 'with check' else 'using' end, r.condition);
     end loop;
 exception
     when insufficient_privilege then

@@ -109,6 +109,7 @@ impl App {
         let tls = Tls::load(&config.tls)?;
         let listener = net::listen(config.runner.listen, "runner.listen").await?;
         let pools = Pools::lazy(&config.database, "runner")?;
+        config.runner.check_login(pools.login_scope())?;
         let mut directory = Directory::new(pools.clone(), &config.secrets)?;
         if !config.runner.has_demo_model() {
             directory = directory.without_demo_model();

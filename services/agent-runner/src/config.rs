@@ -9,6 +9,7 @@ use holdfast_kit::{
     telemetry,
 };
 use holdfast_llm::{WorkloadIdentityConfig, audio::AudioConfig};
+use holdfast_pg::LoginScope;
 use holdfast_sandbox::BackendChoice;
 use holdfast_session::{CLAIM_LEASE, HOLDER_WAIT, RunnerPool};
 use holdfast_tools::Web;
@@ -375,6 +376,26 @@ impl RunnerConfig {
         }
     }
 
+    /// Checks that the login of the database reaches the tenants of this runner's pool.
+    ///
+    /// # Errors
+    ///
+    /// If it reaches those of another pool: the runner would wait for work for ever.
+    pub fn check_login(&self, scope: &LoginScope) -> anyhow::Result<()> {
+        let reached = match scope {
+            LoginScope::AllTenants => return Ok(()),
+            LoginScope::Pool(pool) => pool,
+            LoginScope::DefaultPool => "",
+        };
+        ensure!(
+            reached == self.pool,
+            "`database.url` has the login of the runner pool `{reached}`, and `runner.pool` is `{}`: \
+             set both to the same pool; an empty name is the default pool",
+            self.pool
+        );
+        Ok(())
+    }
+
     /// Checks combinations of values.
     ///
     /// # Errors
@@ -458,6 +479,22 @@ mod tests {
             RunnerConfig { model_timeout: Duration::from_secs(601), ..RunnerConfig::default() };
 
         assert!(config.check().unwrap_err().to_string().starts_with("`runner.model_timeout`"));
+    }
+
+    #[test]
+    fn a_runner_does_not_start_with_the_login_of_another_pool() {
+        let of_red = RunnerConfig { pool: "red".into(), ..RunnerConfig::default() };
+        let pool = |name: &str| LoginScope::Pool(name.to_owned());
+
+        for scope in [LoginScope::AllTenants, pool("red")] {
+            assert!(of_red.check_login(&scope).is_ok(), "{scope:?}");
+        }
+        for scope in [LoginScope::DefaultPool, pool("blue")] {
+            let refused = of_red.check_login(&scope).unwrap_err().to_string();
+            assert!(refused.contains("`runner.pool` is `red`"), "{refused}");
+        }
+        assert!(RunnerConfig::default().check_login(&LoginScope::DefaultPool).is_ok());
+        assert!(RunnerConfig::default().check_login(&pool("red")).is_err());
     }
 
     #[test]

@@ -167,12 +167,17 @@ pub(crate) async fn deleting(tx: &mut SystemTx) -> sqlx::Result<Vec<TenantId>> {
     Ok(found.into_iter().map(TenantId::from).collect())
 }
 
-/// Deletes the tenant itself, if it is marked for deletion.
+/// Deletes the tenant itself and its place in the queue, if it is marked for deletion.
 pub(crate) async fn delete(tx: &mut TenantTx) -> sqlx::Result<()> {
-    const SQL: &str = "
+    const TENANT: &str = "
         delete from control.tenants where tenant_id = $1 and deleting_at is not null";
+    const QUEUE: &str = "
+        delete from session.tenant_queue
+        where tenant_id = $1 and not exists (select from control.tenants where tenant_id = $1)";
     let tenant = tx.tenant().as_uuid();
-    holdfast_pg::query(SQL).bind(tenant).execute(tx.conn()).await?;
+    for sql in [TENANT, QUEUE] {
+        holdfast_pg::query(sql).bind(tenant).execute(tx.conn()).await?;
+    }
     Ok(())
 }
 

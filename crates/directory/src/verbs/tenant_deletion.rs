@@ -4,6 +4,7 @@
 //! in batches, from every table of the database's catalogue that has a column `tenant_id`, so that
 //! a new table is covered without a change here. The tenant itself is deleted by the first pass
 //! that finds nothing else: whatever still wrote rows when the first pass began has ended by then.
+//! Its place in the queue goes with it, because that says whose runner may delete it.
 
 use holdfast_pg::Pools;
 use holdfast_types::TenantId;
@@ -76,7 +77,8 @@ async fn tables(pools: &Pools) -> sqlx::Result<Vec<String>> {
         from pg_class c join pg_namespace n on n.oid = c.relnamespace
         join pg_attribute a on a.attrelid = c.oid and a.attname = 'tenant_id' and not a.attisdropped
         where c.relkind in ('r', 'p') and not c.relispartition
-          and c.oid not in ('control.tenants'::regclass, 'control.audit'::regclass)
+          and c.oid not in ('control.tenants'::regclass, 'control.audit'::regclass,
+                            'session.tenant_queue'::regclass)
         order by 1";
     let mut once = pools.system_connection().await?;
     let tables = holdfast_pg::query_scalar(SQL).fetch_all(once.conn()).await?;
