@@ -184,14 +184,18 @@ def values_schema(manual):
                 "jobs": closed(PLACEMENT),
                 "gateway": service(autoscaling=autoscaling()),
                 "agentRunner": service(
-                    autoscaling=autoscaling(waitingSessions={"type": "integer", "minimum": 0}), scratchSize=SIZE
+                    autoscaling=autoscaling(waitingSessions={"type": "integer", "minimum": 0}),
+                    scratchSize=SIZE,
+                    databaseSecret=NAME,
                 ),
                 "runnerPools": {
                     "type": "object",
                     "additionalProperties": False,
                     "patternProperties": {
                         "^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$": service(
-                            autoscaling=autoscaling(waitingSessions={"type": "integer", "minimum": 0}), scratchSize=SIZE
+                            autoscaling=autoscaling(waitingSessions={"type": "integer", "minimum": 0}),
+                            scratchSize=SIZE,
+                            databaseSecret=NAME,
                         )
                     },
                 },

@@ -210,7 +210,14 @@ memory-service:
 {{- $root := .root -}}
 {{- $backends := include "holdfast.backendsSecret" $root -}}
 {{- $keys := include "holdfast.keysSecret" $root -}}
-{{- $files := list (dict "variable" "HOLDFAST_DATABASE__URL" "secret" $backends "key" .service.database) -}}
+{{- $database := $backends -}}
+{{- if eq .service.values "agentRunner" -}}
+{{- /* A login reaches one pool, so a pool does not have that of the other runners. */ -}}
+{{- $runner := $root.Values.agentRunner -}}
+{{- if .service.pool }}{{ $runner = get $root.Values.runnerPools .service.pool | default dict }}{{ end -}}
+{{- $database = $runner.databaseSecret | default $backends -}}
+{{- end -}}
+{{- $files := list (dict "variable" "HOLDFAST_DATABASE__URL" "secret" $database "key" .service.database) -}}
 {{- range .service.buses -}}
 {{- $files = append $files (dict "variable" (printf "HOLDFAST_%s__URL" (upper .)) "secret" (include "holdfast.busSecret" $root) "key" (replace "database" . $.service.database)) -}}
 {{- end -}}
