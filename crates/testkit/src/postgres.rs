@@ -6,6 +6,7 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use anyhow::Context as _;
+use percent_encoding::percent_decode_str;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 use uuid::Uuid;
 
@@ -17,6 +18,7 @@ const TEMPLATE_PREFIX: &str = "hf_template_";
 /// Any number that nobody else locks.
 const TEMPLATE_LOCK: i64 = 0x686f_6c64_0001;
 const SWEEP_LOCK: i64 = 0x686f_6c64_0002;
+const LOGIN_LOCK: i64 = 0x686f_6c64_0004;
 
 /// A database of one's own, dropped with the value.
 #[derive(Debug)]
@@ -108,6 +110,32 @@ impl Database {
             false => urls.get(service).unwrap_or_else(|| panic!("there is no service `{service}`")),
         };
         with_database(url, &self.name)
+    }
+
+    /// The database, by the login of the runners of a pool; an empty name is the default pool. The
+    /// login is made if it is missing. Migrating the database then grants its rights.
+    ///
+    /// # Errors
+    ///
+    /// If the server does not answer, or the superuser's URL names no user.
+    pub async fn runner_pool_url(&self, pool: &str) -> anyhow::Result<String> {
+        const SQL: &str = "
+            select case when exists (select from pg_roles where rolname = $1) then 'alter' else 'create' end
+                   || format(' role %I login password %L', $1::text, $2::text)";
+        let login = match pool {
+            "" => "holdfast_runner_default".to_owned(),
+            pool => format!("holdfast_runner_pool_{pool}"),
+        };
+        let (url, password) = with_user(&self.server.admin_url, &login)
+            .context("the superuser's URL of Postgres names no user")?;
+        let mut admin = connect(&self.server.admin_url).await?;
+        // Roles belong to the cluster: other processes make the same ones. The lock ends with the
+        // connection.
+        sqlx::query("select pg_advisory_lock($1)").bind(LOGIN_LOCK).execute(&mut admin).await?;
+        let make: String =
+            sqlx::query_scalar(SQL).bind(&login).bind(&password).fetch_one(&mut admin).await?;
+        run(&mut admin, make).await?;
+        Ok(with_database(&url, &self.name))
     }
 
     /// The database, as a superuser.
@@ -221,6 +249,15 @@ fn template_name(content: &str) -> String {
     format!("{TEMPLATE_PREFIX}{}_{:016x}", &name[..room - 17], hasher.finish())
 }
 
+/// The same URL with another user in it, and the password, which stays.
+fn with_user(url: &str, user: &str) -> Option<(String, String)> {
+    let (scheme, rest) = url.split_once("://")?;
+    let (credentials, place) = rest.split_once('@')?;
+    let password = credentials.split_once(':').map_or("", |(_, password)| password);
+    let plain = percent_decode_str(password).decode_utf8_lossy().into_owned();
+    Some((format!("{scheme}://{user}:{password}@{place}"), plain))
+}
+
 /// The same URL with another database in it.
 fn with_database(url: &str, name: &str) -> String {
     let (url, options) = url.split_once('?').map_or((url, None), |(url, o)| (url, Some(o)));
@@ -268,6 +305,14 @@ mod tests {
         for (url, expected) in table {
             assert_eq!(with_database(url, "new"), expected);
         }
+    }
+
+    #[test]
+    fn another_user_has_the_same_password() {
+        let (url, password) = with_user("postgres://a:p%40w@h:1/db", "b").unwrap();
+
+        assert_eq!((&*url, &*password), ("postgres://b:p%40w@h:1/db", "p@w"));
+        assert_eq!(with_user("postgres://h/db", "b"), None);
     }
 
     #[test]

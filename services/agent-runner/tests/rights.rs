@@ -34,5 +34,9 @@ async fn every_statement_of_the_service_is_permitted_to_its_login() -> anyhow::R
     let unused: Vec<&String> = checked.unused.iter().filter(is_unused).collect();
     // A trigger counts the versions of an agent's definition up.
     assert_eq!(unused, ["app: update control.agents"], "rights that nothing needs");
+    // The roles of the logins of pools have the same rights.
+    let of_pool = statements::check(&database.admin_url(), "holdfast_pool").await?;
+    assert!(of_pool.refused.is_empty(), "not permitted:\n{}", of_pool.refused.join("\n\n"));
+    assert_eq!(of_pool.planned, planned);
     Ok(())
 }

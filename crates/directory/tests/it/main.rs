@@ -15,6 +15,7 @@ mod nodes;
 mod people;
 mod platform_keys;
 mod policies;
+mod pool_logins;
 mod routing;
 mod sealing;
 mod service_roles;

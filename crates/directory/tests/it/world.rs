@@ -45,6 +45,18 @@ impl World {
         Pools::lazy(&config(self.database.service_url(service)), service).unwrap()
     }
 
+    /// Pools of a runner with the login of its pool; an empty name is the default pool.
+    pub async fn pools_of_runner_pool(&self, pool: &str) -> Pools {
+        let url = self.database.runner_pool_url(pool).await.unwrap();
+        holdfast_pg::migrate(&self.database.admin_url()).await.unwrap();
+        Pools::lazy(&config(url), "runner").unwrap()
+    }
+
+    /// Creates the directory of such a runner.
+    pub async fn directory_of_runner_pool(&self, pool: &str) -> Directory {
+        Self::over(&self.pools_of_runner_pool(pool).await, &secrets(1, PEPPER))
+    }
+
     /// Creates the directory of a service that logs in as itself.
     pub fn directory_of(&self, service: &str) -> Directory {
         Self::over(&self.pools_of(service), &secrets(1, PEPPER))

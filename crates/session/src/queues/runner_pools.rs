@@ -83,7 +83,8 @@ impl RunnerPools<'_> {
     }
 
     /// Gives a tenant a pool; `None` is the default pool. Sessions that are claimed from now on run
-    /// there. A turn that runs ends where it is.
+    /// there. A turn that runs ends where it is, unless its runner has the login of its pool: then it
+    /// loses the session, and the new pool continues the turn when the lease has expired.
     pub async fn assign(self, tenant: TenantId, pool: Option<&RunnerPool>) -> Result<(), Error> {
         const SQL: &str = "
             insert into session.tenant_queue (tenant_id, pool) values ($1, $2)
@@ -95,6 +96,20 @@ impl RunnerPools<'_> {
             .execute(tx.conn())
             .await?;
         Ok(tx.commit().await?)
+    }
+
+    /// Returns the pools with tenants for which the database has no login of their own, so that their
+    /// runners have one that reaches all tenants.
+    pub async fn without_login(self) -> Result<Vec<String>, Error> {
+        const SQL: &str = "
+            select distinct pool from session.tenant_queue
+            where pool is not null
+              and not exists (select from pg_roles where rolname = 'holdfast_runner_pool_' || pool)
+            order by pool";
+        let mut once = self.pools.system_connection().await?;
+        let pools = holdfast_pg::query_scalar(SQL).fetch_all(once.conn()).await?;
+        once.done();
+        Ok(pools)
     }
 
     /// Returns the state of all pools that have tenants.

@@ -38,6 +38,13 @@ impl World {
         Pools::lazy(&config(&self.database), "test")
     }
 
+    /// Connects pools with the login of a pool of runners; an empty name is the default pool.
+    pub async fn runner_pool_login(&self, pool: &str) -> anyhow::Result<Pools> {
+        let url = self.database.runner_pool_url(pool).await?;
+        holdfast_pg::migrate(&self.database.admin_url()).await?;
+        Pools::lazy(&Config { url: url.into(), ..config(&self.database) }, "test")
+    }
+
     pub fn tenant(&self) -> Tenant<'_> {
         Tenant { world: self, id: TenantId::generate(), agent: AgentId::generate() }
     }
@@ -169,9 +176,18 @@ impl World {
 
     /// Answers all messages of a claimed session.
     pub async fn answer(&self, claim: &Claim, text: &str) -> Result<(), Error> {
-        let loaded = self.sessions.load(claim, 100).await?;
+        Self::answer_with(&self.sessions, claim, text).await
+    }
+
+    /// Answers all messages of a session that other sessions than the world's have claimed.
+    pub async fn answer_with(
+        sessions: &Sessions,
+        claim: &Claim,
+        text: &str,
+    ) -> Result<(), Error> {
+        let loaded = sessions.load(claim, 100).await?;
         let done: Vec<i64> = loaded.waiting.iter().map(|waiting| waiting.seq).collect();
-        self.finish(claim, done, text, Wait::Anything).await
+        Self::finish_with(sessions, claim, (done, text, Wait::Anything)).await
     }
 
     /// Answers some messages of a claimed session, which then waits.
@@ -182,7 +198,15 @@ impl World {
         text: &str,
         wait: Wait,
     ) -> Result<(), Error> {
-        let loaded = self.sessions.load(claim, 100).await?;
+        Self::finish_with(&self.sessions, claim, (done, text, wait)).await
+    }
+
+    async fn finish_with(
+        sessions: &Sessions,
+        claim: &Claim,
+        (done, text, wait): (Vec<i64>, &str, Wait),
+    ) -> Result<(), Error> {
+        let loaded = sessions.load(claim, 100).await?;
         let first = loaded.waiting.iter().find(|waiting| done.contains(&waiting.seq));
         let run = first.map_or_else(RunId::generate, |first| first.message.into());
         let mut entries: Vec<Entry> = loaded
@@ -194,7 +218,7 @@ impl World {
         entries.push(thought(text));
         let reply = Some(entries.len() - 1);
         let completion = Completion { entries, done, reply, wait, ..completion(run) };
-        self.sessions.complete(claim, completion).await.map(|_| ())
+        sessions.complete(claim, completion).await.map(|_| ())
     }
 }
 

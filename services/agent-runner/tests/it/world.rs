@@ -196,6 +196,13 @@ impl World {
         holdfast_pg::Config { url, ..database_config(&self.database) }
     }
 
+    /// The database, by the login of a pool of runners.
+    pub async fn database_of_runner_pool(&self, pool: &str) -> anyhow::Result<holdfast_pg::Config> {
+        let url = self.database.runner_pool_url(pool).await?.into();
+        holdfast_pg::migrate(&self.database.admin_url()).await?;
+        Ok(holdfast_pg::Config { url, ..database_config(&self.database) })
+    }
+
     pub async fn runner(&self) -> anyhow::Result<Running> {
         self.runner_with(self.config(), |app| app).await
     }

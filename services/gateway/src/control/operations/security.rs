@@ -47,6 +47,7 @@ impl Service for Security {
     ) -> Result<Response<CheckInstallationResponse>, Status> {
         let (_, CheckInstallationRequest {}) = holdfast_grpc::caller(request)?;
         let tenants = self.state.directory.tenants().list().await.map_err(Error::from)?;
+        let pools = self.state.sessions.runner_pools();
         // Without NATS no runner answers, and nothing is known of runners.
         let reports = ProcessReport::of_all(&self.state.bus, RUNNER_STATUS_TIMEOUT).await;
 
@@ -57,6 +58,7 @@ impl Service for Security {
                 .into_iter()
                 .filter(|secret| config::is_in_environment(secret))
                 .collect(),
+            pools_without_login: pools.without_login().await.map_err(Error::from)?,
         };
         let findings = sorted(installation::check(&self.settings.get(), &facts));
 

@@ -102,6 +102,8 @@ checks! { OF_THE_INSTALLATION:
         "NATS on another machine is used without a login: whoever reaches it reads replies of all tenants.";
     REFLECTION_OPEN = "reflection-open", "notice",
         "gRPC reflection answers callers on other machines without a key.";
+    RUNNER_POOL_SHARES_LOGIN = "runner-pool-shares-login", "notice",
+        "A pool of runners has no login of its own in the database: its runners reach the rows of all tenants.";
     SECRET_IN_ENVIRONMENT = "secret-in-environment", "warning",
         "A secret of the gateway is in an environment variable, which child processes and crash reports show.";
     SERVICES_SHARE_LOGIN = "services-share-login", "warning",

@@ -35,6 +35,8 @@ pub(super) struct Facts {
     pub runners_without_hosting: usize,
     /// Those of [`SECRETS`] that environment variables hold.
     pub secrets_in_environment: Vec<&'static str>,
+    /// Pools of runners without a login of their own in the database.
+    pub pools_without_login: Vec<String>,
 }
 
 /// Number of runners that do not host tenants that distrust each other.
@@ -55,6 +57,15 @@ pub(super) fn check(config: &Config, facts: &Facts) -> Vec<SecurityFinding> {
             *secret,
             format!("{variable} is inherited by child processes and shown in dumps of the process"),
             format!("{variable}_FILE=/run/secrets/FILE"),
+        )
+    }));
+    findings.extend(facts.pools_without_login.iter().map(|pool| {
+        checks::RUNNER_POOL_SHARES_LOGIN.find(
+            format!("pool {pool}"),
+            "whoever takes over one of its runners reaches the rows of all tenants",
+            format!(
+                "HOLDFAST_DATABASE__URL=postgres://holdfast_runner_pool_{pool}:PASSWORD@HOST/holdfast"
+            ),
         )
     }));
     findings
@@ -248,6 +259,7 @@ mod tests {
             tenants: 2,
             runners_without_hosting: 1,
             secrets_in_environment: vec!["secrets.kek"],
+            pools_without_login: vec!["acme".to_owned()],
         };
 
         let found = ids(&config, &facts);
@@ -268,6 +280,7 @@ mod tests {
                 "services-share-login",
                 "nats-without-login",
                 "secret-in-environment",
+                "runner-pool-shares-login",
             ]
         );
     }
