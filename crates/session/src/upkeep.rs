@@ -1,4 +1,4 @@
-//! Upkeep of the whole installation, which one runner at a time does.
+//! Upkeep of the whole installation, or of one pool of runners, which one runner at a time does.
 
 use holdfast_pg::Pools;
 
@@ -10,7 +10,7 @@ pub mod partial;
 pub mod prune;
 pub mod retention;
 
-/// Upkeep of the whole installation, from [`Sessions::upkeep`].
+/// Upkeep of the tenants whose rows the login reaches, from [`Sessions::upkeep`].
 #[derive(Debug, Clone, Copy)]
 pub struct Upkeep<'a> {
     pools: &'a Pools,

@@ -1,5 +1,5 @@
 //! Duty of upkeep, as this process knows it: one runner at a time sweeps, measures queues, prunes
-//! and deletes tenants.
+//! and deletes tenants. With logins of pools, that is one runner of each pool.
 
 use std::{
     sync::{Mutex, PoisonError},

@@ -180,11 +180,7 @@ impl World {
     }
 
     /// Answers all messages of a session that other sessions than the world's have claimed.
-    pub async fn answer_with(
-        sessions: &Sessions,
-        claim: &Claim,
-        text: &str,
-    ) -> Result<(), Error> {
+    pub async fn answer_with(sessions: &Sessions, claim: &Claim, text: &str) -> Result<(), Error> {
         let loaded = sessions.load(claim, 100).await?;
         let done: Vec<i64> = loaded.waiting.iter().map(|waiting| waiting.seq).collect();
         Self::finish_with(sessions, claim, (done, text, Wait::Anything)).await

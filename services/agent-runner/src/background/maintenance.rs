@@ -86,8 +86,8 @@ fn report_sweep(worker: &Worker, swept: SweepCounts) {
     worker.bus.wake_run(0);
 }
 
-/// Measures queues for `/metrics`. The runner with the duty of upkeep reports the whole
-/// installation, and the others 0: use the maximum.
+/// Measures queues for `/metrics`. The runner with the duty of upkeep reports all tenants that its
+/// login reaches, and the others 0: use the maximum.
 pub(crate) async fn measure(worker: Arc<Worker>, stop: CancellationToken) {
     let trouble = FailureLog::new("queues are not measured");
     let mut reported_pools = ReportedPools::default();
