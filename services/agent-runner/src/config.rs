@@ -384,7 +384,7 @@ impl RunnerConfig {
     pub fn check_login(&self, scope: &LoginScope) -> anyhow::Result<()> {
         let reached = match scope {
             LoginScope::AllTenants => return Ok(()),
-            LoginScope::Pool(pool) => pool,
+            LoginScope::Pool(pool) => pool.as_str(),
             LoginScope::DefaultPool => "",
         };
         ensure!(
