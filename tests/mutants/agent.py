@@ -1,7 +1,7 @@
 """The promises of the agent: what takes each of them away, and the tests that must see it.
 
-Each is a list of (file, text, replacement) and a list of (package, target, test); a target is `lib`
-or the name of a test binary.
+Each is a list of (file, text, replacement) and a list of (package, target, test); a target is `lib`,
+`bin` or the name of a test binary.
 """
 
 from typing import NamedTuple

@@ -22,6 +22,7 @@ import sys
 import agent
 import hardening
 import memory
+import trusted
 import vendors
 
 SESSION = "crates/session/src/"
@@ -89,7 +90,7 @@ MUTANTS = {
 }
 
 # Those that name their tests themselves.
-NAMED = {**agent.MUTANTS, **memory.MUTANTS, **hardening.MUTANTS, **vendors.MUTANTS}
+NAMED = {**agent.MUTANTS, **memory.MUTANTS, **hardening.MUTANTS, **vendors.MUTANTS, **trusted.MUTANTS}
 
 CHANGES = {**MUTANTS, **{name: mutant.changes for name, mutant in NAMED.items()}}
 

@@ -4,7 +4,7 @@
 #   tests/mutants/run.sh [mutant …]     all of them without arguments
 #
 # Of the session protocol's either its own tests or a scenario of the whole mesh must fail; of the
-# others (agent.py, memory.py, hardening.py, vendors.py) each test that is named there.
+# others (agent.py, memory.py, hardening.py, vendors.py, trusted.py) each test that is named there.
 # Takes some minutes for each: what depends on the changed file is compiled anew.
 #
 # A run that was stopped goes on: results are kept in $MUTANTS_TABLE, and what is there is not run
@@ -95,7 +95,7 @@ named() {
                 python3 "$root/tests/mutants/mutate.py" "$mutant" "$copy"
                 is_applied=1
             fi
-            case $target in lib) where=(--lib) ;; *) where=(--test "$target") ;; esac
+            case $target in lib) where=(--lib) ;; bin) where=(--bins) ;; *) where=(--test "$target") ;; esac
             result=$(judge "$work/$mutant.log" -p "$package" "${where[@]}" "$test" </dev/null)
             record "$mutant" "$result" "$package::$target $test"
         fi

@@ -63,3 +63,24 @@ impl fmt::Debug for AllowedHosts {
         write!(f, "AllowedHosts({})", if self.are_restricted() { ".." } else { "all" })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_redirect_stays_on_its_host() {
+        let hosts = AllowedHosts::default().staying_on("www.a.example".to_owned());
+
+        for (url, is_same) in [
+            ("https://www.a.example/x", true),
+            ("https://a.example:8443/", true),
+            ("https://evil-a.example/", false),
+            ("https://x.a.example/", false),
+            ("https://a.example.evil.example/", false),
+            ("https://b.example/?a.example", false),
+        ] {
+            assert_eq!(hosts.check(&url.parse().unwrap()).is_ok(), is_same, "{url}");
+        }
+    }
+}

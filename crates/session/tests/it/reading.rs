@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use anyhow::ensure;
-use holdfast_session::RunFilter;
+use holdfast_session::{RunFilter, work_sessions};
 
 use crate::world::{Tenant, World};
 
@@ -102,4 +102,30 @@ async fn reads(world: &World, tenant: Tenant<'_>) -> anyhow::Result<i64> {
     world.sessions.queues().share(tenant.id).await?;
     tokio::time::sleep(Duration::from_millis(200)).await;
     world.number(SQL).await
+}
+
+#[tokio::test]
+async fn titles_of_sessions_keep_the_mark_of_their_conversation() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    for name in ["clean", "marked"] {
+        ada.say(name, name, "hello").await?;
+    }
+    world
+        .admin(
+            "update session.sessions
+             set kind = 'work', key = 'agent:main:work:' || split_part(key, ':', 2),
+                 outside_since = case when key ~ 'marked' then now() end",
+        )
+        .await?;
+
+    let mut tx = world.sessions.behaviors().read(ada.id).await?;
+    let listed = work_sessions(&mut tx, "agent:main:work:").await?;
+
+    let marks = listed.into_iter().map(|session| (session.key, session.has_outside_text));
+    let mut marks: Vec<_> = marks.collect();
+    marks.sort();
+    let expected = [("agent:main:work:clean", false), ("agent:main:work:marked", true)];
+    assert_eq!(marks, expected.map(|(key, is_marked)| (key.to_owned(), is_marked)));
+    Ok(())
 }

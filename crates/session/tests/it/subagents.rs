@@ -84,7 +84,7 @@ async fn its_task_is_given_once_and_its_end_announced_once() -> anyhow::Result<(
     let [waiting] = loaded.waiting.as_slice() else { panic!("{:?}", loaded.waiting) };
     assert_eq!(waiting.body.event.as_deref(), Some("subagent"));
     assert_eq!(waiting.body.text, "count Some(Ok) about seven ");
-    assert!(waiting.target.is_some());
+    assert!(waiting.body.outside && waiting.target.is_some());
     assert!(world.sessions.subagents().ended(None, 9).await?.is_empty());
     Ok(())
 }

@@ -85,13 +85,14 @@ async fn actions_have_a_destination_although_no_page_is_open_yet() -> anyhow::Re
     let browser = Browser::configured(&config, &Web::default(), Arc::new(Losses(None)))?;
     let tools = Registry::default().with(browser.context("it is configured")?);
 
-    for (input, acts) in [
-        (r#"{"action":"navigate","url":"https://a.example/"}"#, false),
-        (r#"{"action":"snapshot"}"#, false),
-        (r#"{"action":"evaluate","expression":"1"}"#, true),
+    for (input, covers_all) in [
+        (r#"{"action":"navigate","url":"https://a.example/"}"#, None),
+        (r#"{"action":"snapshot"}"#, None),
+        (r#"{"action":"press","key":"Enter"}"#, Some(true)),
+        (r#"{"action":"evaluate","expression":"1"}"#, Some(false)),
     ] {
         let to = tools.destination(&call(), "browser", input).await?;
-        assert_eq!(to.is_some(), acts, "{input}");
+        assert_eq!(to.map(|to| to.covers_all), covers_all, "{input}");
     }
     Ok(())
 }

@@ -234,6 +234,7 @@ mod tests {
         for path in [
             "a/.git/hooks/pre-commit",
             "a/.GIT/hooks/pre-commit",
+            "a/.git/Hooks/pre-commit",
             "git~1/hooks/pre-commit",
             "git~1/a/.git/hooks/pre-commit",
             ".git/info/attributes",
