@@ -21,6 +21,9 @@ const SERVICES: [&str; 5] =
     ["gateway", "agent-runner", "channel-bridge", "scheduler", "memory-service"];
 /// Their logins in the database, after `holdfast_`.
 const LOGINS: [&str; 5] = ["gateway", "runner", "bridge", "scheduler", "memory"];
+/// Columns of the tables in `docs/stolen-parts.md`.
+const COLUMNS: [&str; 5] =
+    ["gateway", "agent-runner", "scheduler", "memory-service", "channel-bridge"];
 
 fn root() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
@@ -236,6 +239,88 @@ fn a_service_of_compose_sees_the_secrets_that_it_uses_and_no_others() {
     for internal in ["database", "bus"] {
         assert_eq!(compose["networks"][internal]["internal"], true, "{internal}");
     }
+}
+
+#[test]
+fn the_page_says_which_keys_logins_and_networks_each_service_has() {
+    let compose = compose();
+    let environments = COLUMNS.map(|service| {
+        compose["services"][service]["environment"].as_object().cloned().unwrap_or_default()
+    });
+    let secrets: BTreeSet<&str> = environments
+        .iter()
+        .flat_map(|variables| variables.keys().filter_map(|name| name.strip_suffix("_FILE")))
+        .collect();
+    let row = |name: String, cell: &dyn Fn(usize) -> Option<String>| -> Vec<String> {
+        let cells = (0..COLUMNS.len()).map(|column| cell(column).unwrap_or_else(|| "—".to_owned()));
+        [name].into_iter().chain(cells).collect()
+    };
+
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for secret in secrets {
+        let setting = secret.trim_start_matches("HOLDFAST_").to_lowercase().replace("__", ".");
+        let file = format!("{secret}_FILE");
+        let has =
+            |column: usize| environments[column].contains_key(&file).then(|| "has".to_owned());
+        rows.push(row(format!("`{setting}`"), &has));
+    }
+    for (backend, variable) in [
+        ("Postgres", "HOLDFAST_DATABASE__URL"),
+        ("NATS", "HOLDFAST_NATS__URL"),
+        ("Redis", "HOLDFAST_REDIS__URL"),
+    ] {
+        let user = |column: usize| {
+            let (_, login) = environments[column].get(variable)?.as_str()?.split_once("://")?;
+            Some(format!("`{}`", login.split(':').next()?))
+        };
+        rows.push(row(format!("login to {backend}"), &user));
+    }
+    let networks = |column: usize| {
+        let names = texts(&compose["services"][COLUMNS[column]]["networks"]);
+        let named = names.iter().map(|name| match compose["networks"][name]["internal"] == true {
+            true => name.clone(),
+            false => format!("{name} and the internet"),
+        });
+        Some(named.collect::<Vec<_>>().join(", "))
+    };
+    rows.push(row("networks".to_owned(), &networks));
+
+    let head: Vec<&str> = ["of"].into_iter().chain(COLUMNS).collect();
+    holdfast_testkit::generated::check_stolen_parts("keys", &head, &rows).unwrap();
+}
+
+/// Name of a destination of a network policy's rule.
+fn destination(rule: &Value, to: &Value) -> String {
+    let label = |selector: &str, name: &str| to[selector]["matchLabels"][name].as_str();
+    let pods = label("podSelector", "app.kubernetes.io/component");
+    let named = pods.or_else(|| label("namespaceSelector", "kubernetes.io/metadata.name"));
+    let addresses = if rule["ports"].is_null() { "the internet" } else { "the API of Kubernetes" };
+    named.unwrap_or(addresses).to_owned()
+}
+
+#[test]
+fn the_page_says_what_the_policies_of_the_chart_let_each_service_reach() {
+    let text = read("tests/helm/golden/production-networkpolicies.yaml");
+    let mut callers: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for document in text.split("\n---\n") {
+        let policy: Value = serde_saphyr::from_str(document).unwrap();
+        let caller = policy["metadata"]["labels"]["app.kubernetes.io/component"].as_str().unwrap();
+        for rule in policy["spec"]["egress"].as_array().into_iter().flatten() {
+            for to in rule["to"].as_array().into_iter().flatten() {
+                callers.entry(destination(rule, to)).or_default().insert(caller.to_owned());
+            }
+        }
+    }
+
+    let rows = callers.iter().filter_map(|(to, callers)| {
+        let cells = COLUMNS.map(|service| if callers.contains(service) { "reaches" } else { "—" });
+        let is_named = cells.contains(&"reaches");
+        is_named.then(|| [to.as_str()].into_iter().chain(cells).map(str::to_owned).collect())
+    });
+    let rows: Vec<Vec<String>> = rows.collect();
+    assert!(rows.len() > 4, "{rows:?}");
+    let head: Vec<&str> = ["to"].into_iter().chain(COLUMNS).collect();
+    holdfast_testkit::generated::check_stolen_parts("network", &head, &rows).unwrap();
 }
 
 #[test]

@@ -44,6 +44,29 @@ pub fn check_part(document: &Path, name: &str, text: &str, variable: &str) -> an
     )
 }
 
+/// Compares a table of `docs/stolen-parts.md`, of what the credentials of each process permit, with what
+/// a test has tried; rewrites it if `HOLDFAST_WRITE_STOLEN_PARTS` is set. `head` names the columns, and
+/// each row has a cell for each of them.
+///
+/// # Errors
+///
+/// As [`check_part`].
+pub fn check_stolen_parts(name: &str, head: &[&str], rows: &[Vec<String>]) -> anyhow::Result<()> {
+    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/stolen-parts.md");
+    check_part(Path::new(document), name, &table(head, rows)?, "HOLDFAST_WRITE_STOLEN_PARTS")
+}
+
+/// A table in Markdown.
+fn table(head: &[&str], rows: &[Vec<String>]) -> anyhow::Result<String> {
+    let is_whole = rows.iter().all(|row| row.len() == head.len());
+    anyhow::ensure!(is_whole && !rows.is_empty(), "a cell of the table is missing");
+    let line = |cells: &[String]| format!("| {} |", cells.join(" | "));
+    let head: Vec<String> = head.iter().map(|&cell| cell.to_owned()).collect();
+    let ruler = format!("|{}", "---|".repeat(head.len()));
+    let lines = [line(&head), ruler].into_iter().chain(rows.iter().map(|row| line(row)));
+    Ok(lines.collect::<Vec<_>>().join("\n"))
+}
+
 /// Text before a part with its first mark, the part, and what follows from its last mark on.
 fn split<'a>(whole: &'a str, name: &str) -> Option<(&'a str, &'a str, &'a str)> {
     let (first, last) =
@@ -77,6 +100,16 @@ mod tests {
     use super::*;
 
     const DOCUMENT: &str = "a\n<!-- generated: x -->\n\none\n\n<!-- end of x -->\nb\n";
+
+    #[test]
+    fn a_table_has_a_cell_for_each_of_its_columns() {
+        let row = |cells: &[&str]| cells.iter().map(|&cell| cell.to_owned()).collect::<Vec<_>>();
+
+        let whole = table(&["of", "who"], &[row(&["a", "—"])]).unwrap();
+        assert_eq!(whole, "| of | who |\n|---|---|\n| a | — |");
+        assert!(table(&["of", "who"], &[row(&["a"])]).is_err());
+        assert!(table(&["of"], &[]).is_err());
+    }
 
     #[test]
     fn a_part_that_differs_is_an_error_that_shows_its_lines() {

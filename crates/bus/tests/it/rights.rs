@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use async_nats::{ConnectOptions, Event, ServerAddr};
 use holdfast_bus::{Bus, ProcessReport, Subject};
-use holdfast_testkit::nats::Namespace;
+use holdfast_testkit::{generated::check_stolen_parts, nats::Namespace};
 use holdfast_types::{SessionId, TenantId};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -193,6 +193,86 @@ async fn a_scheduler_reads_no_replies_asks_nobody_and_creates_no_stream() {
 async fn a_bridge_publishes_nothing() {
     let subscribe = ["wake.deliver.telegram", "dlt.1.2", "dlt.1.*", "dlt.>", "ask.processes"];
     assert_permitted("channel-bridge", &[], &subscribe).await;
+}
+
+/// Rows of the table in `docs/stolen-parts.md`: each has some of [`SUBJECTS`].
+const GROUPS: [(&str, &[&str]); 14] = [
+    (
+        "wake-ups of processes (`wake.>`): hints that lead to a read of the database",
+        &["wake.run", "wake.schedule", "wake.events", "wake.deliver.telegram"],
+    ),
+    ("`wake.access`: open connections check their rights again", &["wake.access"]),
+    ("signals to runners (`ctl.>`): hints", &["ctl.1"]),
+    ("requests to nodes (`node.>`), whose commands are signed", &["node.1.2"]),
+    ("requests to background commands (`job.>`), signed", &["job.1.2"]),
+    (
+        "requests to models, prompts and MCP servers (`ask.>`), signed",
+        &["ask.model", "ask.prompt.large", "ask.mcp"],
+    ),
+    ("reports of processes (`ask.processes`, `ask.runners`)", &["ask.processes", "ask.runners"]),
+    ("deltas of replies, of all tenants (`dlt.>`)", &["dlt.1.2", "dlt.1.*", "dlt.>"]),
+    ("events of conversations, of all tenants (`evt.>`)", &["evt.1.session.2"]),
+    ("events of heartbeats", &["evt.1.heartbeat.2"]),
+    (
+        "answers to gateways and runners (`_INBOX.>`)",
+        &["_INBOX.holdfast-gateway.1", "_INBOX.holdfast-runner.1"],
+    ),
+    ("all other answers", &["_INBOX.holdfast-scheduler.1", "_INBOX.>"]),
+    (
+        "make and change the stream of events",
+        &[
+            "$JS.API.STREAM.INFO.EVENTS",
+            "$JS.API.STREAM.CREATE.EVENTS",
+            "$JS.API.STREAM.UPDATE.EVENTS",
+        ],
+    ),
+    (
+        "delete, empty or read the stream of events",
+        &[
+            "$JS.API.STREAM.DELETE.EVENTS",
+            "$JS.API.STREAM.PURGE.EVENTS",
+            "$JS.API.CONSUMER.CREATE.EVENTS",
+        ],
+    ),
+];
+
+/// `publish` and `subscribe` for a right to all subjects of a group, in brackets if to some.
+fn cell(subjects: &[&str], rights: &[BTreeSet<&str>; 2]) -> String {
+    // Nobody can publish to a pattern.
+    let is_name = |subject: &&&str| !subject.contains(['*', '>']);
+    let names: Vec<&str> = subjects.iter().filter(is_name).copied().collect();
+    let [publish, subscribe] = rights;
+    let tried = [("publish", publish, names), ("subscribe", subscribe, subjects.to_vec())];
+    let words = tried.into_iter().filter_map(|(word, permitted, subjects)| {
+        match subjects.iter().filter(|subject| permitted.contains(*subject)).count() {
+            0 => None,
+            count if count == subjects.len() => Some(word.to_owned()),
+            _ => Some(format!("({word})")),
+        }
+    });
+    let words = words.collect::<Vec<_>>().join(", ");
+    if words.is_empty() { "—".to_owned() } else { words }
+}
+
+#[tokio::test]
+async fn the_page_says_what_each_login_publishes_and_subscribes_to() {
+    const LOGINS: [&str; 4] = ["gateway", "agent-runner", "scheduler", "channel-bridge"];
+    let grouped: BTreeSet<&str> =
+        GROUPS.iter().flat_map(|(_, subjects)| *subjects).copied().collect();
+    assert_eq!(grouped, SUBJECTS.into(), "each subject needs a row of the page");
+
+    let mut rows: Vec<Vec<String>> =
+        GROUPS.iter().map(|(name, _)| vec![(*name).to_owned()]).collect();
+    for service in LOGINS {
+        let namespace = Namespace::create().await.unwrap();
+        let rights = permitted(&namespace, service).await;
+        for (row, (_, subjects)) in rows.iter_mut().zip(GROUPS) {
+            row.push(cell(subjects, &rights));
+        }
+    }
+
+    let head: Vec<&str> = ["subjects"].into_iter().chain(LOGINS).collect();
+    check_stolen_parts("nats", &head, &rows).unwrap();
 }
 
 async fn bus_of(world: &World, service: &str, name: &str) -> Bus {

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::world::{BY, World};
 
-fn calendar(name: &str, url: &str, secret: Option<&str>) -> NewConnection {
+pub fn calendar(name: &str, url: &str, secret: Option<&str>) -> NewConnection {
     let to = ConnectionSettings::from_settings(
         ConnectionKind::Caldav,
         json!({ "url": url, "user": "anna" }),
@@ -21,7 +21,7 @@ fn calendar(name: &str, url: &str, secret: Option<&str>) -> NewConnection {
     }
 }
 
-const HOME: &str = "https://dav.example.com/anna/";
+pub const HOME: &str = "https://dav.example.com/anna/";
 
 #[tokio::test]
 async fn a_secret_is_sealed_and_opens_for_its_own_tenant_and_name() {

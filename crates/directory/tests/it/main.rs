@@ -20,5 +20,6 @@ mod routing;
 mod sealing;
 mod service_roles;
 mod skill_env;
+mod stolen_parts;
 mod tenants;
 mod world;

@@ -8,7 +8,7 @@ use secrecy::ExposeSecret as _;
 
 use crate::world::{BY, World};
 
-fn server(name: &str, url: &str, secret: Option<&str>) -> NewMcpServer {
+pub fn server(name: &str, url: &str, secret: Option<&str>) -> NewMcpServer {
     let secrets = secret.map(|secret| BTreeMap::from([("X-Key".to_owned(), secret.into())]));
     NewMcpServer {
         name: name.to_owned(),
@@ -20,7 +20,7 @@ fn server(name: &str, url: &str, secret: Option<&str>) -> NewMcpServer {
     }
 }
 
-const HERE: &str = "https://here.example/mcp";
+pub const HERE: &str = "https://here.example/mcp";
 
 /// Returns the secrets of the tenant's servers, by name.
 async fn presented(world: &World, tenant: TenantId) -> Vec<(String, Vec<String>)> {

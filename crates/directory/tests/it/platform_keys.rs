@@ -13,9 +13,9 @@ use secrecy::ExposeSecret as _;
 use crate::world::{BY, World, provider};
 
 /// A model that has a price in the catalogue.
-const MODEL: &str = "openai:gpt-6.1-terra";
+pub const MODEL: &str = "openai:gpt-6.1-terra";
 
-fn key(name: &str, secret: &str) -> NewPlatformKey {
+pub fn key(name: &str, secret: &str) -> NewPlatformKey {
     NewPlatformKey {
         provider: "openai".into(),
         name: name.into(),
@@ -27,7 +27,8 @@ fn key(name: &str, secret: &str) -> NewPlatformKey {
 }
 
 impl World {
-    async fn give_plan(&self, tenant: TenantId, providers: &[&str]) {
+    /// Gives a tenant a plan with these providers of the platform.
+    pub async fn give_plan(&self, tenant: TenantId, providers: &[&str]) {
         let platform_providers = providers.iter().map(|&name| name.to_owned()).collect();
         let plan = NewPlan { name: "basic".into(), platform_providers, ..NewPlan::default() };
         self.directory.plans().put(&plan).await.unwrap();

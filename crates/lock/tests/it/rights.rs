@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use holdfast_lock::{Amount, Limit, Locks, Mark, RecentMessage, SessionLock, TakeOutcome};
-use holdfast_testkit::redis::Namespace;
+use holdfast_testkit::{generated::check_stolen_parts, redis::Namespace};
 use holdfast_types::{RunnerId, SessionId, TenantId};
 
 use crate::world::{World, patient_locks};
@@ -98,6 +98,74 @@ async fn no_service_administers_the_server() {
             assert_eq!(refused.unwrap_err().code(), Some("NOPERM"), "{service}: {command:?}");
         }
     }
+}
+
+/// Rows of the table in `docs/stolen-parts.md`: how keys begin, commands that read them, and commands
+/// that change them, besides [`ANY_CHANGE`].
+const KEYS: [(&str, &str, &[&str], &[&[&str]]); 6] = [
+    ("`rate:*`, counts of calls and attempts", "rate", &["GET"], &[]),
+    ("`lock:*`, runners of sessions", "lock", &["GET"], &[]),
+    ("`lease:*`, leases of work and of channel accounts", "lease", &["GET"], &[]),
+    ("`mark:*`, rests of model keys", "mark", &["GET"], &[]),
+    (
+        "`reserved:*`, reserved parts of budgets",
+        "reserved",
+        &["HGETALL"],
+        &[&["HSET", "a", "1"], &["HDEL", "a"]],
+    ),
+    (
+        "`lately:*`, hashes of messages of heartbeats",
+        "lately",
+        &["ZRANGEBYSCORE", "0", "1"],
+        &[&["ZADD", "1", "a"], &["ZREMRANGEBYSCORE", "0", "1"]],
+    ),
+];
+
+/// Commands that change a key of any type.
+const ANY_CHANGE: [&[&str]; 3] = [&["SET", "1"], &["DEL"], &["PEXPIRE", "60000"]];
+
+/// Whether a login may give one of these commands for a key.
+async fn may(url: &str, key: &str, commands: &[&[&str]]) -> bool {
+    let client = redis::Client::open(url).unwrap();
+    let mut redis = client.get_multiplexed_async_connection().await.unwrap();
+    for command in commands {
+        let mut cmd = redis::cmd(command[0]);
+        let done = cmd.arg(key).arg(&command[1..]).query_async::<redis::Value>(&mut redis).await;
+        match done {
+            Ok(_) => return true,
+            Err(error) => assert_eq!(error.code(), Some("NOPERM"), "{command:?}: {error}"),
+        }
+    }
+    false
+}
+
+#[tokio::test]
+async fn the_page_says_which_keys_each_login_reads_and_changes() {
+    const LOGINS: [&str; 4] = ["gateway", "agent-runner", "scheduler", "channel-bridge"];
+    let namespace = Namespace::create().await.unwrap();
+    let mut rows: Vec<Vec<String>> = Vec::new();
+
+    for (name, word, reading, changing) in KEYS {
+        let mut row = vec![name.to_owned()];
+        for service in LOGINS {
+            let url = namespace.service_url(service);
+            // Each has a key of its own, so that no command finds a key of another type.
+            let key = format!("{}{word}:{service}", namespace.prefix());
+            let reads = may(url, &key, &[reading]).await;
+            let changing = [changing, &ANY_CHANGE].concat();
+            let cell = match (reads, may(url, &key, &changing).await) {
+                (true, true) => "reads, changes",
+                (true, false) => "reads",
+                (false, true) => "changes",
+                (false, false) => "—",
+            };
+            row.push(cell.to_owned());
+        }
+        rows.push(row);
+    }
+
+    let head: Vec<&str> = ["keys"].into_iter().chain(LOGINS).collect();
+    check_stolen_parts("redis", &head, &rows).unwrap();
 }
 
 async fn exists(namespace: &Namespace, key: &str) -> bool {

@@ -16,6 +16,7 @@ mod bad_input;
 mod behaviors;
 mod bound_keys;
 mod branches;
+mod callers;
 mod chat;
 mod client_tools;
 mod console;

@@ -424,7 +424,7 @@ async fn until_connected(runners_bus: &Bus) {
     .await;
 }
 
-async fn database() -> anyhow::Result<Database> {
+pub async fn database() -> anyhow::Result<Database> {
     holdfast_kit::tls::install_crypto();
     holdfast_kit::metrics::install()?;
     let schema = holdfast_pg::fingerprint();

@@ -37,7 +37,7 @@ pub async fn call(
 }
 
 #[derive(Clone, Copy)]
-struct Plain;
+pub struct Plain;
 
 impl Codec for Plain {
     type Encode = Vec<u8>;
