@@ -1,11 +1,14 @@
 //! `holdfast secrets`: steps of a change of the installation's keys.
 
+use std::sync::Arc;
+
 use anyhow::Context as _;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use clap::Subcommand;
 use holdfast_directory::Directory;
 use holdfast_kit::config;
 use holdfast_pg::Pools;
+use holdfast_schedule::store::{Calendar, JobSigner, Jobs};
 use secrecy::ExposeSecret as _;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -14,8 +17,9 @@ use crate::{bootstrap, error::Error, screen::Screen};
 
 #[derive(Debug, Subcommand)]
 pub enum Secrets {
-    /// Encrypt all data keys with `secrets.kek`, as long as `secrets.previous_kek` still opens them;
-    /// can be repeated, and needs the services' database settings
+    /// Encrypt all data keys with `secrets.kek`, and sign all jobs with it, as long as
+    /// `secrets.previous_kek` still opens them; can be repeated, and needs the services' database
+    /// settings
     Rotate,
     /// Print the `mesh.node_public_key` of gateways, which follows from `mesh.node_key` and, during a
     /// rotation, from `mesh.previous_node_key`
@@ -62,17 +66,27 @@ async fn rotate(screen: &Screen) -> Result<(), Error> {
     let pools = Pools::lazy(&config.database, "rotation").context("`database.url`")?;
     let directory =
         Directory::new(pools.clone(), &config.secrets).context("the secrets cannot be used")?;
-    let resealed = repeat_until_none(async || reseal_all(&directory).await).await;
+    let signer = JobSigner::default();
+    let jobs =
+        Jobs::new(pools.clone(), Arc::new(Calendar::default())).with_signer(signer.clone());
+    let rotated = async {
+        signer.set_keys(directory.job_keys().await?);
+        let resealed = repeat_until_none(async || reseal_all(&directory).await).await?;
+        let signed = repeat_until_none(async || sign_all(&jobs).await).await?;
+        anyhow::Ok((resealed, signed))
+    };
+    let rotated = rotated.await;
     pools.close().await;
-    let resealed = resealed.context(
-        "not all data keys are encrypted with the new key yet: the same command goes on",
+    let (resealed, signed) = rotated.context(
+        "not all data keys are encrypted with the new key yet, or not all jobs signed with it: the \
+         same command goes on",
     )?;
     screen.done(
         &format!(
-            "{resealed} data keys are encrypted with `secrets.kek` now, all others were before; \
-                 `secrets.previous_kek` is not needed any more"
+            "{resealed} data keys are encrypted with `secrets.kek` now and {signed} jobs are signed \
+             with it, all others were before; `secrets.previous_kek` is not needed any more"
         ),
-        &json!({"resealed": resealed}),
+        &json!({"resealed": resealed, "signed_jobs": signed}),
     )
 }
 
@@ -96,6 +110,17 @@ async fn reseal_all(directory: &Directory) -> anyhow::Result<u64> {
         last = directory.tenants().reseal_batch(last, &mut resealed).await?;
         if last.is_none() {
             return Ok(resealed);
+        }
+    }
+}
+
+/// Returns the number of jobs that were signed with another key.
+async fn sign_all(jobs: &Jobs) -> anyhow::Result<u64> {
+    let (mut last, mut signed) = (None, 0);
+    loop {
+        last = jobs.renew_signatures(last, &mut signed).await?;
+        if last.is_none() {
+            return Ok(signed);
         }
     }
 }

@@ -17,6 +17,8 @@
 
 mod request_key;
 
+pub(crate) use request_key::KeyPurpose;
+
 use std::{fmt, sync::Arc};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -166,9 +168,10 @@ impl Seal {
         self.kek.seal(&platform_context(which), secret)
     }
 
-    /// Returns the keys of requests that follow from this secret and each key-encryption key.
-    pub(crate) fn request_keys(&self, secret: &[u8]) -> Vec<[u8; 32]> {
-        self.kek.keys().map(|key| request_key::derive(key.expose_secret(), secret)).collect()
+    /// Returns the keys of a purpose that follow from this secret and each key-encryption key.
+    pub(crate) fn signing_keys(&self, purpose: KeyPurpose, secret: &[u8]) -> Vec<[u8; 32]> {
+        let keys = self.kek.keys();
+        keys.map(|key| request_key::derive(key.expose_secret(), purpose, secret)).collect()
     }
 
     /// Opens a key of the installation.

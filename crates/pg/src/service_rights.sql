@@ -106,8 +106,8 @@ begin
             ('scheduler', 'app', '^schedule[.]heartbeat_marks$', array['SELECT', 'INSERT', 'UPDATE'], null),
             -- What accepting a message writes, and no text of a conversation is changed.
             ('scheduler', 'app', '^session[.](inbox|sessions)$', array['SELECT', 'INSERT'], null),
-            ('scheduler', 'app', '^session[.](session_lease|system_events|tenant_flight)$',
-                array['SELECT', 'INSERT', 'UPDATE'], null),
+            ('scheduler', 'app', '^session[.](session_lease|tenant_flight)$', array['SELECT', 'INSERT', 'UPDATE'], null),
+            ('scheduler', 'app', '^session[.]system_events$', array['SELECT', 'INSERT'], null),
             ('scheduler', 'app', '^session[.]vclock$', null, null),
             ('scheduler', 'app', '^session[.]events$', array['INSERT'], null),
             ('scheduler', 'app', '^session[.](approvals|deliveries|entries|runs|tenant_queue|tombstones|zones)$',
@@ -116,7 +116,7 @@ begin
             ('scheduler', 'app', '^control[.](agents|policies|identities|bindings|rules)$', array['SELECT'], null),
             ('scheduler', 'app', '^control[.]tenants$', array['SELECT'], array['data_key']),
             ('scheduler', 'app', '^control[.]accounts$', array['SELECT'], array['secrets']),
-            ('scheduler', 'system', '^schedule[.]|^control[.]tenants$', null, null),
+            ('scheduler', 'system', '^schedule[.](?!jobs_to_sign$)|^control[.]tenants$', null, null),
             ('scheduler', 'system', '^session[.](deliveries|inbox|runs)$', array['SELECT'], null),
             ('scheduler', 'system', '^session[.]events$', array['INSERT'], null),
             ('memory', 'app', '^memory[.]', null, null),
@@ -169,6 +169,26 @@ begin
 
     -- A trigger of agents' definitions counts up.
     grant update (definition_version) on control.agents to holdfast_runner_app;
+
+    -- A scheduler drops the oldest event of a full conversation, and changes none.
+    grant update (gone_at) on session.system_events to holdfast_scheduler_app;
+
+    -- A scheduler writes messages of its own sources, which runners verify, and sessions without rights
+    -- that somebody would have to give them. `crates/types/src/message/job_firing.rs` has the sources.
+    for r in
+        select * from (values
+            ('session.inbox', 'insert', $q$source in ('schedule', 'heartbeat')$q$),
+            ('session.sessions', 'insert',
+                $q$settings - array['model', 'thinking'] = '{}' and last_target is null
+                   and parent_id is null and behavior is null and summary = ''
+                   and last_step_summary = ''$q$),
+            ('session.system_events', 'update', 'gone_at is not null')) p (relation, command, condition)
+    loop
+        execute format('drop policy if exists what_schedulers_write on %s', r.relation);
+        execute format('create policy what_schedulers_write on %s as restrictive for %s to holdfast_scheduler_app
+            %s with check (%s)', r.relation, r.command,
+            case r.command when 'update' then 'using (true)' else '' end, r.condition);
+    end loop;
 
     -- How the previews of replies stand; no text of a conversation.
     grant select (tenant_id, session_id, message_id, state, target, preview), update (preview)

@@ -36,5 +36,5 @@ pub use recent::{
 pub use sleep::{SLEEP_AFTER, sleep_interval};
 pub use steps::{
     AgentFacts, AskDecision, BUSY_RETRY_DELAY, DeliveryDecision, ModelReply, decide_ask,
-    decide_delivery, delivered_event,
+    decide_delivery, delivered_event, prompt,
 };

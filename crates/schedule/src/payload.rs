@@ -155,10 +155,13 @@ fn yes() -> bool {
 }
 
 fn last() -> String {
-    "last".to_owned()
+    AgentTurn::LAST_CHANNEL.to_owned()
 }
 
 impl AgentTurn {
+    /// Channel name for the place where the agent was last spoken to.
+    pub const LAST_CHANNEL: &str = "last";
+
     /// Creates a turn with default settings.
     #[must_use]
     pub fn new(message: impl Into<String>) -> Self {

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use holdfast_types::{AccountId, Body, MessageId, SessionId, SessionKey, Source, Target, TenantId};
+use holdfast_types::{
+    AccountId, Body, MessageId, SessionId, SessionKey, Source, Target, TenantId, is_scheduler_source,
+};
 use jiff_sqlx::ToSqlx as _;
 use sqlx::{FromRow, types::Json};
 use uuid::Uuid;
@@ -108,6 +110,11 @@ impl DeadLetters<'_> {
             select target from session.inbox where tenant_id = $1 and message_id = $2";
 
         let letter = self.get(tenant, message).await?;
+        // A scheduler's message still has to prove its author.
+        let source = match is_scheduler_source(&letter.source) {
+            true => letter.source,
+            false => "requeue".to_owned(),
+        };
         let session = self.sessions.views().session(tenant, letter.session).await?;
         let key: SessionKey = session.key.parse().map_err(|_| session_not_found(letter.session))?;
         let mut tx = self.sessions.pools.tenant(tenant).await?;
@@ -124,7 +131,7 @@ impl DeadLetters<'_> {
                     key,
                     agent: session.agent,
                     label: None,
-                    source: Source::Internal("requeue".to_owned()),
+                    source: Source::Internal(source),
                     idem_key: message.to_string(),
                     body: letter.body,
                     target: target.map(|target| target.0),

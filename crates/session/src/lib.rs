@@ -116,7 +116,7 @@ pub use subagents::{
     SubagentAccess, SubagentFilter, SubagentOutcome, Subagents,
 };
 pub use summary::{NewSummary, SummaryResult};
-pub use system_events::{MAX_EVENT_CHARS, MAX_PENDING_EVENTS, NewSystemEvent};
+pub use system_events::{MAX_EVENT_CHARS, MAX_PENDING_EVENTS, NewSystemEvent, PendingEvent};
 pub use tool_calls::{ToolCallState, ToolCallView};
 pub use upkeep::{
     Upkeep,

@@ -7,7 +7,7 @@ use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 use holdfast_types::{
     AccountId, AgentId, ApprovalId, Body, ChannelAction, DeliveryId, Entry, Handover, MessageId,
     QueueMode, RunId, RunnerId, SessionId, SessionKey, SessionKind, SessionSettings, SessionState,
-    Source, SystemEvent, Target, TenantId, Usage, Wait,
+    Source, Target, TenantId, Usage, Wait,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
@@ -15,6 +15,8 @@ use serde_json::Value;
 use uuid::Uuid;
 
 pub use step_effects::{EffectFuture, StepEffects};
+
+use crate::PendingEvent;
 
 #[derive(Debug, Clone)]
 pub struct NewMessage {
@@ -186,7 +188,7 @@ pub struct LoadedSession {
     /// The wait that ended by its deadline; [`Wait::Anything`] if there was none.
     pub wait: Wait,
     /// System events that the next turn is told of.
-    pub events: Vec<SystemEvent>,
+    pub events: Vec<PendingEvent>,
     /// Since its last reset, the session has read text from outside.
     pub outside: bool,
     /// Runner that holds state for the session, as recorded.

@@ -12,7 +12,11 @@
 //! | an event whose idempotency key was used before | is not added, even if it was taken meanwhile |
 
 use holdfast_pg::TenantTx;
-use holdfast_types::{Entry, RunId, SessionKey, SessionPost, SystemEvent, TenantId};
+use holdfast_types::{
+    Entry, RunId, SessionKey, SessionPost, SignedAuthor, SystemEvent, TenantId,
+};
+use serde::Deserialize;
+use sqlx::types::Json;
 
 use crate::{Error, Sessions};
 
@@ -32,6 +36,18 @@ pub struct NewSystemEvent {
     pub text: String,
     /// The text may repeat text from outside.
     pub outside: bool,
+    /// Set if a signed job says the text. Of a scheduler's events without it, the database notes that
+    /// they are from outside.
+    pub signed: Option<SignedAuthor>,
+}
+
+/// A text that waits for a session's next turn, as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct PendingEvent {
+    #[serde(flatten)]
+    pub event: SystemEvent,
+    /// Set if a job says the text; the reader has to verify it.
+    pub signed: Option<SignedAuthor>,
 }
 
 impl Sessions {
@@ -59,8 +75,8 @@ pub(crate) async fn insert_event(tx: &mut TenantTx, event: &NewSystemEvent) -> R
     const SERIALISE_WRITERS: &str = "
         select pg_advisory_xact_lock(hashtextextended('session.system_events:' || $1 || ':' || $2, 0))";
     const ADD: &str = "
-        insert into session.system_events (tenant_id, key, idem_key, text, outside)
-        select $1, $2, $3, $4, $5
+        insert into session.system_events (tenant_id, key, idem_key, text, outside, signed)
+        select $1, $2, $3, $4, $5, $6
         where $4 is distinct from (
             select text from session.system_events
             where tenant_id = $1 and key = $2 and gone_at is null order by event_id desc limit 1)
@@ -91,6 +107,7 @@ pub(crate) async fn insert_event(tx: &mut TenantTx, event: &NewSystemEvent) -> R
         .bind(&event.idem_key)
         .bind(text)
         .bind(event.outside)
+        .bind(event.signed.as_ref().map(Json))
         .execute(tx.conn())
         .await?
         .rows_affected();
@@ -125,7 +142,7 @@ pub(crate) async fn apply_system_events(
     for posted in entries.iter().filter_map(SessionPost::from_entry) {
         let idem_key = format!("post:{run}");
         let SessionPost { key, text, outside } = posted;
-        insert_event(tx, &NewSystemEvent { key, idem_key, text, outside }).await?;
+        insert_event(tx, &NewSystemEvent { key, idem_key, text, outside, signed: None }).await?;
     }
     Ok(())
 }

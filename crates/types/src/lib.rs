@@ -78,9 +78,10 @@ pub use id::{
 };
 pub use media::{Media, StoredFile, extension, is_picture, media_type};
 pub use message::{
-    Attachment, Author, BlockBoundary, BlockSettings, Body, ChannelOptions, Heartbeat, JobFiring,
-    MainSessionPost, MessageOptions, ModelRoute, Peer, PeerKind, ReplyTo, RouteScope,
-    SCHEDULE_SOURCE, Sender, Source, Target, Transcription, UNVERIFIED_PEER_PREFIX, VoiceReplies,
+    Attachment, Author, BlockBoundary, BlockSettings, Body, ChannelOptions, HEARTBEAT_SOURCE,
+    Heartbeat, JobDestination, JobFiring, JobSignature, MainSessionPost, MessageOptions, ModelRoute,
+    Peer, PeerKind, ReplyTo, RouteScope, SCHEDULE_SOURCE, Sender, SignedAuthor, Source, Target,
+    Transcription, UNVERIFIED_PEER_PREFIX, VoiceReplies, is_scheduler_source,
 };
 pub use model_record::ModelRecord;
 pub use money::{InvalidAmount, Money};

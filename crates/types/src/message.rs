@@ -9,7 +9,10 @@ mod transcription;
 use serde::{Deserialize, Serialize};
 
 pub use heartbeat::Heartbeat;
-pub use job_firing::{JobFiring, MainSessionPost, SCHEDULE_SOURCE};
+pub use job_firing::{
+    HEARTBEAT_SOURCE, JobDestination, JobFiring, JobSignature, MainSessionPost, SCHEDULE_SOURCE,
+    SignedAuthor, is_scheduler_source,
+};
 pub use options::{BlockBoundary, BlockSettings, ChannelOptions, MessageOptions, VoiceReplies};
 pub use route::{ModelRoute, RouteScope};
 pub use transcription::Transcription;
@@ -190,6 +193,9 @@ pub struct Body {
     /// Set if the message is a job's firing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fired: Option<Box<JobFiring>>,
+    /// Proof of the author, if a job's firing is the message; the journal does not keep it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job_signature: Option<Box<JobSignature>>,
     /// Set if the message is a heartbeat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heartbeat: Option<Box<Heartbeat>>,

@@ -14,7 +14,7 @@ use holdfast_llm::{Model, Models, WorkloadIdentity};
 use holdfast_lock::Locks;
 use holdfast_pg::{Pools, wait_until_ready};
 use holdfast_proposals::Proposals;
-use holdfast_schedule::store::{Calendar, Jobs};
+use holdfast_schedule::store::{Calendar, JobSigner, Jobs};
 use holdfast_session::Sessions;
 use holdfast_skills::{Finder, Registries, SkillLibrary, WithSkillTools as _};
 use holdfast_tools::{
@@ -83,6 +83,7 @@ pub struct App {
     directory: Directory,
     bus: Bus,
     locks: Locks,
+    job_signer: JobSigner,
     models: Models,
     leases: Arc<Leases>,
     tools: Registry,
@@ -115,10 +116,14 @@ impl App {
             directory = directory.without_demo_model();
         }
         let bus = Bus::connect(&config.nats, "holdfast-runner").await?;
-        let keys_of = directory.clone();
+        let job_signer = JobSigner::default();
+        let keys_of = (directory.clone(), job_signer.clone());
         RequestKeys::load(&bus, move || {
-            let directory = keys_of.clone();
-            async move { directory.request_keys().await }
+            let (directory, job_signer) = keys_of.clone();
+            async move {
+                job_signer.set_keys(directory.job_keys().await?);
+                directory.request_keys().await
+            }
         });
         let locks = Locks::connect_lazy(&config.redis)?;
         let sessions = Sessions::new(pools.clone())
@@ -156,7 +161,8 @@ impl App {
             config.egress.provider_guard()?,
         ));
         let jobs = Jobs::new(pools.clone(), Arc::new(Calendar::default()))
-            .with_limits(config.schedules.limits());
+            .with_limits(config.schedules.limits())
+            .with_signer(job_signer.clone());
         let schedules =
             Arc::new(ScheduleTools::new(Arc::clone(&mesh), jobs, config.schedules.clone()));
         let memory = memory_client(&config, &tls)?;
@@ -236,6 +242,7 @@ impl App {
             directory,
             bus,
             locks,
+            job_signer,
             models,
             leases,
             tools,
@@ -305,6 +312,7 @@ impl App {
             directory,
             bus,
             locks,
+            job_signer,
             models,
             leases: held,
             tools,
@@ -331,7 +339,8 @@ impl App {
         };
         let shelves = SkillLoader::new(library, directory.clone(), bins);
         let upkeep = UpkeepDuty::new(sessions.clone(), id, config.runner.sweep);
-        let jobs = Jobs::new(pools.clone(), Arc::new(Calendar::default()));
+        let jobs = Jobs::new(pools.clone(), Arc::new(Calendar::default()))
+            .with_signer(job_signer.clone());
         let worker = Arc::new(Worker {
             id,
             config: config.runner,
@@ -352,6 +361,7 @@ impl App {
             media_providers: studio,
             directory,
             jobs,
+            job_signer,
             work: Work::new(pools.clone()),
             bus: bus.clone(),
             locks: locks.sessions(id),

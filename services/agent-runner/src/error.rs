@@ -41,8 +41,20 @@ impl Error {
 }
 
 impl Error {
+    /// The session's key is not one.
+    pub(crate) fn session_key(error: holdfast_types::InvalidSessionKey) -> Self {
+        Self::AgentUnavailable(error.into(), Kind::Internal)
+    }
+
     pub(crate) fn policy(error: holdfast_agent::policy::Error) -> Self {
         Self::AgentUnavailable(error.into(), Kind::Internal)
+    }
+}
+
+impl From<holdfast_schedule::store::Error> for Error {
+    fn from(error: holdfast_schedule::store::Error) -> Self {
+        let kind = error.kind();
+        Self::AgentUnavailable(error.into(), kind)
     }
 }
 

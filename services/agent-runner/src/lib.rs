@@ -18,6 +18,7 @@
 //! | `background/` | work outside of turns |
 //! | `worker.rs` | state that all turns of this process share |
 //! | `queues.rs` | queues of background work that turns fill |
+//! | `scheduled_messages.rs` | loading of sessions, with what schedulers wrote for them verified |
 //!
 //! The process is stateless: if it is killed, another runner continues its sessions.
 //!
@@ -38,6 +39,7 @@ mod jitter;
 mod leases;
 mod pool;
 mod queues;
+mod scheduled_messages;
 mod tools;
 mod turn;
 mod upkeep;

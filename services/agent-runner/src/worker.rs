@@ -5,7 +5,7 @@ use std::sync::Arc;
 use holdfast_bus::Bus;
 use holdfast_directory::Directory;
 use holdfast_lock::{Locks, SessionLocks};
-use holdfast_schedule::store::Jobs;
+use holdfast_schedule::store::{JobSigner, Jobs};
 use holdfast_session::Sessions;
 use holdfast_types::RunnerId;
 use holdfast_work::Work;
@@ -38,6 +38,8 @@ pub(crate) struct Worker {
     pub(crate) preferences: PreferenceCache,
     pub(crate) directory: Directory,
     pub(crate) jobs: Jobs,
+    /// Keys with which the messages of jobs are verified.
+    pub(crate) job_signer: JobSigner,
     pub(crate) work: Work,
     pub(crate) agents: Agents,
     pub(crate) workspaces: Workspaces,

@@ -10,10 +10,10 @@ use holdfast_doors::serve_behind_proxies;
 use holdfast_grpc::{ClientCertificateLayer, Signer};
 use holdfast_kit::{Check, Readiness, Tasks, config::reload::Current, net, tls::Tls};
 use holdfast_lock::Locks;
-use holdfast_pg::Pools;
+use holdfast_pg::{FailureLog, Pools};
 use holdfast_proposals::Proposals;
 use holdfast_rollback::StepRollback;
-use holdfast_schedule::store::{Calendar, Jobs};
+use holdfast_schedule::store::{Calendar, JobSigner, Jobs};
 use holdfast_session::Sessions;
 use holdfast_skills::{Finder, Registries, SkillLibrary};
 use holdfast_work::Work;
@@ -52,6 +52,9 @@ use crate::{
 /// Interval of the database check.
 const DATABASE_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
+/// Delay before jobs of the version before are signed, if that failed.
+const SIGNING_RETRY_DELAY: Duration = Duration::from_secs(5);
+
 /// Time before the end of the grace period at which open streams are told to reconnect.
 const STREAM_END_MARGIN: Duration = Duration::from_secs(1);
 
@@ -66,6 +69,8 @@ pub struct App {
     bus: Bus,
     locks: Locks,
     directory: Directory,
+    /// Keys that sign jobs.
+    job_signer: JobSigner,
     signer: Option<Signer>,
     tls: Tls,
 }
@@ -96,14 +101,30 @@ impl App {
         let bus = Bus::connect(&config.nats, "holdfast-gateway").await?;
         let locks = Locks::connect_lazy(&config.redis)?;
         let directory = Directory::new(pools.clone(), &config.secrets)?;
-        let keys_of = directory.clone();
+        let job_signer = JobSigner::default();
+        let keys_of = (directory.clone(), job_signer.clone());
         RequestKeys::load(&bus, move || {
-            let directory = keys_of.clone();
-            async move { directory.request_keys().await }
+            let (directory, job_signer) = keys_of.clone();
+            async move {
+                job_signer.set_keys(directory.job_keys().await?);
+                directory.request_keys().await
+            }
         });
         let signer = signer(&config)?;
         let tls = Tls::load(&config.tls)?;
-        Ok(Self { settings, http, grpc, websocket, pools, bus, locks, directory, signer, tls })
+        Ok(Self {
+            settings,
+            http,
+            grpc,
+            websocket,
+            pools,
+            bus,
+            locks,
+            directory,
+            job_signer,
+            signer,
+            tls,
+        })
     }
 
     pub fn http_address(&self) -> anyhow::Result<SocketAddr> {
@@ -127,8 +148,19 @@ impl App {
     pub async fn run(self, stop: CancellationToken) -> anyhow::Result<()> {
         let websocket = self.websocket_address()?;
         info!(http = %self.http_address()?, grpc = %self.grpc_address()?, %websocket, "serving");
-        let Self { settings, http, grpc, websocket, pools, bus, locks, directory, signer, tls } =
-            self;
+        let Self {
+            settings,
+            http,
+            grpc,
+            websocket,
+            pools,
+            bus,
+            locks,
+            directory,
+            job_signer,
+            signer,
+            tls,
+        } = self;
         // Of the start: what is read here needs a restart to change.
         let config = settings.get();
         let (gateway, grace) = (&config.gateway, config.gateway.shutdown_grace);
@@ -148,7 +180,7 @@ impl App {
             directory: directory.clone(),
             sessions: sessions.clone(),
             bus: bus.clone(),
-            jobs: Jobs::new(pools.clone(), Arc::new(Calendar::default())),
+            jobs: Jobs::new(pools.clone(), Arc::new(Calendar::default())).with_signer(job_signer),
             work: Work::new(pools.clone()),
             rollback: StepRollback::new(
                 pools.clone(),
@@ -165,6 +197,7 @@ impl App {
             node_command_key: holdfast_grpc::node_public_key(&config.mesh)?.into(),
         };
         let guard = state.provider_egress.clone();
+        let jobs = state.jobs.clone();
         let audio =
             AudioProviders::new(directory.clone(), sessions.clone(), guard, config.audio.clone());
         let tokens = TokenVerifier::new(&config.oidc)?;
@@ -253,6 +286,7 @@ impl App {
         tasks.spawn("events", event_source.watch(bus.clone(), stop.clone()));
         tasks.spawn("process report", report_process(bus.clone(), stop.clone()));
         tasks.spawn("database", watch_database(pools.clone(), database, stop.clone()));
+        tasks.spawn("signatures of jobs", sign_jobs(jobs, stop.clone()));
         tasks.spawn("drain", drain(readiness, stop));
         let outcome = tasks.run_and_cut(grace, (cut, STREAM_END_MARGIN)).await;
         bus.flush().await;
@@ -266,6 +300,24 @@ async fn report_process(bus: Bus, stop: CancellationToken) -> anyhow::Result<()>
     let id = Uuid::new_v4().simple();
     let report = ProcessReport::starting("gateway", id, env!("CARGO_PKG_VERSION"));
     ProcessReport::serve(&bus, || report.clone(), stop).await;
+    Ok(())
+}
+
+/// Signs the jobs that are there from versions before signatures, and waits for `stop`.
+async fn sign_jobs(jobs: Jobs, stop: CancellationToken) -> anyhow::Result<()> {
+    let failures = FailureLog::new("jobs of the version before are not signed yet");
+    loop {
+        match stop.run_until_cancelled(jobs.sign_recorded_jobs()).await {
+            None => return Ok(()),
+            Some(Ok(0)) => break,
+            Some(Ok(_)) => failures.on_success(),
+            Some(Err(error)) => {
+                failures.on_failure(&error);
+                let _ = stop.run_until_cancelled(sleep(SIGNING_RETRY_DELAY)).await;
+            }
+        }
+    }
+    stop.cancelled().await;
     Ok(())
 }
 

@@ -9,10 +9,10 @@ use std::time::Duration;
 use holdfast_schedule::store::{
     CLASS_ABANDONED, DeliveryReport, Error, Firing, JobKind, Outcome, Refused,
 };
-use holdfast_types::Source;
+use holdfast_types::{SCHEDULE_SOURCE, Source};
 use tracing::warn;
 
-use crate::context::{Ctx, SCHEDULE_SOURCE};
+use crate::context::Ctx;
 
 /// Maximum duration of an abandoned firing that was delivered, from now. Not read from its job,
 /// since reading the job may be what makes replicas die.

@@ -18,9 +18,6 @@ use tokio::time::Instant;
 
 use crate::agents::Agents;
 
-/// Source name of the scheduler's messages in the inbox.
-pub const SCHEDULE_SOURCE: &str = "schedule";
-
 /// Period in which the database may not show an admitted heartbeat yet.
 const ADMISSION_VISIBILITY_DELAY: Duration = Duration::from_secs(2);
 

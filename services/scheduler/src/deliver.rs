@@ -17,7 +17,7 @@ use holdfast_schedule::store::{
     Refused,
 };
 use holdfast_session::{Acceptance, Error as SessionError, MessageWithSettings, NewMessage};
-use holdfast_types::{Fault as _, JobId, QueueMode, Source, TenantId};
+use holdfast_types::{Fault as _, JobId, QueueMode, SCHEDULE_SOURCE, Source, TenantId};
 use tokio::{
     sync::mpsc::{UnboundedReceiver, unbounded_channel},
     time::sleep,
@@ -28,7 +28,7 @@ use tracing::{Instrument as _, debug, error, info_span, warn};
 use crate::{
     backlog::Backlog,
     clock::ClaimedBatch,
-    context::{Ctx, SCHEDULE_SOURCE},
+    context::Ctx,
     failure::{FailureKind, retry_delay},
     fire::{self, EndCondition, FiringMessage, FiringOutcome},
     meter,

@@ -110,11 +110,9 @@ async fn try_prepare(ctx: &Ctx, firing: &Firing, job: &Job) -> anyhow::Result<Fi
         JobKind::Cron | JobKind::Every | JobKind::At | JobKind::Timer => {
             match job.payload::<Payload>() {
                 Ok(Payload::AgentTurn(what)) => turn::prepare(ctx, firing, job, what).await,
-                Ok(Payload::SystemEvent { message }) => {
-                    event::prepare(ctx, firing, job, message).await
-                }
-                Ok(Payload::Message(what)) => message::prepare(ctx, firing, job, what).await,
-                Ok(Payload::Timer(timer)) => timer::prepare(ctx, job, &timer).await,
+                Ok(Payload::SystemEvent { .. }) => event::prepare(ctx, firing, job).await,
+                Ok(Payload::Message(what)) => message::prepare(ctx, firing, job, &what).await,
+                Ok(Payload::Timer(timer)) => timer::prepare(ctx, firing, job, &timer).await,
                 Err(_) => Ok(UNREADABLE),
             }
         }

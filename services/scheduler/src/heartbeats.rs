@@ -27,14 +27,15 @@ use holdfast_schedule::store::{
 };
 use holdfast_session::{DeliveryStatus, MessageStatus, NewMessage, TurnOutcome as Heard};
 use holdfast_types::{
-    AgentId, Body, Fault as _, Heartbeat, Kind, QueueMode, SessionKey, Source, TenantId,
+    AgentId, Body, Fault as _, HEARTBEAT_SOURCE, Heartbeat, Kind, QueueMode, SCHEDULE_SOURCE,
+    SessionKey, Source, TenantId,
 };
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use crate::context::{Ctx, SCHEDULE_SOURCE};
+use crate::context::Ctx;
 
 /// Maximum duration of a heartbeat, including the delivery of its news.
 pub const MAX_HEARTBEAT_DURATION: Duration = Duration::from_secs(3_600);
@@ -47,9 +48,6 @@ const MARKS_PER_PASS: u32 = 100;
 
 /// Maximum number of running heartbeats checked per pass.
 const MAX_ENDS_PER_PASS: u32 = 500;
-
-/// Source name of the messages that tell a conversation what the heartbeat sent.
-const HEARTBEAT_SOURCE: &str = "heartbeat";
 
 /// Makes a pass every second until `stop` is cancelled.
 pub async fn run(ctx: Ctx, stop: CancellationToken) {

@@ -1,4 +1,4 @@
-//! Keys of the requests that gateways and runners send over NATS.
+//! Keys with which gateways and runners sign: requests that they send over NATS, and jobs.
 //!
 //! A key follows from a secret in the database, which only the logins of those two services may read,
 //! and from the key-encryption key. So neither a channel-bridge, which has the latter, nor a person
@@ -7,13 +7,26 @@
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
-/// Purpose of the key, in its derivation.
-const KEY_LABEL: &[u8] = b"holdfast request key 1\0";
+/// Purpose of a key, in its derivation.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum KeyPurpose {
+    Requests,
+    Jobs,
+}
 
-pub(crate) fn derive(kek: &[u8; 32], secret: &[u8]) -> [u8; 32] {
+impl KeyPurpose {
+    const fn label(self) -> &'static [u8] {
+        match self {
+            Self::Requests => b"holdfast request key 1\0",
+            Self::Jobs => b"holdfast job key 1\0",
+        }
+    }
+}
+
+pub(crate) fn derive(kek: &[u8; 32], purpose: KeyPurpose, secret: &[u8]) -> [u8; 32] {
     // HMAC's block size is larger than the key.
     let mut block = [0; 64];
     block[..32].copy_from_slice(kek);
-    let key = Hmac::<Sha256>::new(&block.into()).chain_update(KEY_LABEL).chain_update(secret);
+    let key = Hmac::<Sha256>::new(&block.into()).chain_update(purpose.label()).chain_update(secret);
     key.finalize().into_bytes().into()
 }

@@ -1,6 +1,6 @@
-//! Keys of the requests that gateways and runners send over NATS.
+//! Keys with which gateways and runners sign: requests that they send over NATS, and jobs.
 
-use crate::{Directory, Error, store};
+use crate::{Directory, Error, seal::KeyPurpose, store};
 
 impl Directory {
     /// Returns the keys of requests on NATS: the first one signs, and during a rotation of the
@@ -10,10 +10,23 @@ impl Directory {
     ///
     /// If this service may not read their secret, or has no key-encryption key.
     pub async fn request_keys(&self) -> Result<Vec<[u8; 32]>, Error> {
+        self.signing_keys(KeyPurpose::Requests).await
+    }
+
+    /// Returns the keys that sign jobs, in the same order.
+    ///
+    /// # Errors
+    ///
+    /// As [`request_keys`](Self::request_keys).
+    pub async fn job_keys(&self) -> Result<Vec<[u8; 32]>, Error> {
+        self.signing_keys(KeyPurpose::Jobs).await
+    }
+
+    async fn signing_keys(&self, purpose: KeyPurpose) -> Result<Vec<[u8; 32]>, Error> {
         let seal = self.seal()?;
         let mut tx = self.pools.system().await?;
         let secret = store::keys::requests::secret(&mut tx).await?;
         tx.finish_reading();
-        Ok(seal.request_keys(&secret))
+        Ok(seal.signing_keys(purpose, &secret))
     }
 }

@@ -114,6 +114,70 @@ async fn the_keys_of_requests_follow_from_the_key_encryption_key_and_one_secret(
 }
 
 #[tokio::test]
+async fn the_keys_that_sign_jobs_are_not_those_of_requests() {
+    let world = World::new().await;
+    let keys = world.directory_of("gateway").job_keys().await.unwrap();
+
+    assert_eq!(world.directory_of("agent-runner").job_keys().await.unwrap(), keys);
+    assert_ne!(world.directory.request_keys().await.unwrap(), keys);
+    assert!(world.directory_of("scheduler").job_keys().await.is_err());
+}
+
+#[tokio::test]
+async fn a_scheduler_writes_no_message_of_a_person_and_no_event_of_the_mesh() {
+    const MESSAGE: &str = "
+        insert into session.inbox (tenant_id, session_id, seq, message_id, source, idem_key, hash,
+                                   body, mode)
+        values (control.tenant(), gen_random_uuid(), 1, gen_random_uuid(), 'SOURCE', 'k', '', '{}',
+                'followup')";
+    const SESSION: &str = "
+        insert into session.sessions (tenant_id, session_id, key, kind, agent_id, settings)
+        values (control.tenant(), gen_random_uuid(), 'agent:main:main', 'main', gen_random_uuid(),
+                'SETTINGS')";
+    const EVENT: &str = "
+        with event as (
+            insert into session.system_events (tenant_id, key, idem_key, text, signed)
+            values (control.tenant(), 'agent:main:main', 'k', 'do it', SIGNED) returning outside)
+        select 1 / case when outside = OUTSIDE then 1 else 0 end from event";
+    let world = World::new().await;
+    let refusal = async |service: &str, sql: &str| refusal(&world, service, sql).await;
+
+    for service in ["gateway", "agent-runner", "scheduler"] {
+        let is_scheduler = service == "scheduler";
+        for (sql, is_allowed) in [
+            (MESSAGE.replace("SOURCE", "schedule"), true),
+            (MESSAGE.replace("SOURCE", "heartbeat"), true),
+            (MESSAGE.replace("SOURCE", "wake"), !is_scheduler),
+            (MESSAGE.replace("SOURCE", "acc_1"), !is_scheduler),
+            (SESSION.replace("SETTINGS", r#"{"model": "a:b", "thinking": "low"}"#), true),
+            (SESSION.replace("SETTINGS", r#"{"elevated": "full"}"#), !is_scheduler),
+            (EVENT.replace("SIGNED", "null").replace("OUTSIDE", &is_scheduler.to_string()), true),
+            (EVENT.replace("SIGNED", "'{}'").replace("OUTSIDE", "false"), true),
+            ("update session.system_events set gone_at = now()".to_owned(), true),
+            ("update session.system_events set text = ''".to_owned(), !is_scheduler),
+            ("select digest from schedule.jobs_to_sign".to_owned(), !is_scheduler),
+        ] {
+            let refused = refusal(service, &sql).await;
+            match is_allowed {
+                true => assert_eq!(refused, None, "{service}: {sql}"),
+                false => assert!(
+                    refused.as_deref().is_some_and(|refused| {
+                        refused.contains("row-level security")
+                            || refused.contains("permission denied")
+                    }),
+                    "{service}: {sql}: {refused:?}"
+                ),
+            }
+        }
+    }
+    let pools = world.pools_of("scheduler");
+    let mut tx = pools.system().await.unwrap();
+    let read = holdfast_pg::query("select digest from schedule.jobs_to_sign");
+    let refused = read.execute(tx.conn()).await.unwrap_err().to_string();
+    assert!(refused.contains("permission denied"), "{refused}");
+}
+
+#[tokio::test]
 async fn no_service_can_act_as_another_or_see_rows_without_a_tenant() {
     let world = World::new().await;
     world.tenant("acme").await;

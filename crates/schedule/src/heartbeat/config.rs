@@ -1,5 +1,6 @@
 //! Heartbeat settings of an agent (spec HBT-001, C-09).
 
+use holdfast_types::{AgentName, SessionKey};
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 
@@ -88,6 +89,22 @@ impl HeartbeatConfig {
         Ok(())
     }
 
+    /// Returns the session in which an agent of this name is asked (C-13).
+    #[must_use]
+    pub fn session_key(&self, agent: &AgentName) -> SessionKey {
+        let own = || SessionKey::heartbeat(agent);
+        match self.session.as_deref() {
+            None => own(),
+            Some("main") => SessionKey::main(agent),
+            // The key of another agent's session would make that agent answer.
+            Some(key) => key
+                .parse::<SessionKey>()
+                .ok()
+                .filter(|key| key.agent() == Some(agent))
+                .unwrap_or_else(own),
+        }
+    }
+
     /// Returns the interval, at least `floor`.
     #[must_use]
     pub fn interval(&self, floor: SignedDuration) -> SignedDuration {
@@ -108,9 +125,24 @@ impl HeartbeatConfig {
 
 #[cfg(test)]
 mod tests {
+    use holdfast_types::SessionKind;
     use jiff::Timestamp;
 
     use super::*;
+
+    #[test]
+    fn an_agent_is_asked_in_a_session_of_its_own_and_in_no_other_agents() {
+        let (main, other) = (AgentName::default(), AgentName::new("other"));
+        let of = |session: Option<&str>| {
+            let session = session.map(str::to_owned);
+            HeartbeatConfig { session, ..HeartbeatConfig::default() }.session_key(&main)
+        };
+
+        assert_eq!(of(None).as_str(), "agent:main:heartbeat");
+        assert_eq!(of(Some("main")).as_str(), "agent:main:main");
+        assert_eq!(of(Some("agent:main:dm:telegram:7")).kind(), SessionKind::Dm);
+        assert_eq!(of(Some(SessionKey::main(&other).as_str())).as_str(), "agent:main:heartbeat");
+    }
 
     #[test]
     fn a_heartbeat_of_which_nothing_is_said_is_the_seeds() {

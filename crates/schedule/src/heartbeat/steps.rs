@@ -81,9 +81,13 @@ pub fn decide_ask(
         let reason = "empty-heartbeat-file";
         return AskDecision::Quiet { status: Status::OkEmpty, reason, retry: false };
     }
-    let prompt =
-        config.prompt.as_deref().unwrap_or(DEFAULT_PROMPT).replace("{content}", &quoted(content));
-    AskDecision::Ask { prompt }
+    AskDecision::Ask { prompt: prompt(config, content) }
+}
+
+/// Returns what an agent is asked about the content of its `HEARTBEAT.md`.
+#[must_use]
+pub fn prompt(config: &HeartbeatConfig, content: &str) -> String {
+    config.prompt.as_deref().unwrap_or(DEFAULT_PROMPT).replace("{content}", &quoted(content))
 }
 
 /// Maximum characters of the file in the prompt.

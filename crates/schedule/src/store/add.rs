@@ -10,6 +10,7 @@ use crate::store::{
     check::Fields,
     jobs::now,
     row::{JobRow, job},
+    signature::JobFields,
 };
 
 #[derive(Debug, Clone, PartialEq)]
@@ -84,10 +85,15 @@ impl Jobs {
     /// # Errors
     ///
     /// [`Error::Taken`], [`Error::TooMany`], [`Error::Never`] if the schedule has no slot,
-    /// [`Error::Field`] and [`Error::Schedule`] if a field or the schedule is invalid.
+    /// [`Error::Field`] and [`Error::Schedule`] if a field or the schedule is invalid,
+    /// [`Error::NoSigningKeys`] if it cannot be signed.
     pub async fn add(&self, tenant: TenantId, new: NewJob) -> Result<AddOutcome, Error> {
         let external_id = new.external_id();
         fields(&new, &external_id).check()?;
+        let signature = match self.signing_keys().await? {
+            Some(keys) => keys.sign_job(tenant, &JobFields::from(&new))?,
+            None => None,
+        };
 
         let mut tx = self.pools.tenant(tenant).await?;
         lock_adding(&mut tx).await?;
@@ -99,7 +105,8 @@ impl Jobs {
         self.check_limits(&mut tx, &new).await?;
         let scheduled = ScheduledJob { tenant, job: new.id, kind: new.kind, spec: &new.spec };
         let next = self.planner.first(scheduled, now(&mut tx).await?)?.ok_or(Error::Never)?;
-        insert(&mut tx, &new, &external_id, new.enabled.then_some(next)).await?;
+        let next = new.enabled.then_some(next);
+        insert(&mut tx, &new, &external_id, next, signature.as_deref()).await?;
         let job: Job = by_id(&mut tx, new.id).await?.ok_or(Error::Corrupt("job"))?.try_into()?;
         tx.commit().await?;
         Ok(AddOutcome::Made(job))
@@ -198,14 +205,15 @@ async fn insert(
     new: &NewJob,
     external_id: &str,
     next: Option<NextSlot>,
+    signature: Option<&str>,
 ) -> Result<(), Error> {
     const SQL: &str = "
         insert into schedule.jobs
             (tenant_id, job_id, external_id, kind, agent_id, owner, name, description, spec, payload,
              session_target, wake_mode, isolation, overlap, delete_after_run, slot_at, due_at, state,
-             trace, author)
+             trace, author, signature)
         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18,
-                $19, $20)";
+                $19, $20, $21)";
 
     let tenant = tx.tenant();
     holdfast_pg::query(SQL)
@@ -229,6 +237,7 @@ async fn insert(
         .bind(if new.enabled { JobState::Active } else { JobState::Paused }.as_str())
         .bind(holdfast_kit::trace::current())
         .bind(new.author.as_ref().map(Json))
+        .bind(signature)
         .execute(tx.conn())
         .await?;
     Ok(())

@@ -11,6 +11,7 @@ use crate::store::{
     check::Fields,
     firings::rows::release,
     jobs::{lock, now},
+    signature::JobFields,
 };
 
 /// Changes to a job; `None` keeps a field.
@@ -85,7 +86,7 @@ impl Jobs {
     ///
     /// [`Error::NotFound`], [`Error::Changed`], [`Error::Never`] if the job is active and the
     /// schedule has no slot, [`Error::Field`] and [`Error::Schedule`] if a field or the schedule is
-    /// invalid.
+    /// invalid, [`Error::NoSigningKeys`] if it cannot be signed.
     pub async fn update(
         &self,
         tenant: TenantId,
@@ -93,6 +94,7 @@ impl Jobs {
         version: Option<i64>,
         changes: Changes,
     ) -> Result<Job, Error> {
+        let keys = self.signing_keys().await?;
         let mut tx = self.pools.tenant(tenant).await?;
         let mut job: Job = lock(&mut tx, job).await?.try_into()?;
         if let Some(given) = version.filter(|given| *given != job.version) {
@@ -106,6 +108,10 @@ impl Jobs {
             job.author = editor.author_after(job.author);
         }
         fields(&job).check()?;
+        // Words that stay from before are signed only if they were.
+        if let Some(keys) = keys.filter(|keys| keys.is_job_signed(&was)) {
+            job.signature = keys.sign_job(tenant, &JobFields::from(&job))?;
+        }
         job.state = state(job.state, enabled, is_rescheduled);
         if job.state != was.state || is_rescheduled {
             let resumed = was.state == JobState::Paused && job.state == JobState::Active;
@@ -203,7 +209,7 @@ async fn write(tx: &mut TenantTx, mut job: Job) -> Result<Job, Error> {
         update schedule.jobs
         set kind = $3, name = $4, description = $5, spec = $6, payload = $7, session_target = $8,
             wake_mode = $9, isolation = $10, delete_after_run = $11, state = $12, slot_at = $13,
-            due_at = $14, overlap = $15, author = $16, version = version + 1,
+            due_at = $14, overlap = $15, author = $16, signature = $17, version = version + 1,
             updated_at = clock_timestamp()
         where tenant_id = $1 and job_id = $2
         returning version, updated_at";
@@ -225,6 +231,7 @@ async fn write(tx: &mut TenantTx, mut job: Job) -> Result<Job, Error> {
         .bind(job.next_due.map(jiff_sqlx::Timestamp::from))
         .bind(job.overlap.as_str())
         .bind(job.author.as_ref().map(Json))
+        .bind(job.signature.as_deref())
         .fetch_one(tx.conn())
         .await?;
     (job.version, job.updated_at) = (version, updated_at.to_jiff());

@@ -61,6 +61,10 @@ pub enum Error {
     )]
     ForgottenSlot(String),
 
+    /// The keys that sign jobs are not read yet, or `secrets.kek` is not set.
+    #[error("jobs cannot be signed yet: the keys for it are not read; is `secrets.kek` set?")]
+    NoSigningKeys,
+
     /// A stored value is not one that this version can read.
     #[error("stored {0} cannot be read")]
     Corrupt(&'static str),
@@ -94,6 +98,7 @@ impl Fault for Error {
             | Self::ForgottenSlot(_) => Kind::Invalid,
             Self::Taken(_) | Self::Changed { .. } => Kind::Conflict,
             Self::TooMany { .. } => Kind::Exhausted,
+            Self::NoSigningKeys => Kind::Unavailable,
             Self::Corrupt(_) => Kind::Internal,
             Self::Store(error) => holdfast_pg::kind(error),
         }

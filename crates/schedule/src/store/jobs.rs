@@ -6,7 +6,7 @@ use holdfast_pg::{Pools, TenantTx};
 use holdfast_types::JobId;
 use jiff::Timestamp;
 
-use crate::store::{Error, Planner, row::JobRow};
+use crate::store::{Error, JobSigner, Planner, row::JobRow};
 
 /// Time to deliver a firing that was handed out; after that it is handed out again.
 pub const HANDOVER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -34,12 +34,21 @@ pub struct Jobs {
     pub(crate) planner: Arc<dyn Planner>,
     pub(crate) limits: Limits,
     pub(crate) handover: Duration,
+    /// `None` in a scheduler, which makes no jobs for anybody.
+    pub(crate) signer: Option<JobSigner>,
 }
 
 impl Jobs {
     #[must_use]
     pub fn new(pools: Pools, planner: Arc<dyn Planner>) -> Self {
-        Self { pools, planner, limits: Limits::default(), handover: HANDOVER_TIMEOUT }
+        let limits = Limits::default();
+        Self { pools, planner, limits, handover: HANDOVER_TIMEOUT, signer: None }
+    }
+
+    /// Signs the jobs that are added or changed.
+    #[must_use]
+    pub fn with_signer(self, signer: JobSigner) -> Self {
+        Self { signer: Some(signer), ..self }
     }
 
     #[must_use]

@@ -385,6 +385,7 @@ mod tests {
             agent,
             owner: None,
             author: None,
+            signature: None,
             name: new.name,
             description: new.description,
             spec: new.spec,

@@ -135,6 +135,9 @@ pub struct Job {
     /// Who wrote what the job does, whose rights its runs have; `None` means the mesh, and the agent
     /// itself. A reminder's is also in its payload.
     pub author: Option<Author>,
+    /// Proof that a service which may act for the author wrote what the job does; `None` in a job that
+    /// an older version wrote. Its runs then have nobody's rights.
+    pub signature: Option<String>,
     pub name: String,
     pub description: String,
     /// Schedule as the kind defines it.

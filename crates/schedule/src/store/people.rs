@@ -2,7 +2,11 @@
 
 use holdfast_types::TenantId;
 
-use crate::store::{Error, Jobs};
+use crate::store::{
+    Error, Job, Jobs,
+    row::{JobRow, job},
+    signing::sign_again,
+};
 
 impl Jobs {
     /// Gives jobs that name these conversations their new keys, and jobs of these owners another
@@ -25,7 +29,23 @@ impl Jobs {
             from unnest($2::text[], $3::text[]) as n (former, latter)
             where j.tenant_id = $1 and j.owner = n.former";
 
+        const AFFECTED: &str = job!(
+            "kind <> 'heartbeat' and (payload->>'session' = any($2) or owner = any($3)) for update"
+        );
+
+        let signing_keys = self.signing_keys().await?;
         let mut tx = self.pools.tenant(tenant).await?;
+        let former = |changes: &[(String, String)]| -> Vec<String> {
+            changes.iter().map(|(former, _)| former.clone()).collect()
+        };
+        let affected: Vec<JobRow> = holdfast_pg::query_as(AFFECTED)
+            .bind(tenant.as_uuid())
+            .bind(former(keys))
+            .bind(former(owners))
+            .fetch_all(tx.conn())
+            .await?;
+        let before: Vec<Job> =
+            affected.into_iter().filter_map(|row| Job::try_from(row).ok()).collect();
         for (sql, changes) in [(KEYS, keys), (OWNERS, owners)] {
             let (former, latter): (Vec<&str>, Vec<&str>) =
                 changes.iter().map(|(old, new)| (old.as_str(), new.as_str())).unzip();
@@ -35,6 +55,9 @@ impl Jobs {
                 .bind(latter)
                 .execute(tx.conn())
                 .await?;
+        }
+        if let Some(keys) = signing_keys {
+            sign_again(&mut tx, keys, &before).await?;
         }
         Ok(tx.commit().await?)
     }

@@ -20,7 +20,7 @@ macro_rules! job {
                     spec, payload, session_target, wake_mode, isolation, overlap, delete_after_run,
                     state, slot_at, due_at, running_slot, running_until,
                     running_until > clock_timestamp() as running, errors, last_at, last_status,
-                    last_class, last_ms, version, trace, author, created_at, updated_at
+                    last_class, last_ms, version, trace, author, signature, created_at, updated_at
              from schedule.jobs where tenant_id = $1 and ",
             $which
         )
@@ -60,6 +60,7 @@ pub(crate) struct JobRow {
     version: i64,
     trace: Option<String>,
     author: Option<Json<Author>>,
+    signature: Option<String>,
     created_at: jiff_sqlx::Timestamp,
     updated_at: jiff_sqlx::Timestamp,
 }
@@ -92,6 +93,7 @@ impl TryFrom<JobRow> for Job {
             agent: row.agent_id.into(),
             owner: row.owner,
             author: row.author.map(|author| author.0),
+            signature: row.signature,
             name: row.name,
             description: row.description,
             spec: row.spec.0,

@@ -8,5 +8,6 @@ mod firing;
 mod hearts;
 mod isolation;
 mod settling;
+mod signing;
 mod sweeping;
 mod world;

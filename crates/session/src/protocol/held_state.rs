@@ -211,7 +211,7 @@ impl Sessions {
         lost.sort_by(|one, other| one.item.cmp(&other.item));
         if let (Some(text), Ok(key)) = (loss_text(&lost), key.parse::<SessionKey>()) {
             let idem_key = format!("lost:{}:{}", claim.session, claim.epoch);
-            let event = NewSystemEvent { key, idem_key, text, outside: false };
+            let event = NewSystemEvent { key, idem_key, text, outside: false, signed: None };
             insert_event(&mut tx, &event).await?;
         }
         tx.commit().await?;

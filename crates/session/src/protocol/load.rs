@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use holdfast_pg::Pools;
 use holdfast_types::{
-    Body, Entry, QueueMode, RunnerId, SessionSettings, SystemEvent, Target, Wait, known_or_default,
+    Body, Entry, QueueMode, RunnerId, SessionSettings, Target, Wait, known_or_default,
 };
 use jiff::Timestamp;
 use serde::Deserialize;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use crate::{Claim, Error, InboxMessage, LoadedSession, Sessions, journal_cache::CachedEntries};
+use crate::{
+    Claim, Error, InboxMessage, LoadedSession, PendingEvent, Sessions, journal_cache::CachedEntries,
+};
 
 type SessionRow = (
     String,
@@ -26,7 +28,7 @@ type SessionRow = (
     Json<SessionSettings>,
     Json<Vec<InboxRow>>,
     Json<Vec<(i64, Uuid, Entry)>>,
-    Json<Vec<SystemEvent>>,
+    Json<Vec<PendingEvent>>,
     bool,
     i32,
     Option<Uuid>,
@@ -111,7 +113,7 @@ async fn read_session(
                       where tenant_id = $1 and session_id = $2 and seq >= $5
                       order by seq desc limit $3) newest),
                (select coalesce(jsonb_agg(jsonb_build_object(
-                    'id', event_id, 'text', text, 'outside', outside,
+                    'id', event_id, 'text', text, 'outside', outside, 'signed', signed,
                     'at', extract(epoch from created_at)::bigint) order by event_id), '[]')
                 from session.system_events e
                 where e.tenant_id = $1 and e.key = s.key and gone_at is null),

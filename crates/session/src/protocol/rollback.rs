@@ -10,7 +10,8 @@ use std::{fmt, str::FromStr};
 
 use holdfast_pg::TenantTx;
 use holdfast_types::{
-    AgentId, Body, Entry, RunId, SessionId, SessionKey, SessionKind, SessionState, Target, Wait,
+    AgentId, Author, Body, Entry, RunId, SessionId, SessionKey, SessionKind, SessionState, Target,
+    Wait, is_scheduler_source,
 };
 use serde_json::Value;
 use sqlx::{FromRow, types::Json};
@@ -336,19 +337,35 @@ pub async fn run_message(
     tx: &mut TenantTx,
     step: &LockedStep,
 ) -> Result<Option<(Body, Option<Target>)>, Error> {
-    // A run has the id of its first message.
+    // A run has the id of its first message. The journal has what the turn heard: the inbox may have
+    // an author that nobody has verified.
     const SQL: &str = "
-        select body, target from session.inbox
-        where tenant_id = $1 and session_id = $2 and message_id = $3";
+        select (select e.body->'body' from session.entries e
+                where e.tenant_id = $1 and e.session_id = $2 and e.run_id = $3 and e.kind = 'heard'
+                  and (e.body->>'seq')::bigint = i.seq
+                order by e.seq limit 1),
+               i.body, i.source, i.target
+        from session.inbox i
+        where i.tenant_id = $1 and i.session_id = $2 and i.message_id = $3";
     let tenant = tx.tenant();
-    let row: Option<(Json<Body>, Option<Json<Target>>)> = holdfast_pg::query_as(SQL)
+    let row: Option<RunMessageRow> = holdfast_pg::query_as(SQL)
         .bind(tenant.as_uuid())
         .bind(step.session.as_uuid())
         .bind(step.id.run.as_uuid())
         .fetch_optional(tx.conn())
         .await?;
-    Ok(row.map(|(body, target)| (body.0, target.map(|target| target.0))))
+    Ok(row.map(|(heard, body, source, target)| {
+        let unheard = |body: Body| match is_scheduler_source(&source) {
+            true => Body { author: Some(Author::unverified(&source, "nobody")), ..body },
+            false => body,
+        };
+        let body = heard.map_or_else(|| unheard(body.0), |heard| heard.0);
+        (body, target.map(|target| target.0))
+    }))
 }
+
+/// What the turn heard, the body and source in the inbox, and where the message is answered.
+type RunMessageRow = (Option<Json<Body>>, Json<Body>, String, Option<Json<Target>>);
 
 /// Restores the state before the step, and marks the step as rolled back. The session waits for any
 /// message then. Returns whether a wake-up should be sent: a message may wait already.
@@ -398,6 +415,7 @@ pub async fn restore_step(
         idem_key: step.rollback_key(),
         text: restored.note.to_owned(),
         outside: false,
+        signed: None,
     };
     insert_event(tx, &event).await?;
     let lease = &step.lease;

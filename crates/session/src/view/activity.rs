@@ -14,7 +14,7 @@ macro_rules! is_requeued {
         concat!(
             "exists (
                 select from session.inbox again
-                where again.tenant_id = $1 and again.source = 'requeue'
+                where again.tenant_id = $1 and again.source in ('requeue', 'schedule', 'heartbeat')
                   and again.idem_key = 'msg_' || replace(",
             $inbox,
             ".message_id::text, '-', ''))"

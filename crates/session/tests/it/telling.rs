@@ -13,6 +13,7 @@ fn event(key: &SessionKey, n: usize, text: &str) -> NewSystemEvent {
         idem_key: format!("job:{n}"),
         text: text.to_owned(),
         outside: false,
+        signed: None,
     }
 }
 
@@ -67,11 +68,13 @@ async fn an_event_is_taken_by_the_write_that_says_so_and_is_never_told_again() -
     world.sessions.ingest(tenant.id, message).await?;
 
     let first = world.claim_one().await?;
-    let told = world.sessions.load(&first, 100).await?.events;
+    let told: Vec<SystemEvent> =
+        world.sessions.load(&first, 100).await?.events.into_iter().map(|e| e.event).collect();
     world.lapse().await?;
     world.sweep().await?;
     let second = world.claim_one().await?;
-    let again = world.sessions.load(&second, 100).await?.events;
+    let again: Vec<SystemEvent> =
+        world.sessions.load(&second, 100).await?.events.into_iter().map(|e| e.event).collect();
     let entries = vec![SystemEvent::entry(&told)];
     let append = || StepWrite {
         run: Some(RunId::generate()),
@@ -135,7 +138,7 @@ async fn events_of_another_tenant_and_of_another_conversation_are_not_told() -> 
     let told = world.sessions.load(&claim, 100).await?.events;
 
     assert_eq!(told.len(), 1);
-    assert_eq!(told[0].text.chars().count(), MAX_EVENT_CHARS);
+    assert_eq!(told[0].event.text.chars().count(), MAX_EVENT_CHARS);
     // An entry that names another tenant's event does not take that event.
     let sql = format!(
         "select event_id from session.system_events where tenant_id = '{}'",
@@ -207,6 +210,6 @@ async fn the_mark_of_an_event_is_told_with_it() -> anyhow::Result<()> {
     let claim = world.claim_one().await?;
     let told = world.sessions.load(&claim, 0).await?.events;
 
-    assert_eq!(told.iter().map(|event| event.outside).collect::<Vec<_>>(), [false, true]);
+    assert_eq!(told.iter().map(|told| told.event.outside).collect::<Vec<_>>(), [false, true]);
     Ok(())
 }

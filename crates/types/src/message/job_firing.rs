@@ -2,10 +2,21 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::{Author, Target};
 use crate::JobId;
 
 /// Source of messages that are firings of jobs.
 pub const SCHEDULE_SOURCE: &str = "schedule";
+
+/// Source of messages that tell a conversation what a heartbeat sent.
+pub const HEARTBEAT_SOURCE: &str = "heartbeat";
+
+/// Whether schedulers write messages of this source; no other is theirs
+/// (`crates/pg/src/service_rights.sql`).
+#[must_use]
+pub fn is_scheduler_source(source: &str) -> bool {
+    matches!(source, SCHEDULE_SOURCE | HEARTBEAT_SOURCE)
+}
 
 /// Firing that a message carries.
 ///
@@ -40,6 +51,54 @@ impl JobFiring {
     pub const fn new(job: JobId, at_ms: i64) -> Self {
         Self { job, at_ms, as_is: false, owner: None, chain: 0, post: None }
     }
+}
+
+/// Proof that the author of a job's message is the job's: an HMAC over the message, which a service
+/// made that may act for the author. Schedulers have no key for it (decision 0130).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobSignature {
+    pub job: JobId,
+    /// Key of the session that the job names; `None` for the session of its run, or the agent's main
+    /// one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    #[serde(default)]
+    pub destination: JobDestination,
+    /// HMAC-SHA-256 in base64url.
+    pub mac: String,
+}
+
+/// Where the answer to a job's message may be sent.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobDestination {
+    #[serde(default)]
+    pub is_delivered: bool,
+    /// `None` means any channel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channel: Option<String>,
+    /// `None` means any chat.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chat: Option<String>,
+}
+
+impl JobDestination {
+    #[must_use]
+    pub fn allows(&self, target: &Target) -> bool {
+        let allows =
+            |only: &Option<String>, given: &str| only.as_deref().is_none_or(|only| only == given);
+        self.is_delivered
+            && allows(&self.channel, &target.channel)
+            && allows(&self.chat, &target.chat)
+    }
+}
+
+/// Author of a job's text that waits for the next turn of a session, with the proof.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SignedAuthor {
+    /// `None` is the mesh.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub author: Option<Author>,
+    pub signature: JobSignature,
 }
 
 /// How the answer of an isolated turn is posted to the agent's main session, where the next turn

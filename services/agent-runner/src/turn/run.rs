@@ -31,6 +31,7 @@ use crate::{
     error::Error,
     failpoints,
     leases::Lease,
+    scheduled_messages,
     turn::{
         after_turn, budget, client_options::client_tools, firings, heartbeats, journal::Journal,
         reply::replies::Failure, state::TurnState, steps,
@@ -137,7 +138,7 @@ fn released_outcome(worker: &Worker, released: Result<(), holdfast_session::Erro
 async fn load(worker: &Worker, lease: &Lease) -> Result<LoadedSession, Error> {
     let (mut tried, mut history) = (0, worker.config.history_entries);
     loop {
-        match worker.sessions.load(&lease.claim, i64::from(history)).await {
+        match scheduled_messages::load(worker, &lease.claim, i64::from(history)).await {
             Ok(loaded) if history < MAX_TURN_ENTRIES && is_cut(&loaded, history) => {
                 history = MAX_TURN_ENTRIES;
             }
@@ -146,7 +147,7 @@ async fn load(worker: &Worker, lease: &Lease) -> Result<LoadedSession, Error> {
                 tokio::time::sleep(LOAD_BACKOFF.delay(tried)).await;
                 tried += 1;
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(error),
         }
     }
 }
@@ -252,7 +253,8 @@ async fn run_session(
     if is_outside {
         journal.set_outside();
     }
-    let (events, is_new) = (std::mem::take(&mut loaded.events), !begun.open);
+    let events = loaded.events.drain(..).map(|pending| pending.event).collect();
+    let is_new = !begun.open;
     let mut turn = TurnState::new(worker, Arc::clone(lease), loaded, begun, journal, began, task);
     turn.announce();
     // Whether the author of a message is a guest is asked when the turn hears it.

@@ -17,6 +17,7 @@ use crate::{
     agents::{budget::Reservation, preferences::UserPreferences},
     error::Error,
     leases::{Lease, TurnSignal},
+    scheduled_messages,
     tools::tool_set::ToolSet,
     turn::{
         approvals::outside_text,
@@ -207,7 +208,7 @@ impl<'w> TurnState<'w> {
 
     pub(crate) async fn reload_inbox(&mut self) -> Result<(), Error> {
         self.hints = self.lease.subscribe().borrow().hints;
-        let loaded = self.worker.sessions.load(&self.lease.claim, 0).await?;
+        let loaded = scheduled_messages::load(self.worker, &self.lease.claim, 0).await?;
         self.pause = loaded.paused;
         self.journal.set_inbox(&loaded.waiting);
         self.inbox = loaded.waiting;

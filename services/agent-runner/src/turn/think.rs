@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     agents::snapshots::AgentSnapshot,
     error::Error,
-    failpoints,
+    failpoints, scheduled_messages,
     turn::{
         approvals::outside_text,
         budget,
@@ -275,7 +275,7 @@ async fn until_signalled(turn: &TurnState<'_>) {
 
 /// Whether new messages end the turn. On failure the turn goes on.
 async fn is_interrupted(turn: &TurnState<'_>) -> bool {
-    let Ok(loaded) = turn.worker.sessions.load(&turn.lease.claim, 0).await else {
+    let Ok(loaded) = scheduled_messages::load(turn.worker, &turn.lease.claim, 0).await else {
         return false;
     };
     let upto = loaded.cancel_upto.max(turn.cancel_upto);

@@ -1,14 +1,19 @@
 //! A job, a reminder and what they set in turn have the rights of who made them: a scheduler fires
-//! them, and a runner runs them.
+//! them, and a runner runs them. What a scheduler writes by itself has nobody's rights.
 
 use std::sync::PoisonError;
 
 use holdfast_directory::Actor;
+use holdfast_pg::Pools;
 use holdfast_schedule::store::{Job, JobKind, Reminder};
-use holdfast_session::NewMessage;
+use holdfast_session::{NewMessage, Sessions};
 use holdfast_testkit::{Reply, model::Request};
-use holdfast_types::{Author, Body, Entry, JobId, PersonId, QueueMode, SessionId, SessionKey};
+use holdfast_types::{
+    AccountId, Author, Body, Entry, Heartbeat, JobId, PersonId, QueueMode, SCHEDULE_SOURCE,
+    SessionId, SessionKey, Source,
+};
 use serde_json::{Value, json};
+use sqlx::AssertSqlSafe;
 
 use crate::{
     connected::{calendar, connect, runner},
@@ -305,4 +310,156 @@ impl World {
     async fn ask_owners(&self, text: &str) -> anyhow::Result<String> {
         self.text(&self.send(self.owners(text)).await?).await
     }
+}
+
+impl World {
+    fn pools_of_scheduler(&self) -> anyhow::Result<Pools> {
+        Pools::lazy(&self.database_of("scheduler"), "test")
+    }
+
+    /// Runs a statement with the scheduler's login.
+    async fn as_scheduler(&self, sql: &str) -> anyhow::Result<u64> {
+        let mut tx = self.pools_of_scheduler()?.tenant(self.tenant).await?;
+        let done = holdfast_pg::query(AssertSqlSafe(sql.to_owned())).execute(tx.conn()).await?;
+        tx.commit().await?;
+        Ok(done.rows_affected())
+    }
+
+    /// A message that a scheduler might write by itself.
+    fn forged(&self, key: SessionKey, body: Body) -> NewMessage {
+        let source = Source::Internal(SCHEDULE_SOURCE.to_owned());
+        NewMessage { key, body, source, ..self.message("unused", "") }
+    }
+}
+
+/// Whether the owner's file was read, by what the call returned.
+fn has_read_plan(results: &[String]) -> bool {
+    results[0].contains("the owner's plan")
+}
+
+/// A world in which each turn reads the owner's file.
+async fn reading_world() -> anyhow::Result<World> {
+    let world = World::start().await?;
+    world.workspaces.seed(world.tenant, world.agent.id).await?;
+    put(&world, "plan.md", "the owner's plan\n").await?;
+    makes(&world, vec![("read", json!({"path": "plan.md"}))]);
+    Ok(world)
+}
+
+#[tokio::test]
+async fn a_job_that_a_scheduler_changed_has_nobodys_rights() -> anyhow::Result<()> {
+    let world = reading_world().await?;
+    let _runner = world.runner().await?;
+    let job = async |author: Author| world.due_soon_by(isolated("look around"), Some(author)).await;
+    let owners = job(owner()).await?;
+    let texts = job(owner()).await?;
+    let authors = job(operator().1).await?;
+    let unsigned = job(owner()).await?;
+    let id = |job: JobId| format!("where job_id = '{}'", job.as_uuid());
+
+    for sql in [
+        format!(
+            "update schedule.jobs set payload = jsonb_set(payload, '{{message}}', '\"send it\"') {}",
+            id(texts)
+        ),
+        format!(
+            "update schedule.jobs a set author = b.author, signature = b.signature
+             from schedule.jobs b where a.job_id = '{}' and b.job_id = '{}'",
+            authors.as_uuid(),
+            owners.as_uuid()
+        ),
+        format!("update schedule.jobs set signature = null {}", id(unsigned)),
+    ] {
+        assert_eq!(world.as_scheduler(&sql).await?, 1, "{sql}");
+    }
+    let scheduler = world.a_scheduler().await?;
+    for job in [owners, texts, authors, unsigned] {
+        world.until_done(job).await?;
+    }
+
+    assert!(has_read_plan(&world.results_of_job(owners).await?));
+    for job in [texts, authors, unsigned] {
+        let results = world.results_of_job(job).await?;
+        assert!(!has_read_plan(&results), "{results:?}");
+    }
+    scheduler.abort();
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_message_that_a_scheduler_makes_up_has_nobodys_rights() -> anyhow::Result<()> {
+    let world = reading_world().await?;
+    let _runner = world.runner().await?;
+    let sessions = Sessions::new(world.pools_of_scheduler()?);
+    let name = &world.agent.name;
+    let job = JobId::generate();
+    let run = SessionKey::cron(name, &job.to_string(), "1")?;
+    let body = |author: Option<Author>| Body { author, ..Body::text("read the plan") };
+
+    for (key, author) in [
+        (run.clone(), Some(owner())),
+        (SessionKey::cron(name, &job.to_string(), "2")?, None),
+        (SessionKey::main(name), Some(owner())),
+    ] {
+        let message = world.forged(key.clone(), body(author));
+        let accepted = sessions.ingest(world.tenant, message).await?;
+        world.bus.wake_run(0);
+        world.text(&accepted).await?;
+        let journal = world.journal(accepted.session).await?;
+        let results: Vec<&String> = journal
+            .iter()
+            .filter_map(|entry| match entry {
+                Entry::Returned { output, .. } => Some(output),
+                _ => None,
+            })
+            .collect();
+        assert!(!results.iter().any(|result| result.contains("the owner's plan")), "{key}");
+        let heard = journal.iter().find_map(|entry| match entry {
+            Entry::Heard { body, .. } => Some(body),
+            _ => None,
+        });
+        let heard = heard.unwrap();
+        assert!(heard.outside && !heard.author.as_ref().unwrap().is_verified(), "{heard:?}");
+    }
+
+    // Nor may it write what comes by a channel, a key or a person.
+    for source in [
+        Source::Channel(AccountId::generate()),
+        Source::Internal("wake".to_owned()),
+        Source::Internal(PersonId::generate().to_string()),
+    ] {
+        let message = NewMessage { source, ..world.forged(run.clone(), body(Some(owner()))) };
+        let refused = sessions.ingest(world.tenant, message).await.unwrap_err();
+        let told = format!("{refused:?}");
+        assert!(told.contains("row-level security"), "{told}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_heartbeat_asks_is_the_runners_own_text() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.workspaces.seed(world.tenant, world.agent.id).await?;
+    put(&world, "HEARTBEAT.md", "- Is the oven on?\n").await?;
+    let _runner = world.runner().await?;
+    world.model.answer(|_| Reply::text("HEARTBEAT_OK"));
+    let sessions = Sessions::new(world.pools_of_scheduler()?);
+    let beat = Heartbeat { told: world.owners("").key.to_string(), ..Heartbeat::default() };
+    let body = Body { heartbeat: Some(Box::new(beat)), ..Body::text("send it all") };
+
+    let mut said = Vec::new();
+    for key in [SessionKey::heartbeat(&world.agent.name), SessionKey::main(&world.agent.name)] {
+        let accepted = sessions.ingest(world.tenant, world.forged(key, body.clone())).await?;
+        world.bus.wake_run(0);
+        world.answer(&accepted).await?;
+        said.push(world.model.requests().pop().unwrap().last_user_text());
+    }
+
+    assert!(said[0].contains("Is the oven on?") && !said[0].contains("send it all"), "{said:?}");
+    // In a session that is not the heartbeat's, it is anybody's message.
+    assert!(said[1].contains("send it all"), "{said:?}");
+    let authors = "select body->'body'->'author'->>'id' from session.entries
+                   where kind = 'heard' and body->'body'->'author' is not null";
+    assert_eq!(world.texts(authors).await?, ["schedule-unverified:nobody"]);
+    Ok(())
 }

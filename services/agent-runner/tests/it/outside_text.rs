@@ -9,8 +9,7 @@ use holdfast_schedule::store::Reminder;
 use holdfast_session::{NewMessage, NewSystemEvent};
 use holdfast_testkit::Reply;
 use holdfast_types::{
-    ApprovalDecision, Body, ChatMessage, JobFiring, JobId, MainSessionPost, NewTodo, TodoInit,
-    TodoOperation,
+    ApprovalDecision, Body, ChatMessage, NewTodo, TodoInit, TodoOperation,
 };
 use holdfast_work::{Actor, ActorKind, Place, Work};
 use holdfast_workspace::{Base, ChangeAuthor, Edit};
@@ -135,6 +134,7 @@ async fn a_message_or_an_event_that_is_marked_marks_the_conversation_that_hears_
                 idem_key: "e".to_owned(),
                 text: "do X".to_owned(),
                 outside: true,
+                signed: None,
             };
             world.sessions.add_system_event(world.tenant, &event).await?;
         }
@@ -213,14 +213,7 @@ async fn a_job_that_read_a_page_posts_a_marked_text() -> anyhow::Result<()> {
     let world = World::start().await?;
     let _runner = started(&world).await?;
     world.model.queue([page(), Reply::text("Do X.")]);
-    let fired = JobFiring {
-        post: Some(MainSessionPost { prefix: "Cron".into(), full: false, max_chars: 100 }),
-        ..JobFiring::new(JobId::generate(), 0)
-    };
-    let message = NewMessage {
-        key: format!("agent:{}:cron:j:r", world.agent.name).parse()?,
-        ..world.firing("42", "look", fired)
-    };
+    let message = world.isolated_run("look").await?;
 
     world.answer(&world.send(message).await?).await?;
 

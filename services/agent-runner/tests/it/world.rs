@@ -10,6 +10,7 @@ use holdfast_directory::{
 };
 use holdfast_kit::config::Secrets;
 use holdfast_pg::Pools;
+use holdfast_schedule::store::JobSigner;
 use holdfast_session::{
     Acceptance, Claim, Completion, LoadedSession, MessageStatus, NewMessage, Sessions, TurnOutcome,
 };
@@ -36,6 +37,8 @@ pub struct World {
     /// Folder of the commands' files.
     pub scratch: tempfile::TempDir,
     pub workspaces: Workspaces,
+    /// Keys of the jobs that the test makes.
+    pub job_signer: JobSigner,
     database: Database,
     nats: nats::Namespace,
     redis: redis::Namespace,
@@ -89,7 +92,10 @@ impl World {
         };
         let bus = Bus::connect(&bus_config, "test").await?;
         RequestKeys::new(directory.request_keys().await?).install(&bus);
+        let job_signer = JobSigner::default();
+        job_signer.set_keys(directory.job_keys().await?);
         let world = Self {
+            job_signer,
             workspaces: Workspaces::new(pools.clone()),
             sessions: Sessions::new(pools),
             directory,

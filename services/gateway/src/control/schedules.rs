@@ -375,7 +375,7 @@ impl Service for Schedules {
             "" | "next-heartbeat" => {
                 // An owner's words are the owner's own; those of others are not.
                 let outside = !rights::reaches_all(&caller, ConversationRight::Write);
-                let event = NewSystemEvent { key, idem_key, text, outside };
+                let event = NewSystemEvent { key, idem_key, text, outside, signed: None };
                 let added = self.state.sessions.add_system_event(caller.tenant, &event).await;
                 !added.map_err(Error::from)?
             }

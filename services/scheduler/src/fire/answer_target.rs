@@ -27,7 +27,7 @@ pub async fn find_target(ctx: &Ctx, job: &Job, turn: &AgentTurn) -> anyhow::Resu
         return Ok(AnswerTarget::Known(None));
     }
     let last = ctx.last_place_of_maker(job).await?;
-    if turn.channel == LAST_CHANNEL {
+    if turn.channel == AgentTurn::LAST_CHANNEL {
         let last = last.map(|last| match &turn.to {
             Some(chat) => Target { chat: chat.clone(), thread: None, ..last },
             None => last,
@@ -126,6 +126,3 @@ impl Ctx {
         Ok(policy::are_owners(of_tenant, of_agent, authors).unwrap_or(false))
     }
 }
-
-/// Channel name for the place where the agent was last spoken to.
-const LAST_CHANNEL: &str = "last";

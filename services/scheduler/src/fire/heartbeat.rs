@@ -19,16 +19,13 @@ use holdfast_schedule::{
 };
 use holdfast_session::ChannelConversation;
 use holdfast_types::{
-    Body, Fault as _, Heartbeat, Kind, QueueMode, SessionKey, SessionKind, SessionSettings, Source,
-    Target,
+    Body, Fault as _, Heartbeat, Kind, QueueMode, SCHEDULE_SOURCE, SessionKey, SessionKind,
+    SessionSettings, Source, Target,
 };
 use tokio::time::Instant;
 
 use super::{EndCondition, FiringMessage, FiringOutcome};
-use crate::{
-    context::{Ctx, SCHEDULE_SOURCE},
-    heartbeats,
-};
+use crate::{context::Ctx, heartbeats};
 
 /// Retry delay if the maximum number of heartbeats is running.
 const LIMIT_RETRY_DELAY: Duration = Duration::from_secs(5);
@@ -45,7 +42,7 @@ pub async fn prepare(ctx: &Ctx, firing: &Firing, job: &Job) -> anyhow::Result<Fi
     let is_enabled = agent.settings.heartbeat.enabled && agent.state == AgentState::Enabled;
     let config = &HeartbeatConfig { enabled: is_enabled, ..agent.settings.heartbeat };
     let main = SessionKey::main(&agent.name);
-    let key = session(config, &agent.name);
+    let key = config.session_key(&agent.name);
     if firing.attempt > 1 {
         // A replica that died may have asked already. The key then makes it the same message.
         let source = Source::Internal(SCHEDULE_SOURCE.to_owned());
@@ -99,21 +96,6 @@ pub async fn prepare(ctx: &Ctx, firing: &Firing, job: &Job) -> anyhow::Result<Fi
     Ok(FiringOutcome::Done { outcome: Outcome::Skipped, class: Some(reason) })
 }
 
-/// Returns the session in which the agent is asked (C-13).
-fn session(config: &HeartbeatConfig, agent: &holdfast_types::AgentName) -> SessionKey {
-    let own = || SessionKey::heartbeat(agent);
-    match config.session.as_deref() {
-        None => own(),
-        Some("main") => SessionKey::main(agent),
-        // The key of another agent's session would make that agent answer.
-        Some(key) => key
-            .parse::<SessionKey>()
-            .ok()
-            .filter(|key| key.agent() == Some(agent))
-            .unwrap_or_else(own),
-    }
-}
-
 fn heartbeat(
     config: &HeartbeatConfig,
     job: &Job,
@@ -148,26 +130,5 @@ fn firing_message(job: &Job, key: SessionKey, body: Body) -> FiringMessage {
         target: None,
         mode: QueueMode::Followup,
         end_condition: EndCondition::Recorded(heartbeats::MAX_HEARTBEAT_DURATION),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use holdfast_types::AgentName;
-
-    use super::*;
-
-    #[test]
-    fn an_agent_is_asked_in_a_session_of_its_own_and_in_no_other_agents() {
-        let (main, other) = (AgentName::default(), AgentName::new("other"));
-        let of = |session: Option<&str>| {
-            let session = session.map(str::to_owned);
-            super::session(&HeartbeatConfig { session, ..HeartbeatConfig::default() }, &main)
-        };
-
-        assert_eq!(of(None).as_str(), "agent:main:heartbeat");
-        assert_eq!(of(Some("main")).as_str(), "agent:main:main");
-        assert_eq!(of(Some("agent:main:dm:telegram:7")).kind(), SessionKind::Dm);
-        assert_eq!(of(Some(SessionKey::main(&other).as_str())).as_str(), "agent:main:heartbeat");
     }
 }

@@ -6,13 +6,10 @@ use std::time::Duration;
 use anyhow::Context as _;
 use holdfast_schedule::FixedMessage;
 use holdfast_schedule::store::{Firing, Job};
-use holdfast_types::{Body, JobFiring, QueueMode, SessionSettings};
+use holdfast_types::{QueueMode, SessionSettings};
 
 use super::{EndCondition, FiringMessage, FiringOutcome, NO_AGENT, UNREADABLE, agent};
 use crate::context::Ctx;
-
-/// Name of the event.
-const EVENT_NAME: &str = "cron";
 
 /// Maximum duration of the turn, its delivery included.
 const MAX_TURN_DURATION: Duration = Duration::from_secs(3_600);
@@ -21,7 +18,7 @@ pub async fn prepare(
     ctx: &Ctx,
     firing: &Firing,
     job: &Job,
-    message: FixedMessage,
+    message: &FixedMessage,
 ) -> anyhow::Result<FiringOutcome> {
     let Some(agent) = agent(ctx, job).await? else { return Ok(NO_AGENT) };
     let Ok(key) = message.session_of(&agent.name) else { return Ok(UNREADABLE) };
@@ -29,17 +26,12 @@ pub async fn prepare(
         .find_place_elsewhere(job, &key, job.author.as_ref())
         .await
         .context("the person's place")?;
-    let fired = JobFiring { as_is: true, ..JobFiring::new(job.id, firing.at.as_millisecond()) };
+    let Ok(body) = job.message(firing.at) else { return Ok(UNREADABLE) };
     Ok(FiringOutcome::Message(Box::new(FiringMessage {
         key,
         agent: job.agent,
         settings: SessionSettings::default(),
-        body: Body {
-            event: Some(EVENT_NAME.to_owned()),
-            fired: Some(Box::new(fired)),
-            author: job.author.clone(),
-            ..Body::text(message.message)
-        },
+        body,
         target,
         mode: QueueMode::Followup,
         end_condition: EndCondition::Arrived(MAX_TURN_DURATION),

@@ -10,16 +10,12 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
-use holdfast_schedule::reminder::Locale;
 use holdfast_schedule::store::{Firing, Job, Reminder};
-use holdfast_types::{Body, JobFiring, QueueMode, SessionKey, SessionSettings};
+use holdfast_types::{QueueMode, SessionKey, SessionSettings};
 
 use crate::context::Ctx;
 
 use super::{EndCondition, FiringMessage, FiringOutcome, UNREADABLE};
-
-/// Name of the event.
-const EVENT_NAME: &str = "reminder";
 
 /// Maximum duration of the turn. Its runner usually ends it sooner.
 const MAX_TURN_DURATION: Duration = Duration::from_secs(3_600);
@@ -34,34 +30,14 @@ pub async fn prepare(ctx: &Ctx, firing: &Firing, job: &Job) -> anyhow::Result<Fi
             .await
             .context("the person's place")?,
     };
+    let Ok(body) = job.message(firing.at) else { return Ok(UNREADABLE) };
     Ok(FiringOutcome::Message(Box::new(FiringMessage {
         key,
         agent: job.agent,
         settings: SessionSettings::default(),
-        body: body(firing, job, &reminder),
+        body,
         target,
         mode: QueueMode::Followup,
         end_condition: EndCondition::Arrived(MAX_TURN_DURATION),
     })))
-}
-
-fn body(firing: &Firing, job: &Job, reminder: &Reminder) -> Body {
-    let locale = Locale::of(&reminder.locale);
-    let text = match reminder.auto_continue {
-        true => locale.fired(&reminder.content),
-        false => locale.push(&reminder.content),
-    };
-    let fired = JobFiring {
-        as_is: !reminder.auto_continue,
-        owner: job.owner.clone(),
-        chain: reminder.renewals,
-        ..JobFiring::new(job.id, firing.at.as_millisecond())
-    };
-    Body {
-        event: Some(EVENT_NAME.to_owned()),
-        fired: Some(Box::new(fired)),
-        author: reminder.author.clone(),
-        outside: reminder.outside,
-        ..Body::text(text)
-    }
 }

@@ -3,11 +3,9 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
+use holdfast_schedule::AgentTurn;
 use holdfast_schedule::store::{Firing, Job, Slot};
-use holdfast_schedule::{AgentTurn, PostMode};
-use holdfast_types::{
-    Body, JobFiring, MainSessionPost, QueueMode, SessionKey, SessionSettings, Thinking,
-};
+use holdfast_types::{QueueMode, SessionKey, SessionSettings, Thinking};
 use jiff::Timestamp;
 
 use super::{
@@ -35,13 +33,7 @@ pub async fn prepare(
     // The thinking level is checked when the job is created. A level that only a later version
     // knows is treated as unset.
     let thinking = turn.thinking.as_deref().and_then(|word| word.parse().ok());
-    let Ok(post) = post(job, turn.deliver) else { return Ok(UNREADABLE) };
-    let fired = post.map(|post| {
-        Box::new(JobFiring {
-            post: Some(post),
-            ..JobFiring::new(job.id, firing.at.as_millisecond())
-        })
-    });
+    let Ok(body) = job.message(firing.at) else { return Ok(UNREADABLE) };
     let within = Duration::from_secs(u64::from(turn.timeout_seconds));
     let ends = match turn.deliver && !turn.best_effort_deliver {
         true => EndCondition::Arrived(within),
@@ -55,24 +47,11 @@ pub async fn prepare(
             thinking: Some(thinking.unwrap_or(Thinking::Medium)),
             ..SessionSettings::default()
         },
-        body: Body { fired, author: job.author.clone(), ..Body::text(turn.message) },
+        body,
         target,
         mode: QueueMode::Followup,
         end_condition: ends,
     })))
-}
-
-/// Returns the part of the answer that is copied to the agent's main conversation (CRN-009).
-fn post(
-    job: &Job,
-    deliver: bool,
-) -> Result<Option<MainSessionPost>, holdfast_schedule::store::Error> {
-    let isolation = job.isolation()?.filter(|_| deliver);
-    Ok(isolation.map(|isolation| MainSessionPost {
-        prefix: isolation.post_to_main_prefix,
-        full: isolation.post_to_main_mode == PostMode::Full,
-        max_chars: isolation.post_to_main_max_chars,
-    }))
 }
 
 /// Returns the run's part of the session key: its slot in seconds, with a suffix if the slot alone

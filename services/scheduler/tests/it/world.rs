@@ -9,7 +9,7 @@ use holdfast_directory::{Actor, Agent, Directory};
 use holdfast_kit::config::Secrets;
 use holdfast_pg::Pools;
 use holdfast_schedule::store::{
-    Calendar, Job, JobKind, Jobs, NewJob, Outcome, Overlap, Reminder, RunLine, Spec,
+    Calendar, Job, JobKind, JobSigner, Jobs, NewJob, Outcome, Overlap, Reminder, RunLine, Spec,
 };
 use holdfast_schedule::{AgentTurn, Payload, Schedule};
 use holdfast_session::{
@@ -74,8 +74,10 @@ impl World {
         let (tenant, _) = directory.tenants().create(Actor::Operator, "acme").await?;
         let agent = directory.agents().default_agent(tenant.id).await?;
         let bus = Bus::connect(&bus_config(&nats), "test").await?;
+        let signer = JobSigner::default();
+        signer.set_keys(directory.job_keys().await?);
         Ok(Self {
-            jobs: Jobs::new(pools.clone(), Arc::new(Calendar::default())),
+            jobs: Jobs::new(pools.clone(), Arc::new(Calendar::default())).with_signer(signer),
             sessions: Sessions::new(pools),
             bus,
             tenant: tenant.id,

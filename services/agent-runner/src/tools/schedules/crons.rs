@@ -12,7 +12,7 @@ use holdfast_schedule::{
 };
 use holdfast_session::{NewMessage, NewSystemEvent};
 use holdfast_tools::{Call, CronJobs, CronRequest, JobTime, ShortJob};
-use holdfast_types::{Body, Fault, JobId, Kind, QueueMode, SCHEDULE_SOURCE, SessionKey, Source};
+use holdfast_types::{Body, Fault, JobId, Kind, QueueMode, SessionKey, Source};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ use crate::tools::{mesh::SessionTools, tool_context::ToolContext};
 /// Jobs per read.
 const PAGE_SIZE: u32 = 200;
 
-/// Event name of a message that is delivered immediately.
+/// Event name and source of a message that is delivered immediately.
 const WAKE_EVENT: &str = "wake";
 
 type Answer = anyhow::Result<Result<Value, String>>;
@@ -204,7 +204,7 @@ impl ScheduleTools {
             (true | false, Some(_)) | (false, None) => {
                 let (channel, to) = match target {
                     Some(target) => (target.channel, Some(target.chat)),
-                    None => ("last".to_owned(), None),
+                    None => (AgentTurn::LAST_CHANNEL.to_owned(), None),
                 };
                 let turn = AgentTurn { channel, to, ..AgentTurn::new(turn_prompt(&saying)) };
                 (SessionTarget::Isolated, Payload::AgentTurn(turn))
@@ -289,7 +289,8 @@ impl ScheduleTools {
         let context = ToolContext::of(call)?;
         let outside = context.repeats_outside_text();
         if !now {
-            let event = NewSystemEvent { key, idem_key: call.key.clone(), text, outside };
+            let idem_key = call.key.clone();
+            let event = NewSystemEvent { key, idem_key, text, outside, signed: None };
             sessions.add_system_event(call.tenant, &event).await?;
             return Ok(Ok(json!({ "ok": true })));
         }
@@ -301,7 +302,7 @@ impl ScheduleTools {
             key,
             agent: call.agent,
             label: None,
-            source: Source::Internal(SCHEDULE_SOURCE.to_owned()),
+            source: Source::Internal(WAKE_EVENT.to_owned()),
             idem_key: call.key.clone(),
             body: Body {
                 event: Some(WAKE_EVENT.to_owned()),

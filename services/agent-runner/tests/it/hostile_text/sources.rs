@@ -122,6 +122,7 @@ impl Source {
                     idem_key: format!("event-{}", conversation.script),
                     text: HOSTILE.to_owned(),
                     outside: true,
+                    signed: None,
                 };
                 world.sessions.add_system_event(world.tenant, &event).await?;
             }

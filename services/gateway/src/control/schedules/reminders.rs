@@ -16,7 +16,7 @@ use holdfast_schedule::{
 };
 use holdfast_session::NewMessage;
 use holdfast_types::{
-    AgentId, AgentName, Author, Body, NameSpace, QueueMode, SCHEDULE_SOURCE, SessionKey,
+    AgentId, AgentName, Author, Body, NameSpace, QueueMode, SessionKey,
     SessionKind, Source, TenantId,
 };
 use tonic::{Request, Response, Status};
@@ -29,7 +29,7 @@ use crate::{
     permissions::rights::{self, ConversationRight},
 };
 
-/// Event name of a message that wakes an agent.
+/// Event name and source of a message that wakes an agent.
 const WAKE_EVENT: &str = "wake";
 
 impl Schedules {
@@ -223,7 +223,7 @@ impl Schedules {
             key,
             agent,
             label: None,
-            source: Source::Internal(SCHEDULE_SOURCE.to_owned()),
+            source: Source::Internal(WAKE_EVENT.to_owned()),
             idem_key,
             body: Body {
                 event: Some(WAKE_EVENT.to_owned()),
