@@ -67,8 +67,7 @@ async fn rotate(screen: &Screen) -> Result<(), Error> {
     let directory =
         Directory::new(pools.clone(), &config.secrets).context("the secrets cannot be used")?;
     let signer = JobSigner::default();
-    let jobs =
-        Jobs::new(pools.clone(), Arc::new(Calendar::default())).with_signer(signer.clone());
+    let jobs = Jobs::new(pools.clone(), Arc::new(Calendar::default())).with_signer(signer.clone());
     let rotated = async {
         signer.set_keys(directory.job_keys().await?);
         let resealed = repeat_until_none(async || reseal_all(&directory).await).await?;

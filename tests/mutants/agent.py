@@ -1205,7 +1205,7 @@ MUTANTS = {
     # A timer disturbs who did not ask.
     "timer-silent": Mutant(
         [
-            (SCHEDULER + "fire/timer.rs", "        silent: true,", "        silent: false,"),
+            (JOBS + "signature.rs", "                    silent: true,", "                    silent: false,"),
         ],
         [
             ("scheduler", "it", "firing::a_timer_wakes_who_waits_for_it_and_disturbs_nobody_else"),

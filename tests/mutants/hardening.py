@@ -2,7 +2,7 @@
 the tests that must see it. As in agent.py.
 """
 
-from agent import DIRECTORY, GATEWAY, RUNNER, SESSION, Mutant
+from agent import DIRECTORY, GATEWAY, JOBS, RUNNER, SESSION, Mutant
 
 PG = "crates/pg/src/"
 EGRESS = "crates/egress/src/"
@@ -332,6 +332,56 @@ MUTANTS = {
             ("holdfast-bus", "it", "requests::a_login_without_the_keys_asks_nothing"),
             (*AGENT_TESTS, "model_questions::a_login_to_nats_is_not_enough_to_ask_a_model"),
             (*AGENT_TESTS, "shell::a_login_to_nats_is_not_enough_to_write_to_a_process"),
+        ],
+    ),
+    # Any signature of a job is one.
+    "job-signature": Mutant(
+        [
+            (
+                JOBS + "signature.rs",
+                "verify_slice(&mac).is_ok())",
+                "verify_slice(&mac).is_ok() || mac.len() == 32)",
+            ),
+        ],
+        [
+            ("holdfast-schedule", "lib", "store::signature::tests::whatever_a_scheduler_changes_in_a_message_the_signature_is_not_for_it"),
+            (*AGENT_TESTS, "job_authors::a_job_that_a_scheduler_changed_has_nobodys_rights"),
+        ],
+    ),
+    # A job's answer is sent to whom a scheduler likes.
+    "job-destination": Mutant(
+        [
+            (
+                JOBS + "signature.rs",
+                "!signature.destination.allows(target)",
+                "!signature.destination.is_delivered && !signature.destination.allows(target)",
+            ),
+        ],
+        [("holdfast-schedule", "lib", "store::signature::tests::whatever_a_scheduler_changes_in_a_message_the_signature_is_not_for_it")],
+    ),
+    # A service signs the words that somebody without the keys wrote.
+    "job-signed-again": Mutant(
+        [
+            (
+                JOBS + "change.rs",
+                "keys.filter(|keys| keys.is_job_signed(&was))",
+                "keys.filter(|_| was.signature.is_some())",
+            ),
+        ],
+        [("holdfast-schedule", "it", "signing::a_job_is_signed_when_it_is_made_and_again_when_it_changes")],
+    ),
+    # A message of a scheduler has the rights of whom it names.
+    "job-message-trusted": Mutant(
+        [
+            (
+                RUNNER + "scheduled_messages.rs",
+                "body: &body, target }) {",
+                "body: &body, target }) || body.heartbeat.is_none() {",
+            ),
+        ],
+        [
+            (*AGENT_TESTS, "job_authors::a_message_that_a_scheduler_makes_up_has_nobodys_rights"),
+            (*AGENT_TESTS, "job_authors::a_job_that_a_scheduler_changed_has_nobodys_rights"),
         ],
     ),
     # Requests are served whether they are signed or not.

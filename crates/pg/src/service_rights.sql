@@ -174,7 +174,9 @@ begin
     grant update (gone_at) on session.system_events to holdfast_scheduler_app;
 
     -- A scheduler writes messages of its own sources, which runners verify, and sessions without rights
-    -- that somebody would have to give them. `crates/types/src/message/job_firing.rs` has the sources.
+    -- that somebody would have to give them. `crates/types/src/message/job_firing.rs` has the sources. A
+    -- policy that is there is left alone, as a change locks the table: another condition needs another
+    -- name.
     for r in
         select * from (values
             ('session.inbox', 'insert', $q$source in ('schedule', 'heartbeat')$q$),
@@ -183,8 +185,9 @@ begin
                    and parent_id is null and behavior is null and summary = ''
                    and last_step_summary = ''$q$),
             ('session.system_events', 'update', 'gone_at is not null')) p (relation, command, condition)
+        where not exists (select from pg_policy where polrelid = relation::regclass
+                          and polname = 'what_schedulers_write')
     loop
-        execute format('drop policy if exists what_schedulers_write on %s', r.relation);
         execute format('create policy what_schedulers_write on %s as restrictive for %s to holdfast_scheduler_app
             %s with check (%s)', r.relation, r.command,
             case r.command when 'update' then 'using (true)' else '' end, r.condition);

@@ -9,7 +9,7 @@
 //! | add, update, pause, resume, remove | gateway, tools | `add.rs`, `change.rs` |
 //! | get, find, list, runs | gateway, tools | `read.rs` |
 //! | run now, backfill | gateway, tools | `firings/requests.rs` |
-| sign jobs from before, or with another key | gateway, command line | `signing.rs` |
+//! | sign jobs from before, or with another key | gateway, command line | `signing.rs` |
 //! | claim due, claim in turn, next due | scheduler | `firings/claim.rs`, `firings/decide.rs` |
 //! | load, begun, delivered, postponed, refused, finished | scheduler | `read.rs`; in `firings/`: `firings/delivery_start.rs`, `reports.rs`, `firings/close.rs`, `firings/failures.rs` |
 //! | open, queued, answered | scheduler | in `firings/`: `firings/open_firings.rs`, `firings/queue_wait.rs`, `firings/reply_delivery.rs` |

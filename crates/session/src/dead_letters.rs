@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use holdfast_types::{
-    AccountId, Body, MessageId, SessionId, SessionKey, Source, Target, TenantId, is_scheduler_source,
+    AccountId, Body, MessageId, SessionId, SessionKey, Source, Target, TenantId,
+    is_scheduler_source,
 };
 use jiff_sqlx::ToSqlx as _;
 use sqlx::{FromRow, types::Json};

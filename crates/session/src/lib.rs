@@ -84,9 +84,9 @@ pub use message_outcomes::MessageOutcome;
 pub use model::{
     Acceptance, Claim, ClassSlots, Completion, CompletionResult, DeadLetter, Delivery,
     DeliveryView, EffectFuture, EntryView, FreeSlots, InboxMessage, InvalidPoolName, LoadedSession,
-    MessageStatus, NewDelivery, NewMessage, PendingApproval, RenewalResult, RenewedLease, RunView,
-    RunnerPool, SendResult, SessionOwner, SessionView, StepEffects, StepSignals, StepWrite,
-    SweepCounts, TenantCounts, TurnClass, TurnOutcome,
+    MessageStatus, NewDelivery, NewMessage, PendingApproval, PendingEvent, RenewalResult,
+    RenewedLease, RunView, RunnerPool, SendResult, SessionOwner, SessionView, StepEffects,
+    StepSignals, StepWrite, SweepCounts, TenantCounts, TurnClass, TurnOutcome,
 };
 pub use protocol::batch::MessageWithSettings;
 pub use protocol::behaviors::{Behaviors, WorkSession, store_behavior, store_title, work_sessions};
@@ -116,7 +116,7 @@ pub use subagents::{
     SubagentAccess, SubagentFilter, SubagentOutcome, Subagents,
 };
 pub use summary::{NewSummary, SummaryResult};
-pub use system_events::{MAX_EVENT_CHARS, MAX_PENDING_EVENTS, NewSystemEvent, PendingEvent};
+pub use system_events::{MAX_EVENT_CHARS, MAX_PENDING_EVENTS, NewSystemEvent};
 pub use tool_calls::{ToolCallState, ToolCallView};
 pub use upkeep::{
     Upkeep,

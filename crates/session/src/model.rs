@@ -7,7 +7,7 @@ use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 use holdfast_types::{
     AccountId, AgentId, ApprovalId, Body, ChannelAction, DeliveryId, Entry, Handover, MessageId,
     QueueMode, RunId, RunnerId, SessionId, SessionKey, SessionKind, SessionSettings, SessionState,
-    Source, Target, TenantId, Usage, Wait,
+    SignedAuthor, Source, SystemEvent, Target, TenantId, Usage, Wait,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
@@ -15,8 +15,6 @@ use serde_json::Value;
 use uuid::Uuid;
 
 pub use step_effects::{EffectFuture, StepEffects};
-
-use crate::PendingEvent;
 
 #[derive(Debug, Clone)]
 pub struct NewMessage {
@@ -163,6 +161,15 @@ pub struct InboxMessage {
     /// W3C traceparent of the request.
     pub trace: Option<String>,
     pub accepted_at: Timestamp,
+}
+
+/// A text that waits for a session's next turn, as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct PendingEvent {
+    #[serde(flatten)]
+    pub event: SystemEvent,
+    /// Set if a job says the text; the reader has to verify it.
+    pub signed: Option<SignedAuthor>,
 }
 
 /// State of a session that a runner needs to continue its turn.

@@ -12,10 +12,7 @@
 //! | an event whose idempotency key was used before | is not added, even if it was taken meanwhile |
 
 use holdfast_pg::TenantTx;
-use holdfast_types::{
-    Entry, RunId, SessionKey, SessionPost, SignedAuthor, SystemEvent, TenantId,
-};
-use serde::Deserialize;
+use holdfast_types::{Entry, RunId, SessionKey, SessionPost, SignedAuthor, SystemEvent, TenantId};
 use sqlx::types::Json;
 
 use crate::{Error, Sessions};
@@ -38,15 +35,6 @@ pub struct NewSystemEvent {
     pub outside: bool,
     /// Set if a signed job says the text. Of a scheduler's events without it, the database notes that
     /// they are from outside.
-    pub signed: Option<SignedAuthor>,
-}
-
-/// A text that waits for a session's next turn, as it is stored.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct PendingEvent {
-    #[serde(flatten)]
-    pub event: SystemEvent,
-    /// Set if a job says the text; the reader has to verify it.
     pub signed: Option<SignedAuthor>,
 }
 

@@ -79,9 +79,9 @@ pub use id::{
 pub use media::{Media, StoredFile, extension, is_picture, media_type};
 pub use message::{
     Attachment, Author, BlockBoundary, BlockSettings, Body, ChannelOptions, HEARTBEAT_SOURCE,
-    Heartbeat, JobDestination, JobFiring, JobSignature, MainSessionPost, MessageOptions, ModelRoute,
-    Peer, PeerKind, ReplyTo, RouteScope, SCHEDULE_SOURCE, Sender, SignedAuthor, Source, Target,
-    Transcription, UNVERIFIED_PEER_PREFIX, VoiceReplies, is_scheduler_source,
+    Heartbeat, JobDestination, JobFiring, JobSignature, MainSessionPost, MessageOptions,
+    ModelRoute, Peer, PeerKind, ReplyTo, RouteScope, SCHEDULE_SOURCE, Sender, SignedAuthor, Source,
+    Target, Transcription, UNVERIFIED_PEER_PREFIX, VoiceReplies, is_scheduler_source,
 };
 pub use model_record::ModelRecord;
 pub use money::{InvalidAmount, Money};

@@ -339,8 +339,8 @@ impl App {
         };
         let shelves = SkillLoader::new(library, directory.clone(), bins);
         let upkeep = UpkeepDuty::new(sessions.clone(), id, config.runner.sweep);
-        let jobs = Jobs::new(pools.clone(), Arc::new(Calendar::default()))
-            .with_signer(job_signer.clone());
+        let jobs =
+            Jobs::new(pools.clone(), Arc::new(Calendar::default())).with_signer(job_signer.clone());
         let worker = Arc::new(Worker {
             id,
             config: config.runner,

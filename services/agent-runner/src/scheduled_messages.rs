@@ -16,8 +16,8 @@ use holdfast_schedule::{
 };
 use holdfast_session::{Claim, InboxMessage, LoadedSession, PendingEvent};
 use holdfast_types::{
-    AgentId, Author, Body, Entry, Fault as _, HEARTBEAT_SOURCE, Heartbeat, Kind, SessionKey, TenantId,
-    is_scheduler_source,
+    AgentId, Author, Body, Entry, Fault as _, HEARTBEAT_SOURCE, Heartbeat, Kind, SessionKey,
+    TenantId, TreePath, is_scheduler_source,
 };
 use tracing::warn;
 
@@ -50,7 +50,7 @@ async fn check_loaded(
     loaded: &mut LoadedSession,
 ) -> Result<(), Error> {
     let (tenant, agent) = (claim.tenant, loaded.agent);
-    let key = loaded.key.parse().map_err(Error::session_key)?;
+    let key = loaded.key.parse::<SessionKey>().map_err(Error::session_key)?;
     let policy = worker.policies.find(&worker.tools, tenant, agent).await?;
     let keys = worker.job_signer.keys().await?;
     let check = Check { worker, keys, policy: &policy, tenant, agent, key: &key };
@@ -177,7 +177,7 @@ impl Check<'_> {
         if key.as_str() != self.key.as_str() {
             return Ok(None);
         }
-        let Ok(path) = BootstrapName::Heartbeat.path().parse() else { return Ok(None) };
+        let Ok(path) = BootstrapName::Heartbeat.path().parse::<TreePath>() else { return Ok(None) };
         let file = self.worker.workspaces.read(self.tenant, self.agent, &path, None).await?;
         let content = file.map(|file| String::from_utf8_lossy(&file.content).into_owned());
         let text = prompt(&config, &content.unwrap_or_default());
@@ -225,7 +225,10 @@ mod tests {
         let owner = Author { id: "api:key_1".to_owned(), roles: vec!["owner".to_owned()] };
         let forged = Body {
             author: Some(owner),
-            fired: Some(Box::new(JobFiring { as_is: true, ..JobFiring::new(JobId::generate(), 1) })),
+            fired: Some(Box::new(JobFiring {
+                as_is: true,
+                ..JobFiring::new(JobId::generate(), 1)
+            })),
             heartbeat: Some(Box::default()),
             role: Some("system".to_owned()),
             tools: Some(Vec::new()),

@@ -137,6 +137,10 @@ pub const COUNTERS: &[(&str, &str)] = &[
     ),
     ("holdfast_runner_turns_total", "Turns that ended, by outcome."),
     (
+        "holdfast_runner_unsigned_jobs_total",
+        "Messages and events of schedulers that no signed job says: they have nobody's rights.",
+    ),
+    (
         "holdfast_runner_webhook_posts_total",
         "Events that were posted to webhooks of tenants, by outcome.",
     ),

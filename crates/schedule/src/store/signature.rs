@@ -51,7 +51,7 @@ impl JobKeys {
             // HMAC's block size is larger than the key.
             let mut block = [0; 64];
             block[..32].copy_from_slice(&key);
-            Hmac::new(&block.into())
+            Hmac::<Sha256>::new(&block.into())
         });
         Self(keys.collect())
     }
@@ -63,7 +63,8 @@ impl JobKeys {
     }
 
     fn is_signed(&self, content: &SignedContent<'_>, mac: &str) -> bool {
-        let (Ok(content), Ok(mac)) = (content.to_bytes(), BASE64_URL_SAFE_NO_PAD.decode(mac)) else {
+        let (Ok(content), Ok(mac)) = (content.to_bytes(), BASE64_URL_SAFE_NO_PAD.decode(mac))
+        else {
             return false;
         };
         // The comparison takes constant time.

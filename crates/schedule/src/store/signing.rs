@@ -69,11 +69,7 @@ impl Jobs {
         let mut tx = self.pools.tenant(tenant).await?;
         let jobs = jobs(&mut tx, UNCHANGED, ids).await?;
         sign(&mut tx, keys, &jobs).await?;
-        holdfast_pg::query(FORGET)
-            .bind(tenant.as_uuid())
-            .bind(ids)
-            .execute(tx.conn())
-            .await?;
+        holdfast_pg::query(FORGET).bind(tenant.as_uuid()).bind(ids).execute(tx.conn()).await?;
         Ok(tx.commit().await?)
     }
 
@@ -91,9 +87,8 @@ impl Jobs {
         const TENANTS: &str = "
             select distinct tenant_id from schedule.jobs
             where $1::uuid is null or tenant_id > $1 order by tenant_id limit $2";
-        const PAGE: &str = job!(
-            "signature is not null and job_id > all($2) order by job_id limit 200 for update"
-        );
+        const PAGE: &str =
+            job!("signature is not null and job_id > all($2) order by job_id limit 200 for update");
 
         let Some(keys) = self.signing_keys().await? else { return Err(Error::NoSigningKeys) };
         let mut tx = self.pools.system().await?;
@@ -140,11 +135,8 @@ pub(crate) async fn sign_again(
 /// Reads jobs by a query whose second parameter is a list of ids, without those of a later version.
 async fn jobs(tx: &mut TenantTx, sql: &'static str, ids: &[Uuid]) -> Result<Vec<Job>, Error> {
     let tenant = tx.tenant();
-    let rows: Vec<JobRow> = holdfast_pg::query_as(sql)
-        .bind(tenant.as_uuid())
-        .bind(ids)
-        .fetch_all(tx.conn())
-        .await?;
+    let rows: Vec<JobRow> =
+        holdfast_pg::query_as(sql).bind(tenant.as_uuid()).bind(ids).fetch_all(tx.conn()).await?;
     Ok(rows.into_iter().filter_map(|row| Job::try_from(row).ok()).collect())
 }
 

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use holdfast_schedule::store::{
-    Changes, Job, JobKind, JobSigner, Jobs, NewJob, Planner, Reminder,
-};
+use holdfast_schedule::store::{Changes, Job, JobKind, JobSigner, Jobs, NewJob, Planner, Reminder};
 use holdfast_types::{Author, JobId};
 use serde_json::json;
 

@@ -76,7 +76,9 @@ async fn others_claim_a_session_whose_holder_died_stopped_or_was_busy() -> anyho
         let named: Vec<_> = lost.iter().map(|lost| lost.item.clone()).collect();
         assert_eq!(named, expected, "{reason:?}");
         assert!(lost.iter().all(|lost| lost.reason == reason), "{lost:?}");
-        let [PendingEvent { event, .. }] = &loaded.events[..] else { panic!("one event: {:?}", loaded.events) };
+        let [PendingEvent { event, .. }] = &loaded.events[..] else {
+            panic!("one event: {:?}", loaded.events)
+        };
         assert!(event.text.contains("MCP server `memory`"), "{}", event.text);
         assert!(event.text.contains(&reason.to_string()), "{}", event.text);
         assert_eq!(sessions.lost_state(ada.id, claim.session).await?.len(), lost.len());

@@ -8,9 +8,7 @@ use holdfast_sandbox::BackendChoice;
 use holdfast_schedule::store::Reminder;
 use holdfast_session::{NewMessage, NewSystemEvent};
 use holdfast_testkit::Reply;
-use holdfast_types::{
-    ApprovalDecision, Body, ChatMessage, NewTodo, TodoInit, TodoOperation,
-};
+use holdfast_types::{ApprovalDecision, Body, ChatMessage, NewTodo, TodoInit, TodoOperation};
 use holdfast_work::{Actor, ActorKind, Place, Work};
 use holdfast_workspace::{Base, ChangeAuthor, Edit};
 use serde_json::json;

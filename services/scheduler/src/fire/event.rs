@@ -17,11 +17,7 @@ use crate::context::Ctx;
 /// Maximum duration of that turn. Its runner usually ends it sooner.
 const MAX_TURN_DURATION: Duration = Duration::from_secs(3_600);
 
-pub async fn prepare(
-    ctx: &Ctx,
-    firing: &Firing,
-    job: &Job,
-) -> anyhow::Result<FiringOutcome> {
+pub async fn prepare(ctx: &Ctx, firing: &Firing, job: &Job) -> anyhow::Result<FiringOutcome> {
     let Some(agent) = agent(ctx, job).await? else { return Ok(NO_AGENT) };
     let Ok(body) = job.message(firing.at) else { return Ok(UNREADABLE) };
     let key = SessionKey::main(&agent.name);

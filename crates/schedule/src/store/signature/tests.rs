@@ -127,8 +127,7 @@ fn a_message_is_verified_at_any_time_in_the_session_and_on_the_channel_that_the_
         assert!(firing.is_verified(), "{:?}", firing.body);
     }
     let body = event.message(Timestamp::UNIX_EPOCH).unwrap();
-    let waits =
-        SignedAuthor { author: body.author, signature: *body.job_signature.unwrap() };
+    let waits = SignedAuthor { author: body.author, signature: *body.job_signature.unwrap() };
     let main = "agent:main:main".parse().unwrap();
     let verify = |text: &str| keys().verify_event((event.tenant, event.agent), &main, text, &waits);
     assert!(verify("tea") && !verify("coffee"));
@@ -211,5 +210,8 @@ fn a_job_is_signed_only_as_it_is_and_by_one_of_the_keys() {
 #[test]
 fn jobs_that_were_signed_by_this_version_are_signed_in_the_next_one() {
     assert_eq!(turn().signature.as_deref(), Some("nXWqKiPZva6wamf6l5-lKY0khMCd_vaUXkrJRunNqmk"));
-    assert_eq!(reminder().signature.as_deref(), Some("57M2OSEjlDeRZX7zuvB8cenV1hT9KqgVb7f8njpv9Ls"));
+    assert_eq!(
+        reminder().signature.as_deref(),
+        Some("57M2OSEjlDeRZX7zuvB8cenV1hT9KqgVb7f8njpv9Ls")
+    );
 }

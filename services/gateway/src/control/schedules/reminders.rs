@@ -16,8 +16,8 @@ use holdfast_schedule::{
 };
 use holdfast_session::NewMessage;
 use holdfast_types::{
-    AgentId, AgentName, Author, Body, NameSpace, QueueMode, SessionKey,
-    SessionKind, Source, TenantId,
+    AgentId, AgentName, Author, Body, NameSpace, QueueMode, SessionKey, SessionKind, Source,
+    TenantId,
 };
 use tonic::{Request, Response, Status};
 
