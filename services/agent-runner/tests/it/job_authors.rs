@@ -319,7 +319,8 @@ impl World {
 
     /// Runs a statement with the scheduler's login.
     async fn as_scheduler(&self, sql: &str) -> anyhow::Result<u64> {
-        let mut tx = self.pools_of_scheduler()?.tenant(self.tenant).await?;
+        let pools = self.pools_of_scheduler()?;
+        let mut tx = pools.tenant(self.tenant).await?;
         let done = holdfast_pg::query(AssertSqlSafe(sql.to_owned())).execute(tx.conn()).await?;
         tx.commit().await?;
         Ok(done.rows_affected())
