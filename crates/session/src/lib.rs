@@ -86,7 +86,7 @@ pub use model::{
     DeliveryView, EffectFuture, EntryView, FreeSlots, InboxMessage, InvalidPoolName, LoadedSession,
     MessageStatus, NewDelivery, NewMessage, PendingApproval, PendingEvent, RenewalResult,
     RenewedLease, RunView, RunnerPool, SendResult, SessionOwner, SessionView, StepEffects,
-    StepSignals, StepWrite, SweepCounts, TenantCounts, TurnClass, TurnOutcome,
+    StepSignals, StepWrite, SweepCounts, TenantCounts, TenantSlots, TurnClass, TurnOutcome,
 };
 pub use protocol::batch::MessageWithSettings;
 pub use protocol::behaviors::{Behaviors, WorkSession, store_behavior, store_title, work_sessions};

@@ -83,7 +83,7 @@ pub enum TurnClass {
 }
 
 /// Free slots of a runner.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FreeSlots {
     pub all: u32,
     /// How many of them sessions may take for which no person waits.
@@ -91,6 +91,26 @@ pub struct FreeSlots {
     pub interactive: ClassSlots,
     pub subagents: ClassSlots,
     pub jobs: ClassSlots,
+    pub tenants: TenantSlots,
+}
+
+/// Slots that a runner reserves for tenants with few turns. Where only one tenant has ever had a session,
+/// it may take them too.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TenantSlots {
+    /// How many slots a tenant may only take while it has fewer than `share` turns.
+    pub reserved: u32,
+    pub share: u32,
+    /// Number of turns that run, of each tenant that has any.
+    pub running: Vec<(TenantId, u32)>,
+}
+
+impl TenantSlots {
+    /// Whether sessions of a tenant may wait although slots are free.
+    #[must_use]
+    pub fn is_reached(&self) -> bool {
+        self.reserved > 0 && self.running.iter().any(|(_, running)| *running >= self.share)
+    }
 }
 
 /// Free slots of one class of turns.
@@ -106,7 +126,14 @@ impl From<u32> for FreeSlots {
     /// Slots that any session may take.
     fn from(slots: u32) -> Self {
         let class = ClassSlots { free: slots, first: 0 };
-        Self { all: slots, background: slots, interactive: class, subagents: class, jobs: class }
+        Self {
+            all: slots,
+            background: slots,
+            interactive: class,
+            subagents: class,
+            jobs: class,
+            tenants: TenantSlots::default(),
+        }
     }
 }
 

@@ -3,6 +3,10 @@
 //! [`Worker::wake`] triggers a claim: after a wake-up on the bus, the end of a turn, a sweep.
 //! Otherwise the poll tries once a second. An attempt costs one query, and writes nothing if no
 //! session is ready.
+//!
+//! Slots are reserved twice: a part for each class of turns, so that jobs do not keep people waiting, and
+//! the last quarter for tenants that have less than a quarter, because a tenant whose model is slow could
+//! take all of them for minutes.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -10,7 +14,8 @@ use holdfast_bus::{Control, ControlKind};
 use holdfast_kit::{Check, boot_clock};
 use holdfast_lock::{SessionLock, TakeOutcome};
 use holdfast_pg::FailureLog;
-use holdfast_session::{Claim, ClassSlots, FreeSlots, TurnClass};
+use holdfast_session::{Claim, ClassSlots, FreeSlots, TenantSlots, TurnClass};
+use holdfast_types::TenantId;
 use tokio::{
     task::{Id, JoinError, JoinSet},
     time::{Instant, sleep, sleep_until, timeout},
@@ -37,7 +42,8 @@ const MIN_FORWARD_INTERVAL: Duration = Duration::from_millis(50);
 /// Time between two looks for conversations that wait while no slot is free.
 const OUTRANK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// One of so many slots is reserved for turns that a person waits for.
+/// One of so many slots is reserved for turns that a person waits for; and one of as many for tenants
+/// that have fewer turns than that.
 const RESERVED_SHARE: u32 = 4;
 
 /// One of so many slots, at least one, is reserved for subagents, and as many for jobs.
@@ -109,8 +115,13 @@ impl Pool {
         free_slots(self.worker.config.slots, self.running.len(), classes)
     }
 
+    fn tenant_slots(&self) -> TenantSlots {
+        tenant_slots(self.worker.config.slots, self.leases.values().map(|lease| lease.claim.tenant))
+    }
+
     async fn claim(&mut self) {
-        let free = self.free_slots();
+        let free = FreeSlots { tenants: self.tenant_slots(), ..self.free_slots() };
+        let all = free.all;
         let asked = boot_clock::now();
         failpoints::point("runner.before_claim").await;
         let claims = match self.worker.sessions.claim(self.worker.id, free).await {
@@ -128,7 +139,7 @@ impl Pool {
         self.trouble.on_success();
         let taken = u32::try_from(claims.len()).unwrap_or(u32::MAX);
         // A full batch may have left ready sessions behind.
-        self.should_claim = taken == free.all;
+        self.should_claim = taken == all;
         if taken == 0 && std::mem::take(&mut self.was_woken) {
             self.schedule_next_ready().await;
         }
@@ -136,6 +147,8 @@ impl Pool {
         for claim in claims {
             self.start_session(claim, asked);
         }
+        // Sessions of a tenant that has its share may have hidden those of others from this claim.
+        self.should_claim |= taken > 0 && self.tenant_slots().is_reached();
     }
 
     /// Asks background turns to give their slots at the end of their steps to conversations that
@@ -185,10 +198,11 @@ impl Pool {
             Ok((id, _)) => *id,
             Err(error) => error.id(),
         };
+        let is_share_reached = self.tenant_slots().is_reached();
         if let Some(lease) = self.leases.remove(&id) {
             self.worker.leases.remove(&lease.claim);
             // Others may wait that had no share of the slots.
-            self.should_claim |= lease.claim.class != TurnClass::Interactive;
+            self.should_claim |= lease.claim.class != TurnClass::Interactive || is_share_reached;
             if let Err(error) = &ended
                 && error.is_panic()
             {
@@ -258,7 +272,19 @@ fn free_slots(
         interactive: ClassSlots { free: all, first: reserved.saturating_sub(interactive) },
         subagents: class(subagents),
         jobs: class(jobs),
+        tenants: TenantSlots::default(),
     }
+}
+
+/// Returns the slots that are reserved for tenants with few turns, while turns of these tenants run. A
+/// runner with fewer than four slots reserves none.
+fn tenant_slots(slots: u32, turns: impl Iterator<Item = TenantId>) -> TenantSlots {
+    let mut running: HashMap<TenantId, u32> = HashMap::new();
+    for tenant in turns {
+        *running.entry(tenant).or_default() += 1;
+    }
+    let share = slots / RESERVED_SHARE;
+    TenantSlots { reserved: share, share, running: running.into_iter().collect() }
 }
 
 /// Returns turns that can be asked to give up their slots, the least urgent first: those of
@@ -360,6 +386,22 @@ mod tests {
         assert_eq!(classes(1).len(), 5, "a small runner reserves nothing");
         leases[2].outrank();
         assert_eq!(classes(8), [TurnClass::Job, TurnClass::Subagent]);
+    }
+
+    #[test]
+    fn a_tenant_with_a_quarter_of_the_turns_has_its_share() {
+        let (busy, quiet) = (TenantId::generate(), TenantId::generate());
+
+        let slots = tenant_slots(8, [busy, quiet, busy].into_iter());
+        assert_eq!((slots.reserved, slots.share), (2, 2));
+        assert!(slots.running.contains(&(busy, 2)) && slots.running.contains(&(quiet, 1)));
+        assert!(slots.is_reached());
+
+        assert!(!tenant_slots(12, [busy, quiet, busy].into_iter()).is_reached());
+        assert!(
+            !tenant_slots(3, [busy; 3].into_iter()).is_reached(),
+            "a small runner reserves none"
+        );
     }
 
     #[test]

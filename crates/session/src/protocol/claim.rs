@@ -89,11 +89,23 @@ macro_rules! renew {
 const RENEW: &str = renew!("");
 const RENEW_UNLOCKED: &str = renew!("skip locked");
 
+/// Whether no other tenant has ever had a session: then slots need not be reserved.
+macro_rules! is_only_tenant {
+    ($row:literal) => {
+        concat!(
+            "not exists (select from session.tenant_flight o where o.tenant_id <> ",
+            $row,
+            ".tenant_id)"
+        )
+    };
+}
+
 /// The claim; the parameter is the order of the ready sessions.
 ///
 /// Each class has candidates of its own, so that sessions beyond the share of their class leave no
-/// slot idle that another class may take. A session that a process of a version without priorities
-/// has created gets its class here, from its second claim on.
+/// slot idle that another class may take. For the same reason tenants that may take no slot have no
+/// candidates. A session that a process of a version without priorities has created gets its class
+/// here, from its second claim on.
 macro_rules! claim {
     ($order:literal) => {
         concat!(
@@ -101,6 +113,8 @@ macro_rules! claim {
                 values (0::smallint, $6::bigint, $7::bigint),
                        (1::smallint, $8::bigint, $9::bigint),
                        (2::smallint, $10::bigint, $11::bigint)),
+            tenants as (
+                select * from unnest($14::uuid[], $15::bigint[]) as u (tenant_id, running)),
             ready as materialized (
                 select r.*, c.first, row_number() over (
                            partition by r.priority order by r.fair_key) as place
@@ -119,6 +133,14 @@ macro_rules! claim {
                           where w.tenant_id = l.tenant_id and w.workspace = l.workspace
                             and w.session_id <> l.session_id
                             and w.lease_until > clock_timestamp()))
+                      -- Only reserved slots are free, and the tenant has its share.
+                      and ($2 > $16::bigint
+                           or not exists (
+                               select from tenants t
+                               where t.tenant_id = l.tenant_id and t.running >= $17::bigint)
+                           or ",
+            is_only_tenant!("l"),
+            ")
                       -- State that another runner holds: it has the first go while it lives.
                       and (l.holder is null or l.holder = $1
                            or l.ready_at <= clock_timestamp() - $12 * interval '1 second'
@@ -148,7 +170,14 @@ macro_rules! claim {
             within_share as materialized (
                 select r.*, row_number() over (order by number) as slot
                 from ranked r where priority = 0 or number_in_part <= $5),
-            chosen as materialized (select * from within_share where slot <= $2),
+            placed as (
+                select r.*, row_number() over (partition by tenant_id order by slot) as turn
+                from within_share r where slot <= $2),
+            chosen as materialized (
+                select r.* from placed r left join tenants t on t.tenant_id = r.tenant_id
+                where r.slot <= $2 - $16 or r.turn + coalesce(t.running, 0) <= $17 or ",
+            is_only_tenant!("r"),
+            "),
             rooms as (
                 insert into session.workspace_lease as w (tenant_id, workspace, session_id, lease_until)
                 select distinct on (tenant_id, workspace)
@@ -200,6 +229,9 @@ impl Sessions {
     ///
     /// Claims sessions of the tenants of its pool only (see [`in_pool`](Sessions::in_pool)).
     ///
+    /// A tenant that has its share of the runner's turns leaves the reserved slots to others (see
+    /// [`TenantSlots`](crate::TenantSlots)).
+    ///
     /// # Errors
     ///
     /// After an error sessions may have been claimed; their leases expire.
@@ -215,6 +247,12 @@ impl Sessions {
         let is_fair = number % CHOICES_PER_FAIR_ONE == CHOICES_PER_FAIR_ONE - 1;
         let mut once = self.pools.system_connection().await?;
         let slots = slots.into();
+        let (tenants, running): (Vec<Uuid>, Vec<i64>) = slots
+            .tenants
+            .running
+            .iter()
+            .map(|(id, turns)| (id.as_uuid(), i64::from(*turns)))
+            .unzip();
         let rows: Vec<(Uuid, Uuid, i64, i32, i16, i64)> =
             holdfast_pg::query_as(if is_fair { FAIR } else { BY_PRIORITY })
                 .bind(runner.as_uuid())
@@ -230,6 +268,10 @@ impl Sessions {
                 .bind(i64::from(slots.jobs.first))
                 .bind(self.holder_wait.as_secs_f64())
                 .bind(self.pool_name())
+                .bind(tenants)
+                .bind(running)
+                .bind(i64::from(slots.tenants.reserved))
+                .bind(i64::from(slots.tenants.share))
                 .fetch_all(once.conn())
                 .await?;
         once.done();

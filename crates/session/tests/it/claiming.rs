@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use holdfast_session::{
     Claim, ClassSlots, FreeSlots, NewMessage, RenewalResult, SUSPECT_ATTEMPTS, Sessions,
-    ShareChanges, StepWrite, TurnClass, WorkspaceBinding,
+    ShareChanges, StepWrite, TenantSlots, TurnClass, WorkspaceBinding,
 };
 use holdfast_types::{AgentName, Fault as _, Kind, RunId, RunnerId, SessionKey, Source, Wait};
 
@@ -465,6 +465,39 @@ async fn a_flood_of_one_class_does_not_take_the_shares_of_the_others() -> anyhow
     // Shares that are taken already give no precedence.
     let taken = FreeSlots { jobs: class(0), ..free(4) };
     assert_eq!(count_classes(&world.sessions.claim(world.runner, taken).await?), (3, 1, 0));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_tenant_with_its_share_of_turns_leaves_the_reserved_slots_to_others() -> anyhow::Result<()>
+{
+    let world = World::start().await?;
+    let (busy, quiet) = (world.tenant(), world.tenant());
+    for n in 0..12 {
+        busy.say(&format!("s{n}"), &format!("k{n}"), "hello").await?;
+    }
+    // Of a runner with eight slots.
+    let claim = async |all: u32, busy_turns: u32, quiet_turns: u32| {
+        let running = vec![(busy.id, busy_turns), (quiet.id, quiet_turns)];
+        let tenants = TenantSlots { reserved: 2, share: 2, running };
+        let slots = FreeSlots { tenants, ..FreeSlots::from(all) };
+        let claims = world.sessions.claim(world.runner, slots).await?;
+        let of_quiet = claims.iter().filter(|claim| claim.tenant == quiet.id).count();
+        anyhow::Ok((claims.len() - of_quiet, of_quiet))
+    };
+
+    // Nobody else has ever spoken.
+    assert_eq!(claim(4, 4, 0).await?, (4, 0));
+    for n in 0..4 {
+        quiet.say(&format!("q{n}"), &format!("k{n}"), "hello").await?;
+    }
+    let (of_busy, of_quiet) = claim(4, 4, 0).await?;
+    assert!(of_busy <= 2 && of_quiet >= 1, "{of_busy} and {of_quiet}");
+    // Only reserved slots are free.
+    assert_eq!(claim(2, 6, 0).await?.0, 0);
+    assert_eq!(claim(2, 6, 2).await?, (0, 0));
+    // The share itself needs no reserved slot.
+    assert_eq!(claim(2, 1, 5).await?, (1, 0));
     Ok(())
 }
 

@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use holdfast_directory::Actor;
 use holdfast_session::NewMessage;
 use holdfast_types::{RunnerId, SessionKey, Source};
 
@@ -39,6 +40,48 @@ async fn a_flood_of_jobs_leaves_slots_to_subagents_and_people() -> anyhow::Resul
     world.say("p2", "hello").await?;
     model.until_asked(7).await?;
     assert_eq!(world.number(RUNNING).await?, 5);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_tenant_with_a_slow_model_leaves_a_quarter_of_the_slots_to_others() -> anyhow::Result<()>
+{
+    let world = World::start().await?;
+    world.use_demo().await?;
+    let (other, _) = world.directory.tenants().create(Actor::Operator, "other").await?;
+    let agent = world.directory.agents().default_agent(other.id).await?;
+    let model = Gated::closed();
+    let shared = Arc::new(model.clone());
+    let mut config = world.config();
+    config.runner.slots = 8;
+    // Only wake-ups and ends of turns cause claims.
+    config.runner.poll = Duration::from_secs(120);
+    let _runner = world.runner_with(config, |app| app.with_demo(shared)).await?;
+    let other_says = async |session: &str| {
+        let message = NewMessage { agent: agent.id, ..world.message(session, "hello") };
+        world.sessions.ingest(other.id, message).await?;
+        world.bus.wake_run(0);
+        anyhow::Ok(())
+    };
+    let running = format!(
+        "select count(*) from session.session_lease where state = 'RUNNING' and tenant_id = '{}'",
+        world.tenant.as_uuid()
+    );
+
+    other_says("t1").await?;
+    model.until_asked(1).await?;
+    for n in 0..10 {
+        world.say(&format!("s{n}"), "hello").await?;
+    }
+    model.until_asked(6).await?;
+    other_says("t2").await?;
+    model.until_asked(7).await?;
+    assert_eq!(world.number(&running).await?, 5);
+
+    // The first answers are to `t1` and to the busy tenant, whose next turn begins.
+    model.let_out(2);
+    model.until_asked(8).await?;
+    assert_eq!(world.number(&running).await?, 5);
     Ok(())
 }
 
