@@ -243,8 +243,8 @@ impl App {
         );
         let docs = gateway.docs.enabled.then(|| console::docs_router(page.clone()));
         let page = gateway.console.enabled.then(|| console::router(page, services.clone()));
-        let services =
-            grpc::add_ingest(services, ChannelIngest::new(ingest.clone()), gateway.body_limit);
+        let channels = ChannelIngest::new(ingest.clone(), doorman.clone());
+        let services = grpc::add_ingest(services, channels, gateway.body_limit);
         let grpc_router =
             grpc::router(services, doorman.clone(), &readiness, gateway.has_reflection())?
                 .layer(ClientCertificateLayer::new(tls.caller_certificates()));

@@ -12,7 +12,8 @@
 //!
 //! The tenant is derived here and nowhere else. All callers of a tenant share one rate limit, kept in
 //! Redis; while Redis is unreachable each process enforces a part of it by itself. Services of the
-//! mesh have no rate limit.
+//! mesh have none for their calls, but messages that bridges received have one for each tenant: anybody
+//! can write to a tenant's channels.
 
 use std::{
     net::IpAddr,
@@ -23,7 +24,7 @@ use std::{
 use holdfast_directory::{
     ApproverRights, ConsolePrincipal, ConsoleSessionLimits, DevicePrincipal, Directory,
     Error as DirectoryError, KeyPrincipal, LimitLevel, LimitName, PersonPrincipal, ProviderAnswer,
-    SignIn,
+    SignIn, Tenant,
 };
 use holdfast_doors::{CLIENTS_PER_SITE, ClientNetwork};
 use holdfast_grpc::{
@@ -418,6 +419,24 @@ impl Authenticator {
         };
         self.notice(tenant, LimitName::CallsPerMinute, (used_of_minute, rate.into()));
         verdict
+    }
+
+    /// Counts a message of a channel against the tenant's rate; calls are counted by themselves. Returns
+    /// the tenant.
+    ///
+    /// # Errors
+    ///
+    /// If the rate is used up, or there is no such tenant.
+    pub async fn count_message(&self, tenant: TenantId) -> Result<Tenant, Error> {
+        let tenant = self.directory.tenants().get(&tenant.to_string()).await?;
+        let bucket = limit(tenant.rate, self.settings.get().gateway.rate_window);
+        let key = format!("{}:messages", tenant.id.as_uuid().simple());
+        match self.locks.allow(&key, bucket, 1).await {
+            Verdict::Allow { .. } => Ok(tenant),
+            Verdict::Deny { retry_after } => {
+                Err(Error::RateLimited { rate: tenant.rate, retry_after })
+            }
+        }
     }
 
     /// Gives notice of a limit in the background, if it is nearly or fully used up.

@@ -5,17 +5,18 @@ use holdfast_proto::gateway::v1::{
 };
 use tonic::{Request, Response, Status};
 
-use crate::ingest::Ingest;
+use crate::{auth::Authenticator, ingest::Ingest};
 
 /// Implements `holdfast.gateway.v1.Ingest`.
 #[derive(Debug)]
 pub struct ChannelIngest {
     ingest: Ingest,
+    authenticator: Authenticator,
 }
 
 impl ChannelIngest {
-    pub const fn new(ingest: Ingest) -> Self {
-        Self { ingest }
+    pub const fn new(ingest: Ingest, authenticator: Authenticator) -> Self {
+        Self { ingest, authenticator }
     }
 }
 
@@ -27,7 +28,8 @@ impl Service for ChannelIngest {
     ) -> Result<Response<AcceptResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
 
-        let (taken, agent) = self.ingest.accept_channel_message(caller.tenant, request).await?;
+        let tenant = self.authenticator.count_message(caller.tenant).await?;
+        let (taken, agent) = self.ingest.accept_channel_message(&tenant, request).await?;
         self.ingest.notify_runners(&taken);
 
         let accepted = taken.accepted;

@@ -1,6 +1,6 @@
 //! Accepting messages from channels, as received by a bridge.
 
-use holdfast_directory::{RoutedAgent, TenantState};
+use holdfast_directory::{RoutedAgent, Tenant, TenantState};
 use holdfast_kit::trace;
 use holdfast_proto::gateway::v1::{self as pb, SenderAssurance};
 use holdfast_session::NewMessage;
@@ -112,16 +112,16 @@ impl Ingest {
     /// If the message is not valid, or cannot be stored now.
     pub async fn accept_channel_message(
         &self,
-        tenant: TenantId,
+        tenant: &Tenant,
         request: pb::AcceptRequest,
     ) -> Result<(AcceptedMessage, AgentName), Error> {
         let ChannelMessage { account, idem_key, inbound, mut body, files, target } =
             ChannelMessage::new(request, self.text_limit)?;
         // API keys of a suspended tenant stop working; a bridge may not know of the suspension yet.
-        let state = self.directory.tenants().get(&tenant.to_string()).await?.state;
-        if state != TenantState::Active {
+        if tenant.state != TenantState::Active {
             return Err(holdfast_directory::Error::TenantSuspended.into());
         }
+        let tenant = tenant.id;
         let routing = self.directory.routing().get(tenant).await?;
         let routed = routing::route(&routing, &inbound)?;
         if let (Some((person, role)), Some(author)) =

@@ -279,6 +279,22 @@ async fn a_suspended_tenants_channels_are_refused() {
 }
 
 #[tokio::test]
+async fn messages_of_a_tenants_channels_have_its_rate_and_take_no_part_of_its_calls() {
+    let world = World::start().await.unwrap();
+    let tenant = world.anna.id;
+    let changes = TenantChanges { rate: Some(2), ..Default::default() };
+    world.directory.tenants().update(tenant, Actor::Operator, changes).await.unwrap();
+
+    accept(&world, tenant, arrival("one")).await.unwrap();
+    let refused = accept(&world, tenant, arrival("two")).await.unwrap_err();
+
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{}", refused.message());
+    assert!(holdfast_grpc::retry_after(&refused).is_some_and(|after| after.as_secs() <= 30));
+    accept(&world, world.ben.id, arrival("two")).await.unwrap();
+    world.send(&world.anna, message("three")).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_context_that_another_signed_is_not_believed() {
     let world = World::start().await.unwrap();
     let mut client = IngestClient::new(world.channel().await.unwrap());
