@@ -15,6 +15,7 @@ use bytes::{Bytes, BytesMut};
 use futures::StreamExt as _;
 use holdfast_doors::{ClientNetwork, client_address, counted_client};
 use holdfast_kit::BudgetShare;
+use holdfast_types::TenantId;
 use serde_json::json;
 use tokio::time::timeout;
 
@@ -37,7 +38,7 @@ pub struct InboundRequest {
     /// Network under which the client is counted; `None` if the proxy names no client.
     pub counted: Option<ClientNetwork>,
     body: Body,
-    share: BudgetShare<String>,
+    share: BudgetShare<TenantId>,
 }
 
 impl InboundRequest {
@@ -46,7 +47,7 @@ impl InboundRequest {
         head: request::Parts,
         path: String,
         body: Body,
-        share: BudgetShare<String>,
+        share: BudgetShare<TenantId>,
     ) -> Self {
         let query = head.uri.query().unwrap_or_default().to_owned();
         let client = client_address(&head.extensions, &head.headers);
@@ -61,7 +62,7 @@ impl InboundRequest {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 
-    /// Reads the body, which is charged to its account. A second call returns an empty one.
+    /// Reads the body, which is charged to its tenant. A second call returns an empty one.
     ///
     /// # Errors
     ///
@@ -88,7 +89,11 @@ pub fn error_response(status: StatusCode, error: &str) -> Response {
     (status, Json(json!({"error": error}))).into_response()
 }
 
-async fn read(body: Body, largest: usize, share: &BudgetShare<String>) -> Result<Bytes, Response> {
+async fn read(
+    body: Body,
+    largest: usize,
+    share: &BudgetShare<TenantId>,
+) -> Result<Bytes, Response> {
     let too_large = || {
         let error = format!("the body cannot be read, or has more than {largest} bytes");
         error_response(StatusCode::PAYLOAD_TOO_LARGE, &error)

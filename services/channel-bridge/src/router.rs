@@ -10,6 +10,7 @@ use axum::{
     routing::any,
 };
 use holdfast_kit::{Budget, trace};
+use holdfast_types::TenantId;
 use tracing::{Instrument as _, info_span};
 
 use crate::{
@@ -20,14 +21,15 @@ use crate::{
 /// Bytes of all bodies in memory.
 const MAX_BODY_BYTES: u64 = 128 * 1024 * 1024;
 
-/// Bytes of one account's bodies in memory: one large post, and small ones.
-const MAX_ACCOUNT_BODY_BYTES: u64 = 16 * 1024 * 1024;
+/// Bytes of one tenant's bodies in memory: two large posts, and small ones. Not of one account's: a tenant
+/// may have many accounts, and anybody who knows their addresses can send bodies to them.
+const MAX_TENANT_BODY_BYTES: u64 = 32 * 1024 * 1024;
 
 #[derive(Debug, Clone)]
 pub struct HttpState {
     accounts: Arc<Accounts>,
-    /// Bytes of bodies in memory, by account.
-    bodies: Arc<Budget<String>>,
+    /// Bytes of bodies in memory, by tenant.
+    bodies: Arc<Budget<TenantId>>,
 }
 
 pub fn router(state: HttpState) -> Router {
@@ -39,7 +41,7 @@ pub fn router(state: HttpState) -> Router {
 
 impl HttpState {
     pub fn new(accounts: Arc<Accounts>) -> Self {
-        Self { accounts, bodies: Budget::new(MAX_BODY_BYTES, MAX_ACCOUNT_BODY_BYTES) }
+        Self { accounts, bodies: Budget::new(MAX_BODY_BYTES, MAX_TENANT_BODY_BYTES) }
     }
 }
 
@@ -68,7 +70,7 @@ async fn receive(
         tenant.id = %served.tenant,
         account.id = %served.id,
     );
-    let share = state.bodies.share(served.id.to_string());
+    let share = state.bodies.share(served.tenant);
     let (head, body) = request.into_parts();
     if let Some(traceparent) = head.headers.get(trace::TRACEPARENT)
         && let Ok(traceparent) = traceparent.to_str()

@@ -7,9 +7,13 @@ use holdfast_testkit::openapi::{Answer, Description};
 use holdfast_types::AccountId;
 use serde_json::{Value, json};
 use sha2::Sha256;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
 use tonic::Status;
 
-use crate::world::{Bridge, World};
+use crate::world::{Bridge, World, eventually};
 
 const SECRET: &str = "webhook-secret-0123456789";
 
@@ -242,5 +246,58 @@ async fn a_gateway_that_is_away_for_a_moment_is_waited_for() {
 
     assert_eq!(told.0, 202);
     assert_eq!(world.gateway.texts(), ["hello"]);
+    bridge.stop().await;
+}
+
+#[tokio::test]
+async fn accounts_of_one_tenant_share_its_memory_for_bodies() {
+    use holdfast_directory::{Actor, NewAccount};
+
+    let (world, bridge, first) = world().await;
+    let (other, _) = world.directory.tenants().create(Actor::Operator, "other").await.unwrap();
+    let account = async |tenant, name: &str| {
+        let new = NewAccount {
+            channel: "webhook".into(),
+            name: name.into(),
+            enabled: true,
+            settings: json!({"allow": ["anna"]}),
+            secrets: Some(json!({"secret": SECRET})),
+        };
+        world.directory.accounts().create(tenant, Actor::Operator, new).await.unwrap().id
+    };
+    let (second, third) =
+        (account(world.tenant, "second").await, account(world.tenant, "third").await);
+    let of_other = account(other.id, "default").await;
+    let message = || json!({"sender": "anna", "text": "hello"});
+    for account in [first, second, third, of_other] {
+        let program = Program::new(&bridge, account);
+        let key = account.to_string();
+        eventually("the account is served", async || program.post(&key, message()).await.0 < 300)
+            .await;
+    }
+
+    // Bodies of 12 MB that do not end, with signatures that look right.
+    let address = bridge.url.strip_prefix("http://").unwrap();
+    let status = async |account: AccountId| {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let head = format!(
+            "POST /webhook/{account} HTTP/1.1\r\nhost: {address}\r\nx-holdfast-timestamp: {}\r\n\
+             x-holdfast-signature: v2={}\r\ncontent-length: 12500000\r\n\r\n",
+            now(),
+            "0".repeat(64)
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        // A refusal may close the connection before all is written.
+        drop(stream.write_all(&vec![b'x'; 12_000_000]).await);
+        let mut status = [0; 12];
+        stream.read_exact(&mut status).await.unwrap();
+        (String::from_utf8_lossy(&status).into_owned(), stream)
+    };
+    let reads = [first, second, third].map(|account| Box::pin(status(account)));
+    let ((refused, _stream), _, others) = futures::future::select_all(reads).await;
+
+    assert_eq!(refused, "HTTP/1.1 429");
+    assert_eq!(Program::new(&bridge, of_other).post("k", message()).await.0, 202);
+    drop(others);
     bridge.stop().await;
 }
