@@ -81,6 +81,47 @@ pub struct SlotReport {
     pub wrong: Vec<String>,
 }
 
+/// Inserts a job for each of these times, of the tenants in turn, past the product. Returns their ids.
+///
+/// Each is a turn of the tenant's agent, whose answer is sent nowhere.
+///
+/// # Errors
+///
+/// If the database refuses them.
+pub async fn insert_jobs(
+    admin: &mut PgConnection,
+    owners: &[(TenantId, AgentId)],
+    times: &[Timestamp],
+) -> anyhow::Result<Vec<Uuid>> {
+    const SQL: &str = "
+        insert into schedule.jobs
+            (tenant_id, job_id, external_id, kind, agent_id, spec, payload, slot_at, due_at)
+        select t.tenant_id, j.job_id, j.job_id::text, 'at', t.agent_id,
+               jsonb_build_object('schedule', jsonb_build_object('kind', 'at', 'at_ms', j.ms)),
+               $5, j.at, j.at
+        from (select *, row_number() over () - 1 as n
+              from unnest($1::uuid[], $2::timestamptz[], $3::bigint[]) as u (job_id, at, ms)) j
+        join (select *, row_number() over () - 1 as n
+              from unnest($4::uuid[], $6::uuid[]) as u (tenant_id, agent_id)) t
+             on t.n = j.n % cardinality($4::uuid[])";
+
+    let turn = AgentTurn { deliver: false, ..AgentTurn::new("tick") };
+    let payload = serde_json::to_value(Payload::AgentTurn(turn))?;
+    let ids: Vec<Uuid> = times.iter().map(|_| JobId::generate().as_uuid()).collect();
+    let at: Vec<jiff_sqlx::Timestamp> = times.iter().map(|at| (*at).into()).collect();
+    let millis: Vec<i64> = times.iter().map(|at| at.as_millisecond()).collect();
+    sqlx::query(SQL)
+        .bind(&ids)
+        .bind(at)
+        .bind(millis)
+        .bind(owners.iter().map(|one| one.0.as_uuid()).collect::<Vec<_>>())
+        .bind(payload)
+        .bind(owners.iter().map(|one| one.1.as_uuid()).collect::<Vec<_>>())
+        .execute(admin)
+        .await?;
+    Ok(ids)
+}
+
 impl SchedulerMesh {
     /// So many replicas that do not run yet, and so many tenants.
     pub async fn prepare(replicas: usize, tenants: usize) -> anyhow::Result<Self> {
@@ -165,32 +206,8 @@ impl SchedulerMesh {
 
     /// Makes many jobs that are due at these times, past the product, which would take a while.
     pub async fn add_many(&mut self, times: &[Timestamp]) -> anyhow::Result<()> {
-        const SQL: &str = "
-            insert into schedule.jobs
-                (tenant_id, job_id, external_id, kind, agent_id, spec, payload, slot_at, due_at)
-            select t.tenant_id, j.job_id, j.job_id::text, 'at', t.agent_id,
-                   jsonb_build_object('schedule', jsonb_build_object('kind', 'at', 'at_ms', j.ms)),
-                   $5, j.at, j.at
-            from (select *, row_number() over () - 1 as n
-                  from unnest($1::uuid[], $2::timestamptz[], $3::bigint[]) as u (job_id, at, ms)) j
-            join (select *, row_number() over () - 1 as n
-                  from unnest($4::uuid[], $6::uuid[]) as u (tenant_id, agent_id)) t
-                 on t.n = j.n % cardinality($4::uuid[])";
-
-        let payload = serde_json::to_value(Payload::AgentTurn(AgentTurn::new("tick")))?;
-        let ids: Vec<Uuid> = times.iter().map(|_| JobId::generate().as_uuid()).collect();
-        let at: Vec<jiff_sqlx::Timestamp> = times.iter().map(|at| (*at).into()).collect();
-        let millis: Vec<i64> = times.iter().map(|at| at.as_millisecond()).collect();
-        let mut admin = PgConnection::connect(&self.database.admin_url()).await?;
-        sqlx::query(SQL)
-            .bind(ids)
-            .bind(at)
-            .bind(millis)
-            .bind(self.tenants.iter().map(|one| one.0.as_uuid()).collect::<Vec<_>>())
-            .bind(payload)
-            .bind(self.tenants.iter().map(|one| one.1.as_uuid()).collect::<Vec<_>>())
-            .execute(&mut admin)
-            .await?;
+        let mut admin = self.admin().await?;
+        insert_jobs(&mut admin, &self.tenants, times).await?;
         sqlx::query("analyze schedule.jobs").execute(&mut admin).await?;
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! A caller of the mesh over gRPC, and many of them at once.
+//! A caller of the mesh over gRPC, many of them at once, and calls at a steady rate.
 
 use std::{
     net::SocketAddr,
@@ -11,15 +11,15 @@ use std::{
 
 use anyhow::{Context as _, ensure};
 use holdfast_proto::gateway::v1::{
-    Outcome, SendRequest, messages_client::MessagesClient, run_event::Event,
+    Outcome, RunEvent, SendRequest, messages_client::MessagesClient, run_event::Event,
 };
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::{
     task::JoinSet,
-    time::{Instant, sleep},
+    time::{Instant, MissedTickBehavior, interval, sleep},
 };
 use tonic::{
-    Request,
+    Request, Streaming,
     metadata::{Ascii, MetadataValue},
     transport::Channel,
 };
@@ -63,19 +63,29 @@ impl Client {
     }
 
     fn messages(&self, nth: usize) -> MessagesClient<Channel> {
-        MessagesClient::new(self.channels[nth % self.channels.len()].clone())
+        MessagesClient::new(self.channel(nth))
     }
 
-    fn request(&self, model: Model, session: &str) -> Request<SendRequest> {
-        let mut request = Request::new(SendRequest {
+    /// One of the connections.
+    pub fn channel(&self, nth: usize) -> Channel {
+        self.channels[nth % self.channels.len()].clone()
+    }
+
+    /// A request with the tenant's key.
+    pub fn request<T>(&self, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        request.metadata_mut().insert("authorization", self.authorization.clone());
+        request
+    }
+
+    fn message(&self, model: Model, session: &str, text: &str) -> Request<SendRequest> {
+        self.request(SendRequest {
             request_id: Uuid::now_v7().to_string(),
-            text: MESSAGE_TEXT.to_owned(),
+            text: text.to_owned(),
             agent: model.name().to_owned(),
             session: session.to_owned(),
             ..SendRequest::default()
-        });
-        request.metadata_mut().insert("authorization", self.authorization.clone());
-        request
+        })
     }
 
     /// Says something and follows the answer to its end.
@@ -90,7 +100,7 @@ impl Client {
     }
 
     async fn follow(&self, nth: usize, model: Model, session: &str) -> anyhow::Result<TurnTiming> {
-        let request = self.request(model, session);
+        let request = self.message(model, session, MESSAGE_TEXT);
         let sent = Instant::now();
         let mut events = self.messages(nth).stream(request).await?.into_inner();
         let mut first = None;
@@ -127,14 +137,64 @@ impl Client {
 
     /// Says something and waits only until it is accepted; returns the message's id.
     pub async fn send(&self, nth: usize, model: Model, session: &str) -> anyhow::Result<String> {
-        let request = self.request(model, session);
+        self.send_text(nth, model, session, MESSAGE_TEXT).await
+    }
+
+    /// As [`Self::send`], with this text.
+    pub async fn send_text(
+        &self,
+        nth: usize,
+        model: Model,
+        session: &str,
+        text: &str,
+    ) -> anyhow::Result<String> {
+        let request = self.message(model, session, text);
         Ok(self.messages(nth).send(request).await?.into_inner().message_id)
+    }
+
+    /// Says something, and returns the events of its turn, of which none is read yet.
+    pub async fn stream(
+        &self,
+        model: Model,
+        session: &str,
+        text: &str,
+    ) -> anyhow::Result<Streaming<RunEvent>> {
+        let request = self.message(model, session, text);
+        Ok(self.messages(0).stream(request).await?.into_inner())
     }
 }
 
 /// A name that no session has yet.
 pub fn unique_session(what: &str) -> String {
     format!("{what}-{}", Uuid::now_v7().simple())
+}
+
+/// Calls at a steady rate for so long, whether the calls before have ended or not. Returns what all of
+/// them returned.
+pub async fn at_rate<T, F>(
+    per_second: u32,
+    time: Duration,
+    call: impl Fn(usize) -> F,
+) -> anyhow::Result<Vec<T>>
+where
+    T: Send + 'static,
+    F: Future<Output = anyhow::Result<T>> + Send + 'static,
+{
+    let mut clock = interval(Duration::from_secs(1) / per_second);
+    clock.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let (begun, mut calls) = (Instant::now(), JoinSet::new());
+    for nth in 0_usize.. {
+        clock.tick().await;
+        if begun.elapsed() >= time {
+            break;
+        }
+        calls.spawn(call(nth));
+    }
+    let mut returned = Vec::new();
+    while let Some(call) = calls.join_next().await {
+        returned.push(call??);
+    }
+    Ok(returned)
 }
 
 /// Many callers, each with a session of its own, who say the next thing as soon as they are

@@ -11,6 +11,7 @@ mod crowd;
 mod fairness;
 mod idle;
 mod memory;
+mod neighbours;
 mod scale;
 mod schedule;
 mod start;
@@ -65,6 +66,11 @@ pub enum Section {
     Idle,
     /// Turns and upkeep in a database with a million sessions; takes over 10 minutes, by name only
     Scale,
+    /// A tenant beside one that does everything hostile at once, both with the plan of docs/tenants.md;
+    /// fails if it waits more than twice as long as alone; by name only
+    Neighbours,
+    /// The same without a plan, with the limits that tenants have by default; by name only
+    NeighboursWithoutPlan,
 }
 
 impl Section {
@@ -113,6 +119,8 @@ impl Section {
             Self::Consoles => "open consoles",
             Self::Idle => "an idle mesh",
             Self::Scale => "a million sessions, beside none",
+            Self::Neighbours => "beside a hostile tenant, with a plan",
+            Self::NeighboursWithoutPlan => "beside a hostile tenant, without a plan",
         }
     }
 
@@ -138,6 +146,8 @@ impl Section {
             Self::Consoles => consoles::measure(mesh, pace).await,
             Self::Idle => idle::measure(mesh, pace).await,
             Self::Scale => scale::measure(mesh, pace).await,
+            Self::Neighbours => neighbours::measure(mesh, pace, Some(neighbours::PLAN)).await,
+            Self::NeighboursWithoutPlan => neighbours::measure(mesh, pace, None).await,
         }
     }
 }

@@ -19,6 +19,7 @@ use holdfast_testkit::{Database, OwnBackends, Process};
 use holdfast_types::{AgentName, QueueMode, TenantId};
 use secrecy::{ExposeSecret as _, SecretString};
 use sqlx::{Connection as _, PgConnection};
+use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
@@ -34,12 +35,23 @@ const READY_TIMEOUT: Duration = Duration::from_secs(30);
 const REQUESTS_PER_MINUTE: u32 = 10_000_000;
 
 /// How the mesh is set up, where that changes what is measured.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Setup {
     /// Turns that the runner runs at once.
     pub slots: u32,
     /// Sessions of the measured tenant that may be ready or running at once.
     pub cap: u32,
+    /// Behaviours that the hostile tenant leaves out.
+    pub left_out: Vec<String>,
+}
+
+/// Limits of the services.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServiceLimits {
+    /// Raised, so that they are not what is measured.
+    Raised,
+    /// Default settings.
+    Default,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,8 +93,11 @@ pub struct Mesh {
     doors: Doors,
     secrets: Secrets,
     setup: Setup,
+    limits: ServiceLimits,
     program: PathBuf,
     database: Database,
+    /// Folders of commands.
+    scratch: TempDir,
     // The last to go, since everything else stands on it.
     backends: OwnBackends,
 }
@@ -121,7 +136,8 @@ impl Mesh {
         };
         let directory = Directory::new(pools.clone(), &of_directory)?;
         let models = Models::start().await?;
-        let tenant = make_tenant(&directory, &models, "measured").await?;
+        let rate = Some(REQUESTS_PER_MINUTE);
+        let tenant = make_tenant(&directory, &models, "measured", rate).await?;
         let share = ShareChanges { cap: Some(setup.cap), ..ShareChanges::default() };
         Sessions::new(pools).queues().set_share(tenant.id, share).await?;
 
@@ -133,8 +149,10 @@ impl Mesh {
             doors: Doors::free()?,
             secrets,
             setup,
+            limits: ServiceLimits::Raised,
             program,
             database,
+            scratch: tempfile::tempdir_in("/var/tmp")?,
             backends,
         };
         for service in Service::ALL {
@@ -145,7 +163,12 @@ impl Mesh {
 
     /// Another tenant like the measured one, with the cap that tenants have.
     pub async fn tenant(&self, name: &str) -> anyhow::Result<Tenant> {
-        make_tenant(&self.directory, &self.models, name).await
+        make_tenant(&self.directory, &self.models, name, Some(REQUESTS_PER_MINUTE)).await
+    }
+
+    /// As [`Self::tenant`], with the rate of requests that tenants have.
+    pub async fn limited_tenant(&self, name: &str) -> anyhow::Result<Tenant> {
+        make_tenant(&self.directory, &self.models, name, None).await
     }
 
     /// The way in for a tenant.
@@ -155,6 +178,23 @@ impl Mesh {
 
     pub const fn http(&self) -> SocketAddr {
         self.doors.http
+    }
+
+    pub const fn grpc(&self) -> SocketAddr {
+        self.doors.grpc
+    }
+
+    pub const fn bridge(&self) -> SocketAddr {
+        self.doors.bridge
+    }
+
+    /// The tenants and what they have, past the gateway.
+    pub const fn directory(&self) -> &Directory {
+        &self.directory
+    }
+
+    pub const fn setup(&self) -> &Setup {
+        &self.setup
     }
 
     /// The process id of a service.
@@ -206,6 +246,12 @@ impl Mesh {
         Ok(())
     }
 
+    /// As [`Self::relaunch`], with these limits from now on.
+    pub async fn relaunch_with(&mut self, limits: ServiceLimits) -> anyhow::Result<()> {
+        self.limits = limits;
+        self.relaunch().await
+    }
+
     /// How long one more replica of a service takes from its start until it is ready.
     pub async fn time_start(&self, service: Service) -> anyhow::Result<Duration> {
         let (mut process, time) = self.spawn(service, Doors::free()?).await?;
@@ -227,14 +273,18 @@ impl Mesh {
             ("HOLDFAST_MESH__GATEWAY_URL", format!("http://{}", self.doors.grpc)),
             ("HOLDFAST_GATEWAY__HTTP", doors.http.to_string()),
             ("HOLDFAST_GATEWAY__GRPC", doors.grpc.to_string()),
-            ("HOLDFAST_GATEWAY__WEBSOCKET__CONNECTIONS_PER_TENANT", "12000".to_owned()),
             ("HOLDFAST_RUNNER__LISTEN", doors.runner.to_string()),
-            ("HOLDFAST_RUNNER__SLOTS", self.setup.slots.to_string()),
+            ("HOLDFAST_RUNNER__SCRATCH__DIR", self.scratch.path().display().to_string()),
             ("HOLDFAST_BRIDGE__LISTEN", doors.bridge.to_string()),
             ("HOLDFAST_SCHEDULER__LISTEN", doors.scheduler.to_string()),
         ];
+        let raised = [
+            ("HOLDFAST_GATEWAY__WEBSOCKET__CONNECTIONS_PER_TENANT", "12000".to_owned()),
+            ("HOLDFAST_RUNNER__SLOTS", self.setup.slots.to_string()),
+        ];
+        let raised = raised.into_iter().filter(|_| self.limits == ServiceLimits::Raised);
         let mut builder = Process::builder(&self.program).arg(service.name());
-        for (name, value) in settings {
+        for (name, value) in settings.into_iter().chain(raised) {
             builder = builder.env(name, value);
         }
         let door = match service {
@@ -281,11 +331,19 @@ fn pools(database: &Database) -> anyhow::Result<Pools> {
     Pools::lazy(&config, "bench")
 }
 
-async fn make_tenant(directory: &Directory, models: &Models, name: &str) -> anyhow::Result<Tenant> {
+/// `rate` is the number of requests a minute; `None` is that of new tenants.
+async fn make_tenant(
+    directory: &Directory,
+    models: &Models,
+    name: &str,
+    rate: Option<u32>,
+) -> anyhow::Result<Tenant> {
     let by = Actor::Operator;
     let (tenant, key) = directory.tenants().create(by, name).await?;
-    let changes = TenantChanges { rate: Some(REQUESTS_PER_MINUTE), ..TenantChanges::default() };
-    directory.tenants().update(tenant.id, by, changes).await?;
+    if rate.is_some() {
+        let changes = TenantChanges { rate, ..TenantChanges::default() };
+        directory.tenants().update(tenant.id, by, changes).await?;
+    }
     for (model, base_url) in models.all() {
         let provider = NewProvider {
             name: model.name().to_owned(),

@@ -21,6 +21,8 @@ pub struct Line {
     value: f64,
     unit: Unit,
     bound: Option<Bound>,
+    /// Whether the benchmark fails if the bound is missed.
+    required: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
 }
@@ -63,7 +65,15 @@ pub enum Bound {
 impl Line {
     /// A figure that nothing is expected of.
     pub fn new(what: impl Into<String>, value: f64, unit: Unit) -> Self {
-        Self { section: "", what: what.into(), value, unit, bound: None, note: None }
+        Self {
+            section: "",
+            what: what.into(),
+            value,
+            unit,
+            bound: None,
+            required: false,
+            note: None,
+        }
     }
 
     pub fn millis(what: impl Into<String>, time: Duration) -> Self {
@@ -87,6 +97,12 @@ impl Line {
     /// It is to be so much or more.
     pub const fn at_least(mut self, bound: f64) -> Self {
         self.bound = Some(Bound::AtLeast(bound));
+        self
+    }
+
+    /// The benchmark fails if the bound is missed.
+    pub const fn required(mut self) -> Self {
+        self.required = true;
         self
     }
 
@@ -123,6 +139,12 @@ impl Report {
 
     pub fn add(&mut self, section: &'static str, lines: impl IntoIterator<Item = Line>) {
         self.lines.extend(lines.into_iter().map(|line| Line { section, ..line }));
+    }
+
+    /// The names of required figures that are missed.
+    pub fn failures(&self) -> Vec<&str> {
+        let missed = |line: &&Line| line.required && line.verdict() == "MISSED";
+        self.lines.iter().filter(missed).map(|line| line.what.as_str()).collect()
     }
 
     /// The report as JSON.
@@ -213,5 +235,8 @@ mod tests {
             "{table}"
         );
         assert!(table.contains("1 of 2 figures are reached"), "{table}");
+        assert!(report.failures().is_empty());
+        report.add("turns", [Line::count("late", 2).at_most(1.0).required()]);
+        assert_eq!(report.failures(), ["late"]);
     }
 }

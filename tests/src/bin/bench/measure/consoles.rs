@@ -7,12 +7,12 @@ use futures::{StreamExt as _, stream};
 use holdfast_tests::{console::ConsoleSession, websocket::Socket};
 use tokio::{
     task::JoinSet,
-    time::{Instant, MissedTickBehavior, interval, sleep},
+    time::{Instant, sleep},
 };
 
 use crate::{
     Pace,
-    client::unique_session,
+    client::{at_rate, unique_session},
     mesh::{Mesh, Service, Tenant},
     models::Model,
     report::{Line, Unit, float},
@@ -107,26 +107,16 @@ async fn work(
     let clients: Vec<_> = clients.collect::<anyhow::Result<_>>()?;
     let name = Arc::<str>::from(unique_session("watched"));
     let (begun, used) = (Instant::now(), usage::cpu(gateway)?);
-    let mut clock = interval(Duration::from_secs(1) / TURNS_PER_SECOND);
-    clock.set_missed_tick_behavior(MissedTickBehavior::Skip);
-    let mut turns = JoinSet::new();
-    for nth in 0_usize.. {
-        clock.tick().await;
-        if begun.elapsed() >= time {
-            break;
-        }
+    let turns = at_rate(TURNS_PER_SECOND, time, |nth| {
         let (client, name) = (Arc::clone(&clients[nth % clients.len()]), Arc::clone(&name));
-        turns.spawn(async move {
+        async move {
             let session = format!("{name}-{}", nth % CONVERSATIONS);
-            client.turn(nth, Model::Instant, &session).await
-        });
-    }
-    let mut taken = Vec::new();
-    while let Some(turn) = turns.join_next().await {
-        taken.push(turn??.done);
-    }
+            Ok(client.turn(nth, Model::Instant, &session).await?.done)
+        }
+    });
+    let turns = turns.await?.into_iter().collect();
     let cpu = usage::cpu(gateway)? - used;
-    Ok(Work { turns: taken.into_iter().collect(), cpu, time: begun.elapsed() })
+    Ok(Work { turns, cpu, time: begun.elapsed() })
 }
 
 /// Opens consoles: each is a sign-in of its own.
