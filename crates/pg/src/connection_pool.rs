@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use holdfast_types::TenantId;
 use metrics::{Gauge, Histogram};
 use sqlx::{ConnectOptions as _, Connection as _, PgConnection, postgres::PgConnectOptions};
 use tokio::{
@@ -22,6 +23,7 @@ use tracing::debug;
 use crate::{
     Connection,
     connection::{PoolingMode, StatementScope},
+    tenant_turns::TenantTurns,
 };
 
 /// Time after which an unused connection is closed.
@@ -52,6 +54,7 @@ struct PoolState {
     pooling: PoolingMode,
     limits: Limits,
     permits: Arc<Semaphore>,
+    turns: TenantTurns,
     idle: Mutex<VecDeque<IdleConnection>>,
     in_use: Gauge,
     wait: Histogram,
@@ -85,7 +88,8 @@ impl ConnectionPool {
         pooling: PoolingMode,
         limits: Limits,
     ) -> Self {
-        let permits = Arc::new(Semaphore::new(usize::try_from(limits.size).unwrap_or(1)));
+        let size = usize::try_from(limits.size).unwrap_or(1);
+        let (permits, turns) = (Arc::new(Semaphore::new(size)), TenantTurns::new(size));
         let mut begin = "BEGIN".to_owned();
         let options = match pooling {
             PoolingMode::Session => {
@@ -107,6 +111,7 @@ impl ConnectionPool {
             pooling,
             limits,
             permits,
+            turns,
             idle: Mutex::default(),
             in_use: metrics::gauge!("holdfast_database_connections_in_use", "pool" => name),
             wait: metrics::histogram!("holdfast_database_wait_duration_seconds", "pool" => name),
@@ -117,13 +122,26 @@ impl ConnectionPool {
     ///
     /// While the server is unreachable or not ready, this retries until the caller's timeout.
     pub async fn acquire(&self) -> sqlx::Result<PooledConnection> {
-        timeout(self.0.limits.acquire_timeout, self.acquire_without_timeout())
+        timeout(self.0.limits.acquire_timeout, self.acquire_without_timeout(Instant::now()))
             .await
             .unwrap_or(Err(sqlx::Error::PoolTimedOut))
     }
 
-    async fn acquire_without_timeout(&self) -> sqlx::Result<PooledConnection> {
+    /// As [`acquire`](Self::acquire), for a tenant: its many requests do not keep those of others
+    /// waiting.
+    pub async fn acquire_for(&self, tenant: TenantId) -> sqlx::Result<PooledConnection> {
+        timeout(self.0.limits.acquire_timeout, self.acquire_in_turn(tenant))
+            .await
+            .unwrap_or(Err(sqlx::Error::PoolTimedOut))
+    }
+
+    async fn acquire_in_turn(&self, tenant: TenantId) -> sqlx::Result<PooledConnection> {
         let began = Instant::now();
+        let _turn = self.0.turns.take(tenant).await;
+        self.acquire_without_timeout(began).await
+    }
+
+    async fn acquire_without_timeout(&self, began: Instant) -> sqlx::Result<PooledConnection> {
         let permit = Arc::clone(&self.0.permits)
             .acquire_owned()
             .await

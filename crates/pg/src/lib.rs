@@ -17,6 +17,7 @@ mod pool;
 mod query;
 mod readiness;
 mod system_tx;
+mod tenant_turns;
 mod tenant_tx;
 
 pub use change_author::with_change_author;

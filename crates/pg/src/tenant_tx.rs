@@ -41,7 +41,7 @@ impl TenantTx {
         if let Some(author) = change_author::setting_sql() {
             settings_sql.push_str(&author);
         }
-        let mut lent = keep.acquire().await?;
+        let mut lent = keep.acquire_for(tenant).await?;
         lent.begin(&settings_sql).await?;
         Ok(Self { tenant, lent })
     }
