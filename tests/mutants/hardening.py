@@ -265,6 +265,11 @@ MUTANTS = {
         ],
         session("claiming::a_flood_of_one_class_does_not_take_the_shares_of_the_others"),
     ),
+    # A tenant that has its share takes the slots that are reserved for others.
+    "tenant-share": Mutant(
+        [(SESSION + "protocol/claim.rs", "where r.slot <= $2 - $16", "where r.slot <= $2 or $16 < 0")],
+        session("claiming::a_tenant_with_its_share_of_turns_leaves_the_reserved_slots_to_others"),
+    ),
     # Two sweeps lock the counters of a tenant in no order.
     "sweep-counters": Mutant(
         [(SESSION + "protocol/sweep.rs", "order by f.tenant_id, f.shard for update of f),", "order by f.tenant_id, f.shard desc for update of f),")],
