@@ -18,6 +18,9 @@ const MAX_OPEN: usize = 64;
 /// Calls a minute of a tenant without a plan.
 const DEFAULT_CALLS_PER_MINUTE: u64 = 6000;
 
+/// The gateway's `rate_window` is 10 s.
+const WINDOWS_PER_MINUTE: u64 = 6;
+
 /// Multiple of the tenant's rate at which it floods.
 const FLOOD_FACTOR: u64 = 2;
 
@@ -33,7 +36,9 @@ pub struct Target {
     pub agent: AgentId,
     pub webhook: WebhookAccount,
     pub widget: AccountId,
-    /// Calls a second of a flood.
+    /// Calls that the tenant may make at once, after a pause.
+    pub burst: usize,
+    /// Posts a second of a flood: a multiple of the tenant's rate.
     pub flood_rate: f64,
     /// Where the fake model that answers at once is told what to answer.
     pub script_url: String,
@@ -53,6 +58,7 @@ impl Target {
             agent: hostile.agent,
             webhook: hostile.webhook.clone(),
             widget: hostile.widget,
+            burst: usize::try_from(rate / WINDOWS_PER_MINUTE)?,
             flood_rate: f64::from(u32::try_from(rate * FLOOD_FACTOR)?) / 60.0,
             script_url: url.replace("/v1", "/script"),
         })

@@ -3,6 +3,7 @@
 use std::{rc::Rc, sync::Arc, time::Duration};
 
 use anyhow::ensure;
+use futures::future::join_all;
 use holdfast_proto::gateway::v1::{ReadFileRequest, WriteFileRequest, files_client::FilesClient};
 use holdfast_tests::{
     clockwork::insert_jobs,
@@ -21,6 +22,8 @@ use crate::{
 
 /// Sessions of the flood.
 const SESSIONS: usize = 200;
+/// Half of the time in which the tenant's bucket of calls fills up.
+const BURST_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Text just below the limit of 256 KiB.
 const HUGE_PROMPT_WORDS: usize = 52_000;
@@ -43,16 +46,22 @@ const COMMAND: &str = "for n in 1 2 3 4; do timeout 1 sh -c 'while :; do :; done
 const JOBS_AT_ONCE: usize = 1_000;
 const JOB_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Floods many sessions with messages, whose model takes 3 s, at twice the tenant's rate.
+/// Sends as many messages at once as the tenant's bucket of calls holds, to many sessions whose model takes
+/// 3 s: twice the tenant's rate, in bursts.
 pub async fn flood_messages(target: Arc<Target>, counts: Rc<Counts>) -> anyhow::Result<()> {
     let client = Client::new(target.grpc, &target.key)?;
-    let name = unique_session("flood");
-    let call = async |nth: usize| {
+    let (client, name) = (&client, unique_session("flood"));
+    let send = |nth: usize| {
         let session = format!("{name}-{}", nth % SESSIONS);
-        client.send(nth, Model::VerySlow, &session).await
+        async move { client.send(nth, Model::VerySlow, &session).await }
     };
-    counts.repeat((target.flood_rate, 0), call).await;
-    Ok(())
+    let mut clock = interval(BURST_INTERVAL);
+    loop {
+        clock.tick().await;
+        for sent in join_all((0..target.burst).map(&send)).await {
+            counts.add(sent.is_ok());
+        }
+    }
 }
 
 /// One message of 254 KiB in each second.
