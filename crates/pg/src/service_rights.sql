@@ -110,7 +110,7 @@ begin
             ('scheduler', 'app', '^session[.]system_events$', array['SELECT', 'INSERT'], null),
             ('scheduler', 'app', '^session[.]vclock$', null, null),
             ('scheduler', 'app', '^session[.]events$', array['INSERT'], null),
-            ('scheduler', 'app', '^session[.](approvals|deliveries|entries|runs|tenant_queue|tombstones|zones)$',
+            ('scheduler', 'app', '^session[.](approvals|behaviors|deliveries|entries|runs|tenant_queue|tombstones|zones)$',
                 array['SELECT'], null),
             ('scheduler', 'app', '^workspace[.](changes|contents|files|trees)$', array['SELECT'], null),
             ('scheduler', 'app', '^control[.](agents|policies|identities|bindings|rules)$', array['SELECT'], null),

@@ -90,8 +90,7 @@ impl Check<'_> {
         let target = row.target.as_ref();
         if self.keys.verify(&FiredMessage { tenant, agent, key, body: &body, target }) {
             // An event is only read: other people's must not become an instruction.
-            let outside =
-                body.outside || body.silent && self.is_of_others(body.author.as_ref());
+            let outside = body.outside || body.silent && self.is_of_others(body.author.as_ref());
             row.body = Body { job_signature: None, outside, ..body };
             return Ok(());
         }

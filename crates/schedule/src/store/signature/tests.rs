@@ -70,6 +70,13 @@ fn reminder() -> Job {
     signed(Job { owner, ..job(JobKind::Reminder, payload) })
 }
 
+/// A reminder whose text repeats text from outside.
+fn outside_reminder() -> Job {
+    let mut job = reminder();
+    job.payload["outside"] = json!(true);
+    signed(job)
+}
+
 fn target(channel: &str, chat: &str) -> Target {
     let account = AccountId::from(uuid::Uuid::from_u128(4));
     Target { channel: channel.into(), account, chat: chat.into(), thread: None, reply_to: None }
@@ -122,6 +129,7 @@ fn a_message_is_verified_at_any_time_in_the_session_and_on_the_channel_that_the_
         Firing { target: Some(target("x", "y")), ..Firing::of(&fixed, "agent:main:api:a") },
         Firing::of(&timer, "agent:main:main"),
         Firing::of(&reminder(), "agent:main:dm:telegram:7"),
+        Firing::of(&outside_reminder(), "agent:main:dm:telegram:7"),
         of_turn,
     ] {
         assert!(firing.is_verified(), "{:?}", firing.body);
@@ -170,6 +178,9 @@ fn whatever_a_scheduler_changes_in_a_message_the_signature_is_not_for_it() {
     }
 
     let elsewhere = Firing::of(&reminder(), "agent:main:dm:telegram:8");
+    let mut unmarked = Firing::of(&outside_reminder(), "agent:main:dm:telegram:7");
+    unmarked.body.outside = false;
+    assert!(!unmarked.is_verified(), "text from outside keeps its mark");
     assert!(!elsewhere.is_verified());
     let mut named = elsewhere;
     let signature = named.body.job_signature.as_mut().unwrap();
