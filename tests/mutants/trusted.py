@@ -257,8 +257,8 @@ MUTANTS = {
         [
             (
                 "cli/src/commands/files/local_folder.rs",
-                "path.within_git_database().is_some() || is_head(&path, content)",
-                "path.within_git_database().is_some() || (content.is_empty() && is_head(&path, content))",
+                "path.within_git_database().is_some() || path.makes_bare_repository(content)",
+                "path.within_git_database().is_some() || (content.is_empty() && path.makes_bare_repository(content))",
             ),
         ],
         [("holdfast", "bin", "local_folder::tests::files_stay_in_the_folder_and_make_no_repository")],
