@@ -302,7 +302,7 @@ MUTANTS = {
     ),
     # One network takes all handshakes.
     "handshake-network": Mutant(
-        [(GATEWAY + "ws.rs", "if client.is_some() { per_address } else { total }", "if client.is_none() { per_address } else { total }")],
+        [("crates/doors/src/client_network.rs", "if client.is_some() { max_per_client } else { max_total }", "if client.is_none() { max_per_client } else { max_total }")],
         [("gateway", "it", "websocket::idle_sockets_of_one_network_do_not_shut_others_out")],
     ),
     # Handshakes do not count as calls.

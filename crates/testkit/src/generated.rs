@@ -44,9 +44,10 @@ pub fn check_part(document: &Path, name: &str, text: &str, variable: &str) -> an
     )
 }
 
-/// Compares a table of `docs/stolen-parts.md`, of what the credentials of each process permit, with what
-/// a test has tried; rewrites it if `HOLDFAST_WRITE_STOLEN_PARTS` is set. `head` names the columns, and
-/// each row has a cell for each of them.
+/// Compares a table of `docs/stolen-parts.md` with what a test has tried.
+///
+/// Each row says what the credentials of one process permit, with a cell for each column that `head`
+/// names. The table is rewritten if `HOLDFAST_WRITE_STOLEN_PARTS` is set.
 ///
 /// # Errors
 ///
