@@ -61,6 +61,9 @@ fn main() -> ExitCode {
     if let Some(read) = memory::run_document_reader() {
         return read;
     }
+    if let Some(listened) = holdfast_proxy::run_listener() {
+        return listened;
+    }
     let cli = Cli::of_process();
     let screen = Screen::new(cli.global.output, cli.global.color);
     let outcome = runtime(&cli.command).and_then(|runtime| {

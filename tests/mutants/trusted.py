@@ -317,7 +317,7 @@ MUTANTS = {
     ),
     # A network opens any number of pages.
     "widget-network": Mutant(
-        [(BRIDGE + "channels/widget/stream.rs", "            share.grow(1).ok()?;\n", "            let _ = share.grow(1);\n")],
+        [(BRIDGE + "channels/widget/stream.rs", "        of_tenant.grow(1).ok()?;\n", "        let _ = of_tenant.grow(1);\n")],
         WIDGET_PAGES,
     ),
     # A tenant's webhooks share no slots with those of others.

@@ -6,23 +6,26 @@
 
 use std::{
     collections::HashMap,
-    fmt,
+    fmt, io,
     sync::{Arc, Weak},
     time::{Duration, Instant},
 };
 
+use holdfast_proxy::{ConnectRules, ListenerChannel, NAMESPACE_URL, Proxy};
 use serde_json::json;
-use tokio::sync::Mutex;
-use tracing::debug;
+use tokio::{net::TcpListener, sync::Mutex};
+use tracing::{debug, warn};
 use uuid::Uuid;
 
 use crate::{
-    Config, Error, Page,
+    Config, Error, Isolation, Page,
     cdp::Cdp,
-    launch::{BrowserProcess, connect},
+    launch::{BrowserProcess, ProxyAddress, connect},
     page::attach,
-    proxy::{ConnectPolicy, Proxy},
 };
+
+/// Maximum number of open connections of the browser; further ones are closed at once.
+const MAX_CONNECTIONS: usize = 512;
 
 /// Browser that is started, or connected to, on first use. Clones share it.
 #[derive(Clone)]
@@ -30,7 +33,7 @@ pub struct Browser(Arc<Inner>);
 
 struct Inner {
     config: Config,
-    policy: Arc<dyn ConnectPolicy>,
+    rules: Arc<dyn ConnectRules>,
     state: Mutex<State>,
 }
 
@@ -61,10 +64,10 @@ struct Window {
 }
 
 impl Browser {
-    /// Pages may reach only what `way` allows.
+    /// Pages may reach only what `rules` allow.
     #[must_use]
-    pub fn new(config: Config, way: Arc<dyn ConnectPolicy>) -> Self {
-        Self(Arc::new(Inner { config, policy: way, state: Mutex::default() }))
+    pub fn new(config: Config, rules: Arc<dyn ConnectRules>) -> Self {
+        Self(Arc::new(Inner { config, rules, state: Mutex::default() }))
     }
 
     /// Returns the window of a tenant's conversation, and `true` if it was created by this call.
@@ -159,15 +162,9 @@ impl Browser {
         }
         *state = State::default();
         let config = &self.0.config;
-        let proxy = Proxy::start(config.listen, Arc::clone(&self.0.policy)).await;
-        let proxy = proxy.map_err(|error| {
-            Error::Unavailable(format!("its way out cannot listen on {}: {error}", config.listen))
-        })?;
-        let way_out = match config.proxy.as_str() {
-            "" => format!("http://{}", proxy.address()),
-            given => given.to_owned(),
-        };
-        let (cdp, running) = connect(config, &way_out).await?;
+        let (proxy, address) = start_proxy(config, Arc::clone(&self.0.rules)).await?;
+        let way_out = address.url.clone();
+        let (cdp, running) = connect(config, address).await?;
         let cdp = Arc::new(cdp);
         let link = BrowserConnection {
             cdp: Arc::clone(&cdp),
@@ -185,6 +182,34 @@ impl fmt::Debug for Browser {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Browser").field("config", &self.0.config).finish_non_exhaustive()
     }
+}
+
+/// Starts the proxy: in the browser's own namespace if it is isolated, else on this machine.
+async fn start_proxy(
+    config: &Config,
+    rules: Arc<dyn ConnectRules>,
+) -> Result<(Proxy, ProxyAddress), Error> {
+    if config.url.is_none() && config.isolation == Isolation::Bubblewrap {
+        let failed =
+            |error: io::Error| Error::Unavailable(format!("it can have no network: {error}"));
+        let (near, channel) =
+            ListenerChannel::open(config.listener_program.as_deref()).map_err(failed)?;
+        let proxy = Proxy::start_in_namespace(near, rules, MAX_CONNECTIONS);
+        return Ok((proxy, ProxyAddress { url: NAMESPACE_URL.to_owned(), channel: Some(channel) }));
+    }
+    if config.url.is_none() {
+        warn!("the browser runs without isolation: it can reach what this process can");
+    }
+    let failed = |error| {
+        Error::Unavailable(format!("its way out cannot listen on {}: {error}", config.listen))
+    };
+    let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
+    let url = match config.proxy.as_str() {
+        "" => format!("http://{}", listener.local_addr().map_err(failed)?),
+        given => given.to_owned(),
+    };
+    let proxy = Proxy::start(listener, rules, MAX_CONNECTIONS);
+    Ok((proxy, ProxyAddress { url, channel: None }))
 }
 
 fn page_of(cdp: &Arc<Cdp>, window: &Window) -> Page {

@@ -16,7 +16,8 @@ pub struct Config {
     pub isolation: Isolation,
     /// Additional arguments for the program, such as `--no-sandbox` where it must run as root.
     pub args: Vec<String>,
-    /// Listen address of the proxy that pages use; port 0 is any free port.
+    /// Listen address of the proxy that pages of a browser elsewhere, or without isolation, use; port
+    /// 0 is any free port.
     pub listen: SocketAddr,
     /// URL at which a browser elsewhere reaches the proxy; empty means `listen`.
     pub proxy: String,
@@ -25,16 +26,21 @@ pub struct Config {
     /// Idle time after which a window is closed.
     #[serde(with = "humantime_serde")]
     pub idle: Duration,
+    /// Program that listens in the browser's namespace
+    /// ([`run_listener`](holdfast_proxy::run_listener)); the current executable if it is `None`.
+    #[serde(skip)]
+    pub listener_program: Option<PathBuf>,
 }
 
 /// Isolation of a browser that this process starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Isolation {
-    /// Bubblewrap: the browser sees its profile, programs, libraries and fonts only.
+    /// Bubblewrap: the browser sees its profile, programs, libraries and fonts only, and reaches the
+    /// network only through the proxy.
     Bubblewrap,
-    /// None: a page that breaks out of the browser can read what this process can. Only where
-    /// Bubblewrap cannot run.
+    /// None: a page that breaks out of the browser can read and reach what this process can. Only
+    /// where Bubblewrap cannot run.
     None,
 }
 
@@ -49,6 +55,7 @@ impl Default for Config {
             proxy: String::new(),
             most: 8,
             idle: Duration::from_secs(300),
+            listener_program: None,
         }
     }
 }

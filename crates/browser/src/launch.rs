@@ -1,8 +1,8 @@
 //! Starts Chromium, or connects to one that runs elsewhere.
 //!
 //! A browser that is started here is isolated, since a page may break out of it: it sees its profile,
-//! programs, libraries and fonts, and no other files or processes of this machine. It is controlled
-//! over a pipe, which no other process can open.
+//! programs, libraries and fonts, and no other files or processes of this machine, and its network
+//! has the proxy only. It is controlled over a pipe, which no other process can open.
 
 mod isolation;
 
@@ -15,7 +15,7 @@ use std::{
 };
 
 use command_fds::{CommandFdExt as _, FdMapping};
-
+use holdfast_proxy::ListenerChannel;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::{
@@ -35,8 +35,8 @@ const LAUNCH_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_VERSION_BYTES: u64 = 64 * 1024;
 
 /// Arguments of the program. They turn off background traffic, and everything that could bypass the
-/// proxy.
-const BROWSER_ARGS: [&str; 18] = [
+/// proxy: where the browser is not isolated, nothing else does.
+const BROWSER_ARGS: [&str; 19] = [
     "--headless=new",
     "--remote-debugging-pipe",
     "--disable-background-networking",
@@ -45,7 +45,7 @@ const BROWSER_ARGS: [&str; 18] = [
     "--disable-dev-shm-usage",
     "--disable-domain-reliability",
     "--disable-extensions",
-    "--disable-features=BackForwardCache,MediaRouter,OptimizationHints,Translate",
+    "--disable-features=BackForwardCache,MediaRouter,OptimizationHints,PreconnectToSearch,Translate",
     "--disable-gpu",
     "--disable-quic",
     "--disable-sync",
@@ -55,6 +55,8 @@ const BROWSER_ARGS: [&str; 18] = [
     "--no-first-run",
     "--password-store=basic",
     "--proxy-bypass-list=<-loopback>",
+    // For requests of the browser itself. Nothing listens there; the contexts of pages have the proxy.
+    "--proxy-server=http://127.0.0.1:1",
 ];
 
 /// Local browser process; dropping this kills it.
@@ -64,10 +66,17 @@ pub(crate) struct BrowserProcess {
     _home: TempDir,
 }
 
+/// The proxy, as the browser sees it.
+pub(crate) struct ProxyAddress {
+    pub(crate) url: String,
+    /// Channel for the listener, if the browser is isolated.
+    pub(crate) channel: Option<ListenerChannel>,
+}
+
 /// Connects to the configured browser; starts it if it is a local one.
 pub(crate) async fn connect(
     config: &Config,
-    proxy: &str,
+    proxy: ProxyAddress,
 ) -> Result<(Cdp, Option<BrowserProcess>), Error> {
     let connecting = async {
         match (&config.url, &config.path) {
@@ -84,7 +93,11 @@ pub(crate) async fn connect(
     timeout(LAUNCH_TIMEOUT, connecting).await.unwrap_or_else(|_| Err(late()))
 }
 
-async fn start(path: &Path, config: &Config, proxy: &str) -> Result<(Cdp, BrowserProcess), Error> {
+async fn start(
+    path: &Path,
+    config: &Config,
+    proxy: ProxyAddress,
+) -> Result<(Cdp, BrowserProcess), Error> {
     let away = |what: &str| {
         let what = what.to_owned();
         move |error: std::io::Error| Error::Unavailable(format!("{what}: {error}"))
@@ -94,11 +107,12 @@ async fn start(path: &Path, config: &Config, proxy: &str) -> Result<(Cdp, Browse
     let home = tempfile::Builder::new().prefix("holdfast-browser-").tempdir();
     let home = home.map_err(away("no folder for its profile can be made"))?;
     let (ours, theirs) = pipe().map_err(away("no pipe to it can be made"))?;
-    let mut command = isolation::command(config.isolation, &path, home.path());
+    let ProxyAddress { url: proxy, channel } = proxy;
+    let mut command = isolation::command(channel.as_ref(), &path, home.path());
     // The environment is cleared: this process's variables hold secrets.
     command
         .args(BROWSER_ARGS)
-        .arg(format!("--proxy-server={proxy}"))
+        .arg(resolver_rules(&proxy))
         .arg(format!("--user-data-dir={}", home.path().display()))
         .args(&config.args)
         .arg("about:blank")
@@ -109,7 +123,10 @@ async fn start(path: &Path, config: &Config, proxy: &str) -> Result<(Cdp, Browse
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .kill_on_drop(true);
-    let mapped = command.fd_mappings(theirs.into());
+    let is_isolated = channel.is_some();
+    let listener = channel
+        .map(|channel| FdMapping { parent_fd: channel.socket, child_fd: isolation::LISTENER_FD });
+    let mapped = command.fd_mappings(theirs.into_iter().chain(listener).collect());
     mapped.map_err(|error| Error::Unavailable(error.to_string()))?;
     let mut child = command.spawn().map_err(away(&does_not_start))?;
     drop(command);
@@ -130,12 +147,19 @@ async fn start(path: &Path, config: &Config, proxy: &str) -> Result<(Cdp, Browse
         return Err(match error {
             Error::Unavailable(_) => Error::Unavailable(format!(
                 "it ended at once; its last words: {last}{}",
-                isolation::advice(config.isolation)
+                if is_isolated { isolation::ADVICE } else { "" }
             )),
             other => other,
         });
     }
     Ok((cdp, BrowserProcess { _child: child, _home: home }))
+}
+
+/// Argument by which the browser resolves no name: the proxy does, and checks it.
+fn resolver_rules(proxy: &str) -> String {
+    let host = proxy.split_once("://").map_or(proxy, |(_, address)| address);
+    let host = host.rsplit_once(':').map_or(host, |(host, _)| host);
+    format!("--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE {host}")
 }
 
 /// Makes our end of a pipe to the browser, and the descriptors from which it reads and to which it
@@ -207,53 +231,17 @@ async fn socket_path(address: SocketAddr) -> Result<String, Error> {
     }
 }
 
-/// Tests that `tests/tools.py` leaves out where Chromium is missing.
 #[cfg(test)]
 mod tests {
-    mod needs_chromium {
-        use serde_json::json;
+    use super::*;
 
-        use super::super::*;
-        use crate::Isolation;
-
-        async fn text_of_file(config: &Config, url: &str) -> anyhow::Result<String> {
-            let (cdp, _running) = connect(config, "http://127.0.0.1:1").await?;
-            let made = cdp.call(None, "Target.createTarget", json!({ "url": url })).await?;
-            let attach = json!({ "targetId": made["targetId"], "flatten": true });
-            let session = cdp.call(None, "Target.attachToTarget", attach).await?;
-            let session = session["sessionId"].as_str();
-            for _ in 0..600 {
-                let read = json!({ "expression": "document.body?.innerText ?? ''" });
-                let read = cdp.call(session, "Runtime.evaluate", read).await?;
-                match read["result"]["value"].as_str() {
-                    Some("") | None => tokio::time::sleep(Duration::from_millis(100)).await,
-                    Some(text) => return Ok(text.to_owned()),
-                }
-            }
-            anyhow::bail!("the page stays empty")
-        }
-
-        #[tokio::test]
-        async fn a_browser_cannot_read_the_files_of_its_host() -> anyhow::Result<()> {
-            let dir = tempfile::tempdir()?;
-            let secret = dir.path().join("secret.txt");
-            std::fs::write(&secret, "the key of the house")?;
-            let url = format!("file://{}", secret.display());
-            let path = std::env::var_os("HOLDFAST_CHROMIUM");
-            let mut config = Config {
-                path: Some(path.map_or_else(|| "/usr/bin/chromium".into(), Into::into)),
-                // Tests may run as root, where Chromium's own sandbox does not work.
-                args: vec!["--no-sandbox".to_owned()],
-                ..Config::default()
-            };
-
-            let isolated = text_of_file(&config, &url).await?;
-            assert!(!isolated.contains("the key of the house"), "{isolated}");
-
-            config.isolation = Isolation::None;
-            let open = text_of_file(&config, &url).await?;
-            assert!(open.contains("the key of the house"), "the test itself works: {open}");
-            Ok(())
+    #[test]
+    fn the_proxy_is_the_only_host_that_the_browser_resolves() {
+        for (proxy, host) in
+            [("http://127.0.0.1:18797", "127.0.0.1"), ("http://[::1]:8080", "[::1]")]
+        {
+            let rules = resolver_rules(proxy);
+            assert_eq!(rules, format!("--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE {host}"));
         }
     }
 }

@@ -4,7 +4,6 @@
 //! |---|---|
 //! | `launch` | starting Chromium, or connecting to one that runs elsewhere |
 //! | `cdp` | the protocol: calls and responses over a web socket (decision 0021), and rules for where tabs go |
-//! | `proxy` | the proxy that checks every connection of a page |
 //! | `browser` | one browser, with a window for each conversation |
 //! | `page` | actions on a page |
 //! | `snapshot` | the visible content of a page, by accessibility roles |
@@ -12,10 +11,11 @@
 //! ## What can go wrong
 //!
 //! A page is untrusted code. It runs in Chromium's own sandbox, in a context without the cookies of
-//! other conversations, and all its network traffic goes through `proxy`: names are resolved there
-//! once, and the connection goes to the address that was checked. So a redirect, a frame, a script,
+//! other conversations, and all its network traffic goes through the proxy of `holdfast-proxy`: names
+//! are resolved there once, and the connection goes to the address that was checked. So a redirect, a frame, a script,
 //! a worker, a web socket or a name whose address changes between two lookups reaches nothing that
-//! a direct fetch could not. The *content* of a page is not checked here: the code that shows it to
+//! a direct fetch could not. A browser that breaks out of the page's sandbox is in a network namespace
+//! with the proxy only. The *content* of a page is not checked here: the code that shows it to
 //! a model must mark it as untrusted.
 
 mod browser;
@@ -25,7 +25,6 @@ mod error;
 mod keys;
 mod launch;
 mod page;
-mod proxy;
 mod snapshot;
 
 pub use browser::Browser;
@@ -33,4 +32,3 @@ pub use cdp::NavigationRule;
 pub use config::{Config, Isolation};
 pub use error::Error;
 pub use page::{Page, PointerAction, Screenshot, Tab};
-pub use proxy::{ConnectPolicy, PolicyDecision};

@@ -40,7 +40,11 @@ impl AllowedHosts {
 
     /// Refuses an address on another host, with a text for the model.
     pub(crate) fn check(&self, url: &Url) -> Result<(), String> {
-        let host = url.host_str().unwrap_or_default();
+        self.check_host(url.host_str().unwrap_or_default())
+    }
+
+    /// Refuses another host, with a text for the model.
+    pub(crate) fn check_host(&self, host: &str) -> Result<(), String> {
         if self.rule.as_ref().is_some_and(|allows| !allows(host)) {
             return Err(format!("`{host}` is not among the hosts that the policy allows"));
         }

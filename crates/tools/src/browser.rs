@@ -2,7 +2,7 @@
 //!
 //! Each conversation has a window of its own, which is empty at first and is closed after a time
 //! without use. Page content comes from outside and is marked as untrusted. The browser may reach
-//! the same addresses as `web_fetch`: a proxy of [`holdfast_browser`] checks every connection with
+//! the same addresses as `web_fetch`: a proxy of [`holdfast_proxy`] checks every connection with
 //! the same [guard](crate::web::guard).
 
 use std::{
@@ -13,8 +13,7 @@ use std::{
 };
 
 use holdfast_browser::{
-    Browser as Windows, Config, ConnectPolicy, Error, NavigationRule, Page, PointerAction,
-    PolicyDecision, Tab,
+    Browser as Windows, Config, Error, NavigationRule, Page, PointerAction, Tab,
 };
 use holdfast_egress::{Guard, Lookup, SystemResolver};
 use holdfast_types::Effect;
@@ -23,7 +22,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::{AllowedHosts, Call, Destination, Output, Part, Tool, ToolError, untrusted, web::Web};
+use crate::{
+    AllowedHosts, Call, Destination, GuardedHosts, Output, Part, Tool, ToolError, untrusted,
+    web::Web,
+};
 
 /// Maximum length of the page text that the model gets, in characters.
 const MAX_SHOWN_CHARS: usize = 30_000;
@@ -147,18 +149,6 @@ pub trait LostWindows: fmt::Debug + Send + Sync {
     fn reason<'a>(&'a self, call: &'a Call) -> ReasonFuture<'a>;
 }
 
-/// Address check for the browser's proxy.
-struct ProxyGuard(Guard);
-
-impl ConnectPolicy for ProxyGuard {
-    fn check(&self, host: String, port: u16) -> PolicyDecision {
-        let guard = self.0.clone();
-        Box::pin(async move {
-            guard.addresses(&host, port).await.map_err(|refused| refused.to_string())
-        })
-    }
-}
-
 impl Browser {
     /// Builds the browser, limited to addresses that may be fetched; `None` if none is configured.
     ///
@@ -183,7 +173,8 @@ impl Browser {
         losses: Arc<dyn LostWindows>,
     ) -> anyhow::Result<Self> {
         let guard = Guard::new(web.allow.clone(), lookup)?;
-        let windows = Windows::new(config, Arc::new(ProxyGuard(guard.clone())));
+        let rules = GuardedHosts::new(guard.clone(), AllowedHosts::default());
+        let windows = Windows::new(config, Arc::new(rules));
         Ok(Self { windows, guard, losses })
     }
 

@@ -124,8 +124,8 @@ pub use tts::{SpeechExtract, Tts, extract_speech};
 pub use untrusted::{clean, is_untrusted, untrusted, visible};
 #[cfg(feature = "web")]
 pub use web::{
-    ANSWER_HEADING, DuckDuckGo, KeyedProvider, Perplexity, Search, SearchAccount, SearchAccounts,
-    SearchProvider, Searxng, Web, WebFetch, WebSearch,
+    ANSWER_HEADING, DuckDuckGo, GuardedHosts, KeyedProvider, Perplexity, Search, SearchAccount,
+    SearchAccounts, SearchProvider, Searxng, Web, WebFetch, WebSearch,
 };
 pub use work::{
     NewSelfProposal, SelfChange, SelfLog, SelfProposals, SelfTool, TodoRequest, TodoTool, Todos,

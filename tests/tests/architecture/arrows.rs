@@ -8,7 +8,7 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
 const LAYERS: &[&[&str]] = &[
     &["holdfast-proto", "holdfast-types"],
     &["holdfast-kit"],
-    &["holdfast-egress"],
+    &["holdfast-egress", "holdfast-proxy"],
     &[
         "holdfast-browser",
         "holdfast-bus",

@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
+use holdfast_proxy::ListenerChannel;
 use tokio::process::Command;
 
-use crate::Isolation;
+/// Descriptor of the channel on which the listener of the proxy is sent.
+pub(super) const LISTENER_FD: i32 = 5;
 
 /// Programs, libraries and fonts, as far as they exist. None of them is writable, and none holds
 /// data of this installation.
@@ -26,14 +28,14 @@ const READABLE: [&str; 14] = [
 ];
 
 /// Returns a command of the browser at the absolute path `program`, to which its arguments are added.
-/// `home` is the folder of its profile, the only one that it can write to.
-pub(super) fn command(isolation: Isolation, program: &Path, home: &Path) -> Command {
-    match isolation {
-        Isolation::None => Command::new(program),
-        Isolation::Bubblewrap => {
+/// `home` is the folder of its profile, the only one that it can write to. With a channel it is
+/// isolated.
+pub(super) fn command(channel: Option<&ListenerChannel>, program: &Path, home: &Path) -> Command {
+    match channel {
+        None => Command::new(program),
+        Some(channel) => {
             let mut bwrap = Command::new("bwrap");
-            // The network is shared: the proxy is on it.
-            bwrap.args(["--unshare-all", "--share-net", "--die-with-parent", "--new-session"]);
+            bwrap.args(["--unshare-all", "--die-with-parent", "--new-session"]);
             for path in READABLE {
                 bwrap.args(["--ro-bind-try", path, path]);
             }
@@ -47,19 +49,14 @@ pub(super) fn command(isolation: Isolation, program: &Path, home: &Path) -> Comm
                 bwrap.arg("--ro-bind").args([folder, folder]);
             }
             bwrap.arg("--bind").args([home, home]).arg("--chdir").arg(home);
-            bwrap.arg("--").arg(program);
+            bwrap.arg("--ro-bind").arg(&channel.program).arg(ListenerChannel::PROGRAM);
+            let listen = ListenerChannel::shell_command(LISTENER_FD);
+            bwrap.args(["--", "/bin/sh", "-c"]).arg(listen + "exec \"$0\" \"$@\"").arg(program);
             bwrap
         }
     }
 }
 
-/// Advice for a browser that has not started.
-pub(super) const fn advice(isolation: Isolation) -> &'static str {
-    match isolation {
-        Isolation::None => "",
-        Isolation::Bubblewrap => {
-            " (it runs under `bwrap`; where that cannot work, `runner.browser.isolation` turns it \
-             off, and `runner.browser.url` takes a browser of another container)"
-        }
-    }
-}
+/// Advice for an isolated browser that has not started.
+pub(super) const ADVICE: &str = " (it runs under `bwrap`; where that cannot work, `runner.browser.isolation` turns it off, and \
+     `runner.browser.url` takes a browser of another container)";

@@ -12,6 +12,7 @@ use axum::{
     response::{Html, Redirect},
     routing::get,
 };
+use holdfast_browser::Isolation;
 
 use super::*;
 use crate::{
@@ -147,7 +148,9 @@ mod needs_chromium {
         let answers = Answers::of("start.test", [vec![HOME]])
             .and("rebind.test", [vec![HOME]])
             .and("localhost", [vec![HOME]]);
-        let mut config = Config { path: Some(path), ..Config::default() };
+        // These tests are about the proxy's rules: isolation would hide what they let through.
+        let isolation = Isolation::None;
+        let mut config = Config { path: Some(path), isolation, ..Config::default() };
         // Tests may run as root, where Chromium's own sandbox does not work.
         config.args = vec!["--no-sandbox".to_owned()];
         change(&mut config);

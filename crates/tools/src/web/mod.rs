@@ -12,6 +12,7 @@ mod body;
 #[cfg(test)]
 pub(crate) mod fake;
 mod fetch;
+mod guarded_hosts;
 mod search;
 
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use holdfast_egress::Guard;
 use serde::{Deserialize, Serialize};
 
 pub use fetch::WebFetch;
+pub use guarded_hosts::GuardedHosts;
 pub use search::{
     ANSWER_HEADING, DuckDuckGo, KeyedProvider, Perplexity, Provider as SearchProvider, Search,
     SearchAccount, SearchAccounts, Searxng, WebSearch,

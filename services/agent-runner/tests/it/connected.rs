@@ -179,6 +179,8 @@ mod needs_chromium {
         config.runner.web.allow = vec![at.to_string()];
         config.runner.browser.path = Some(path);
         config.runner.browser.args = vec!["--no-sandbox".to_owned()];
+        config.runner.browser.listener_program =
+            Some(env!("CARGO_BIN_EXE_agent-runner-child").into());
         let _runner = world.runner_with(config, |app| app).await?;
         let go = json!({ "action": "navigate", "url": format!("http://{at}/") }).to_string();
         world.model.queue([Reply::call("a", "browser", go), Reply::text("3 euro")]);

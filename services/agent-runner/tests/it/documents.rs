@@ -143,7 +143,7 @@ async fn files_of_every_kind_are_shown_to_the_model_or_refused_with_what_to_do()
 -> anyhow::Result<()> {
     let world = World::start().await?;
     use_seeing_model(&world).await?;
-    let reader = env!("CARGO_BIN_EXE_agent-runner-document-reader");
+    let reader = env!("CARGO_BIN_EXE_agent-runner-child");
     let config = world.config();
     let _runner = world.runner_with(config, |app| app.with_document_reader(reader.into())).await?;
     let files: BTreeMap<String, Expected> = serde_json::from_slice(&testdata("expected.json"))?;
@@ -161,7 +161,7 @@ async fn files_of_every_kind_are_shown_to_the_model_or_refused_with_what_to_do()
 #[tokio::test]
 async fn a_document_is_read_from_a_line_on_and_its_kind_is_named() -> anyhow::Result<()> {
     let world = World::start().await?;
-    let reader = env!("CARGO_BIN_EXE_agent-runner-document-reader");
+    let reader = env!("CARGO_BIN_EXE_agent-runner-child");
     let config = world.config();
     let _runner = world.runner_with(config, |app| app.with_document_reader(reader.into())).await?;
 

@@ -218,14 +218,16 @@ async fn a_crowd_of_new_visitors_does_not_shut_out_those_who_come_back() {
 mod needs_chromium {
     use std::{net::SocketAddr, sync::Arc};
 
-    use holdfast_browser::{Browser, Config, ConnectPolicy, PolicyDecision};
+    use holdfast_browser::{Browser, Config, Isolation};
+    use holdfast_proxy::{ConnectRules, RuleDecision};
 
     use super::*;
 
+    #[derive(Debug)]
     struct Loopback;
 
-    impl ConnectPolicy for Loopback {
-        fn check(&self, _: String, port: u16) -> PolicyDecision {
+    impl ConnectRules for Loopback {
+        fn check(&self, _: String, port: u16) -> RuleDecision {
             Box::pin(async move { Ok(vec![SocketAddr::from(([127, 0, 0, 1], port))]) })
         }
     }
@@ -239,7 +241,9 @@ mod needs_chromium {
         let named = std::env::var_os("HOLDFAST_CHROMIUM").map(std::path::PathBuf::from);
         let path = named.unwrap_or_else(|| "/usr/bin/chromium".into());
         let args = vec!["--no-sandbox".to_owned()];
-        let config = Config { path: Some(path), args, ..Config::default() };
+        // What is tested here is the page, not the isolation of the browser.
+        let isolation = Isolation::None;
+        let config = Config { path: Some(path), args, isolation, ..Config::default() };
         let browser = Browser::new(config, Arc::new(Loopback));
         let (tenant, who) = (world.tenant.as_uuid(), AccountId::generate().as_uuid());
         let (tab, _) = browser.page(tenant, who).await.unwrap();

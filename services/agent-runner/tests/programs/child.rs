@@ -1,0 +1,10 @@
+//! Reads a document or listens in a network namespace, as the `holdfast` binary does when it is
+//! asked to.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    holdfast_documents::run_document_reader()
+        .or_else(holdfast_proxy::run_listener)
+        .unwrap_or(ExitCode::FAILURE)
+}
