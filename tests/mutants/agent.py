@@ -796,8 +796,8 @@ MUTANTS = {
         [
             (
                 SANDBOX + "bubblewrap/args.rs",
-                "Network::Off => self.add([&\"--unshare-net\"]),",
-                "Network::Off => (),",
+                "if !matches!(network, Network::Host) {",
+                "if matches!(network, Network::Proxy(_)) {",
             ),
         ],
         [
@@ -809,12 +809,46 @@ MUTANTS = {
         [
             (
                 RUNNER + "tools/shell.rs",
-                "command.network = if line.network {",
-                "command.network = if line.network || !line.script.is_empty() {",
+                "match (line.network, self.settings.network) {",
+                "match (line.network || !line.script.is_empty(), self.settings.network) {",
             ),
         ],
         [
             ("agent-runner", "it", "shell::a_command_sees_no_environment_and_no_place_of_the_mesh"),
+        ],
+    ),
+    # A command behind the proxy has the host's network.
+    "exec-network-proxied": Mutant(
+        [
+            (
+                SANDBOX + "bubblewrap/args.rs",
+                "if !matches!(network, Network::Host) {",
+                "if matches!(network, Network::Off) {",
+            ),
+        ],
+        [
+            (
+                "holdfast-sandbox",
+                "it",
+                "network::a_command_reaches_what_the_rules_of_its_proxy_allow_and_nothing_else",
+            ),
+        ],
+    ),
+    # The credential of a command in a pod works after its end.
+    "exec-network-credential": Mutant(
+        [
+            (
+                "crates/proxy/src/admission.rs",
+                "lock(&self.admissions).remove(&self.credential);",
+                "drop(lock(&self.admissions).get(&self.credential));",
+            ),
+        ],
+        [
+            (
+                "holdfast-proxy",
+                "lib",
+                "server::tests::a_credential_has_its_own_rules_and_ends_with_its_admission",
+            ),
         ],
     ),
     # A command sees what is its owner's alone.

@@ -1,6 +1,10 @@
 //! Options of the table `[runner.pods]`.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
 
 use holdfast_sandbox::Error;
 use serde::{Deserialize, Serialize};
@@ -30,6 +34,12 @@ pub struct Config {
 
     /// `RuntimeClass` of the pods, for example gVisor's or Kata's; empty: the cluster's default.
     pub runtime_class: String,
+
+    /// Listen address of the egress proxy for commands; none: commands in pods have no network.
+    pub listen: Option<SocketAddr>,
+
+    /// Address at which pods reach the proxy, if it is not that of `listen`: the runner's own.
+    pub address: Option<IpAddr>,
 
     /// Resources that a pod requests.
     pub requests: Resources,
@@ -78,6 +88,8 @@ impl Default for Config {
             image: String::new(),
             image_pull_secrets: Vec::new(),
             runtime_class: String::new(),
+            listen: None,
+            address: None,
             requests: resources("100m", "128Mi"),
             limits: resources("1", ""),
             warm: 0,
@@ -113,6 +125,10 @@ impl Config {
         if self.image.is_empty() {
             return Err(setting("image", "is empty: name an image with `sh`, `tar` and `base64`"));
         }
+        let address = self.address.or(self.listen.map(|listen| listen.ip()));
+        if address.is_some_and(|address| address.is_unspecified()) {
+            return Err(setting("address", "is not set: name the address of this runner"));
+        }
         if self.lease < MIN_LEASE {
             return Err(setting("lease", "is too short: a second is the least"));
         }
@@ -146,6 +162,7 @@ mod tests {
             (Config { namespace: String::new(), ..usable() }, "namespace"),
             (Config { namespace: "A b".to_owned(), ..usable() }, "namespace"),
             (Config { image: String::new(), ..usable() }, "image"),
+            (Config { listen: "[0::]:18797".parse().ok(), ..usable() }, "address"),
             (Config { lease: Duration::ZERO, ..usable() }, "lease"),
             (Config { lifetime: hour, ..usable() }, "lifetime"),
         ] {

@@ -3,6 +3,7 @@
 //! A [`PodSandbox`] runs each command in a pod that only its folder uses: one tenant, one session,
 //! one view of the agent's files. The files go into the pod and out of it as tar streams, and the
 //! command runs over the API server (`pods/exec`), so that no port of a pod needs to be reachable.
+//! The only network of a pod is the egress proxy of its runner, with a credential for each command.
 //!
 //! | file | contents |
 //! |---|---|
@@ -10,6 +11,7 @@
 //! | `cluster.rs` | calls to the API server |
 //! | `exec.rs` | a process in a pod, over a WebSocket |
 //! | `scripts.rs` | what runs in a pod, besides the command |
+//! | `network.rs` | the egress proxy of pods |
 //! | `tree.rs` | a folder as a tar stream, and back |
 //! | `pod.rs` | a pod in use: files in, command, files out |
 //! | `sandbox.rs` | which pod a command gets; renewal and end of pods |
@@ -26,6 +28,7 @@ mod config;
 mod error;
 mod exec;
 mod manifest;
+mod network;
 mod pod;
 mod sandbox;
 mod scripts;

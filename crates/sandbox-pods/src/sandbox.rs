@@ -12,8 +12,10 @@ use std::{
 };
 
 use futures::future::{BoxFuture, join_all};
+use holdfast_proxy::ConnectRules;
 use holdfast_sandbox::{
-    Access, Backend, Background, Command, Error as SandboxError, Network, Process, Sandbox,
+    Access, Backend, BackendChoice, Background, Command, Error as SandboxError, Network,
+    NetworkPolicy, Process, Sandbox,
 };
 use holdfast_types::TenantId;
 use tokio::{
@@ -28,6 +30,7 @@ use crate::{
     cluster::Cluster,
     error::Error,
     manifest::{Template, tenant_label},
+    network::{AdmittedCommand, PodNetwork},
     pod::{RunningCommand, SandboxPod, UsedPod, UsedPods},
     scripts,
     tree::TreeSize,
@@ -50,6 +53,8 @@ pub struct PodSandbox(Arc<Pods>);
 struct Pods {
     cluster: Cluster,
     sandbox: holdfast_sandbox::Config,
+    /// Network of commands; `None` if they have none.
+    network: Option<PodNetwork>,
     /// Pods in which nothing runs, by folder.
     idle: Mutex<HashMap<PathBuf, IdlePod>>,
     held: UsedPods,
@@ -81,6 +86,15 @@ impl PodSandbox {
     ) -> Result<Self, SandboxError> {
         sandbox.check()?;
         config.check(sandbox.longest)?;
+        let network = match (sandbox.network, config.listen) {
+            (NetworkPolicy::Proxy, Some(listen)) => {
+                Some(PodNetwork::start(listen, config.address).await?)
+            }
+            (NetworkPolicy::Proxy, None) if sandbox.backend == BackendChoice::Pods => {
+                return Err(SandboxError::NetworkInPods);
+            }
+            (NetworkPolicy::Proxy | NetworkPolicy::Off | NetworkPolicy::Host, _) => None,
+        };
         let template = Template::new(config, &sandbox.limits);
         let cluster = Cluster::connect(config, template).await?;
         let probed = timeout(PROBE_TIMEOUT, cluster.probe()).await;
@@ -93,7 +107,8 @@ impl PodSandbox {
             Err(error) => return Err(error.into()),
         }
         let (idle, held) = (Mutex::default(), UsedPods::default());
-        Ok(Self(Arc::new(Pods { cluster, sandbox: sandbox.clone(), idle, held })))
+        let sandbox = sandbox.clone();
+        Ok(Self(Arc::new(Pods { cluster, sandbox, network, idle, held })))
     }
 
     /// Renews the pods of this runner, and deletes those that were idle for too long, until `stop`.
@@ -121,9 +136,11 @@ impl PodSandbox {
     }
 
     async fn start(&self, mut command: Command) -> Result<Box<dyn Process>, SandboxError> {
-        if command.network == Network::Host {
-            return Err(SandboxError::NetworkInPods);
-        }
+        let admission = match &command.network {
+            Network::Off => None,
+            Network::Proxy(rules) => Some(self.0.admit(Arc::clone(rules))?),
+            Network::Host => return Err(SandboxError::NetworkInPods),
+        };
         let terms = command.terms(&self.0.sandbox)?;
         command.check_workdir()?;
         let dir = command.workspace.dir.clone();
@@ -138,6 +155,9 @@ impl PodSandbox {
             None => self.0.new_pod(&dir, command.tenant, until).await,
         };
         let PreparedPod { pod, connection, size } = prepared?;
+        if let Some(admitted) = &admission {
+            admitted.add_to_env(&mut command.env);
+        }
         let mut first_line = scripts::first_line(&command, &terms);
         first_line.append(&mut command.stdin);
         let output = terms.limits.output;
@@ -156,6 +176,7 @@ impl PodSandbox {
         let pods = Arc::clone(&self.0);
         Ok(Box::new(Background::start(output, signal, move |io| async move {
             let (ended, pod) = running.supervise(connection, io, received).await;
+            drop(admission);
             if let Some(pod) = pod {
                 pods.idle().insert(dir, IdlePod { pod, since: Instant::now() });
             }
@@ -184,6 +205,12 @@ impl Sandbox for PodSandbox {
 }
 
 impl Pods {
+    /// Admits a command to the network.
+    fn admit(&self, rules: Arc<dyn ConnectRules>) -> Result<AdmittedCommand, SandboxError> {
+        let network = self.network.as_ref().ok_or(SandboxError::NetworkInPods)?;
+        Ok(network.admit(rules))
+    }
+
     fn idle(&self) -> MutexGuard<'_, HashMap<PathBuf, IdlePod>> {
         lock(&self.idle)
     }

@@ -9,8 +9,10 @@
 //! symlink there between our check and `bwrap`'s use (CVE-2024-42472).
 
 mod args;
+mod proxied;
 
 use std::{
+    collections::BTreeMap,
     io,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
@@ -20,6 +22,7 @@ use std::{
 };
 
 use command_fds::{CommandFdExt as _, FdMapping};
+use holdfast_proxy::Proxy;
 use rustix::{
     fs::{MemfdFlags, SeekFrom, memfd_create, seek},
     io::write,
@@ -31,9 +34,12 @@ use tokio::{
     io::AsyncReadExt as _, io::unix::AsyncFd, net::unix::pipe, process::Child, time::timeout,
 };
 
-use self::args::{Args, HostPaths};
+use self::{
+    args::{Args, HostPaths},
+    proxied::ProxiedStart,
+};
 use crate::{
-    Access, Backend, Command, Config, Error, Limits, MOUNT, WorkPath,
+    Access, Backend, Command, Config, Error, Limits, MOUNT, Network, WorkPath,
     error::from_bwrap,
     local::Launcher,
     root::Root,
@@ -57,6 +63,8 @@ pub(crate) struct Bubblewrap {
     program: PathBuf,
     filters: Arc<[Vec<u8>]>,
     system: HostPaths,
+    /// Program that listens for the proxy; `None`: the current executable.
+    listener_program: Option<PathBuf>,
 }
 
 impl Bubblewrap {
@@ -75,6 +83,7 @@ impl Bubblewrap {
             program,
             filters: seccomp::filters()?.into(),
             system: HostPaths::of_this_machine(&config.readable),
+            listener_program: config.listener_program.clone(),
         })
     }
 }
@@ -86,7 +95,7 @@ impl Launcher for Bubblewrap {
 
     async fn launch(&self, command: Command, limits: Limits) -> Result<StartedCommand, Error> {
         let failed = Error::failed("prepare the sandbox");
-        let prepared = prepare(&command, &limits, &self.system, &self.filters)?;
+        let prepared = self.prepare(&command, &limits)?;
         let (info, tell) = pipe_with(PipeFlags::CLOEXEC).map_err(|e| failed(e.into()))?;
         let failed = Error::failed("prepare the sandbox");
         let (far, near) = pipe_with(PipeFlags::CLOEXEC).map_err(|e| failed(e.into()))?;
@@ -105,6 +114,7 @@ impl Launcher for Bubblewrap {
             .arg("--args")
             .arg(args_fd.to_string())
             .args(["--", SHELL, "-c"])
+            .args(&prepared.first_script)
             .arg(&command.script)
             .current_dir("/")
             .stdin(Stdio::piped())
@@ -130,6 +140,7 @@ impl Launcher for Bubblewrap {
             signal_target: reach,
             containment: Containment::Namespace { init, gate },
             slice: None,
+            _proxy: prepared.proxy,
         })
     }
 }
@@ -138,6 +149,10 @@ impl Launcher for Bubblewrap {
 struct BwrapInvocation {
     args: Args,
     fds: Fds,
+    /// Script that runs the command's script, which is an argument of it, and its name; empty if
+    /// the command's script runs directly.
+    first_script: Vec<String>,
+    proxy: Option<Proxy>,
 }
 
 /// Descriptors, and the numbers under which `bwrap` gets them.
@@ -155,41 +170,60 @@ impl Fds {
     }
 }
 
-fn prepare(
-    command: &Command,
-    limits: &Limits,
-    system: &HostPaths,
-    filters: &[Vec<u8>],
-) -> Result<BwrapInvocation, Error> {
-    let failed = || Error::failed("prepare the sandbox");
-    let mut fds = Fds { mappings: Vec::new(), next: FIRST_FD };
-    let mut args = Args::default();
+impl Bubblewrap {
+    fn prepare(&self, command: &Command, limits: &Limits) -> Result<BwrapInvocation, Error> {
+        let failed = || Error::failed("prepare the sandbox");
+        let mut fds = Fds { mappings: Vec::new(), next: FIRST_FD };
+        let mut args = Args::default();
+        let start = match &command.network {
+            Network::Proxy(rules) => {
+                let program = self.listener_program.as_deref();
+                let start = ProxiedStart::new(&command.env, Arc::clone(rules), program);
+                Some(start.map_err(failed())?)
+            }
+            Network::Off | Network::Host => None,
+        };
 
-    args.isolation();
-    args.environment(&command.env);
-    args.system(system, command.network);
-    for (text, at) in args::FILES {
-        let fd = fds.add(memory_file(text.as_bytes()).map_err(failed())?);
-        args.fd_at("--ro-bind-data", fd, Path::new(at));
+        args.isolation();
+        match &start {
+            // The first script sets the command's own.
+            Some(_) => args.environment(&BTreeMap::new()),
+            None => args.environment(&command.env),
+        }
+        args.system(&self.system, &command.network);
+        for (text, at) in args::FILES {
+            let fd = fds.add(memory_file(text.as_bytes()).map_err(failed())?);
+            args.fd_at("--ro-bind-data", fd, Path::new(at));
+        }
+        args.own_file_systems(limits.tmp);
+        args.configured(&self.system);
+        let (first_script, proxy) = match start {
+            Some(start) => {
+                args.listener(&start.channel.program);
+                let channel = fds.add(start.channel.socket);
+                let variables = fds.add(memory_file(&start.variables).map_err(failed())?);
+                let script = proxied::first_script(channel, variables);
+                (vec![script, SHELL.to_owned()], Some(start.proxy))
+            }
+            None => (Vec::new(), None),
+        };
+
+        let root = Root::open(&command.workspace.dir)?;
+        // The directory that the command starts in must exist within the workspace.
+        root.open_dir(&command.workdir)?;
+        let bind = match command.workspace.access {
+            Access::Read => "--ro-bind-fd",
+            Access::Write => "--bind-fd",
+        };
+        let dir: OwnedFd = root.open_dir(&WorkPath::top())?.into_std_file().into();
+        args.fd_at(bind, fds.add(dir), Path::new(MOUNT));
+        args.seal(&command.workdir);
+
+        for filter in &*self.filters {
+            args.fd("--add-seccomp-fd", fds.add(memory_file(filter).map_err(failed())?));
+        }
+        Ok(BwrapInvocation { args, fds, first_script, proxy })
     }
-    args.own_file_systems(limits.tmp);
-    args.configured(system);
-
-    let root = Root::open(&command.workspace.dir)?;
-    // The directory that the command starts in must exist within the workspace.
-    root.open_dir(&command.workdir)?;
-    let bind = match command.workspace.access {
-        Access::Read => "--ro-bind-fd",
-        Access::Write => "--bind-fd",
-    };
-    let dir: OwnedFd = root.open_dir(&WorkPath::top())?.into_std_file().into();
-    args.fd_at(bind, fds.add(dir), Path::new(MOUNT));
-    args.seal(&command.workdir);
-
-    for filter in filters {
-        args.fd("--add-seccomp-fd", fds.add(memory_file(filter).map_err(failed())?));
-    }
-    Ok(BwrapInvocation { args, fds })
 }
 
 /// Creates a file in memory that holds these bytes, positioned at its beginning.

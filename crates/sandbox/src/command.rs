@@ -1,7 +1,8 @@
 //! Command: a script, its files, and what it may use.
 
-use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc, time::Duration};
 
+use holdfast_proxy::ConnectRules;
 use holdfast_types::TenantId;
 
 use crate::{Config, Error, Limits, NetworkPolicy, WorkPath, root::Root};
@@ -15,7 +16,7 @@ const MAX_ENV_BYTES: usize = 64 * 1024;
 /// Command: a script for bash, with its files and limits.
 ///
 /// `Debug` shows sizes, never the script, the environment or the input.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Command {
     /// Script that `bash -c` runs.
     pub script: String,
@@ -55,11 +56,14 @@ pub enum Access {
 }
 
 /// Access of a command to the network.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Default)]
 pub enum Network {
     /// Only a loopback interface of its own.
     #[default]
     Off,
+    /// The egress proxy with these rules, if the configuration allows it; a loopback interface of its
+    /// own besides. Without isolation it is the host's network.
+    Proxy(Arc<dyn ConnectRules>),
     /// The host's network, if the configuration allows it.
     Host,
 }
@@ -96,7 +100,12 @@ impl Command {
     /// If the command cannot run as written, or the configuration does not permit it.
     pub fn terms(&self, config: &Config) -> Result<CommandTerms, Error> {
         self.check()?;
-        if self.network == Network::Host && config.network == NetworkPolicy::Off {
+        let is_allowed = match self.network {
+            Network::Off => true,
+            Network::Proxy(_) => config.network == NetworkPolicy::Proxy,
+            Network::Host => config.network == NetworkPolicy::Host,
+        };
+        if !is_allowed {
             return Err(Error::NoNetwork);
         }
         let timeout = self.timeout.unwrap_or(config.timeout);

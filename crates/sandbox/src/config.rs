@@ -25,6 +25,11 @@ pub struct Config {
     /// Result of a command's request for network access.
     pub network: NetworkPolicy,
 
+    /// Program that listens in a command's namespace
+    /// ([`run_listener`](holdfast_proxy::run_listener)); the current executable if it is `None`.
+    #[serde(skip)]
+    pub listener_program: Option<PathBuf>,
+
     /// Directories of the host, besides `/usr`, that commands may read, at the same path.
     pub readable: Vec<PathBuf>,
 
@@ -72,6 +77,8 @@ pub enum NetworkPolicy {
     /// The command is refused, with an error.
     #[default]
     Off,
+    /// The egress proxy: public addresses, as far as the policies of tenant and agent allow them.
+    Proxy,
     /// The host's network, including its loopback and everything that listens there.
     Host,
 }
@@ -83,6 +90,7 @@ impl Default for Config {
             hosted: false,
             bwrap: None,
             network: NetworkPolicy::Off,
+            listener_program: None,
             readable: Vec::new(),
             limits: Limits::default(),
             tenant: Some(TenantLimits::default()),
@@ -174,6 +182,9 @@ mod tests {
 
         let network = parse(r#"{"network": "host", "hosted": true}"#).unwrap();
         assert!(matches!(network.check(), Err(Error::NetworkWhileHosted)));
+
+        let proxy = parse(r#"{"network": "proxy", "hosted": true}"#).unwrap();
+        assert!(proxy.check().is_ok());
 
         let paths =
             parse(r#"{"guard": {"restrict_to_workspace": false}, "hosted": true}"#).unwrap();

@@ -89,7 +89,10 @@ pub enum Error {
          where bubblewrap works"
     )]
     NotInPods,
-    #[error("commands in pods have no network: `runner.sandbox.network` must be `off` for them")]
+    #[error(
+        "commands in pods have no network but that of the proxy: `runner.sandbox.network` must be `off` \
+         or `proxy` for them, and `runner.pods.listen` set for `proxy`"
+    )]
     NetworkInPods,
     #[error("cannot {what}")]
     Failed {

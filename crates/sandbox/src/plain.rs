@@ -59,7 +59,14 @@ impl Launcher for Plain {
         let also = leader.get_ref().try_clone().map_err(Error::failed("start bash"))?;
         let reach = Arc::new(SignalTarget { root, first: RootProcess::Shell(also) });
         let containment = Containment::Group;
-        Ok(StartedCommand { child, leader, signal_target: reach, containment, slice: None })
+        Ok(StartedCommand {
+            child,
+            leader,
+            signal_target: reach,
+            containment,
+            slice: None,
+            _proxy: None,
+        })
     }
 }
 

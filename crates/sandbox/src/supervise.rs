@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use holdfast_proxy::Proxy;
 use rustix::{
     io::{Errno, ioctl_fionread, write},
     process::{
@@ -44,6 +45,8 @@ pub(crate) struct StartedCommand {
     pub containment: Containment,
     /// Part in the tenant's slice, given back after the processes are gone.
     pub slice: Option<SliceMember>,
+    /// Its way to the network, which ends with it.
+    pub _proxy: Option<Proxy>,
 }
 
 /// Target of signals to a command.

@@ -8,6 +8,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use holdfast_proxy::ListenerChannel;
+
 use crate::{MOUNT, Network, WorkPath};
 
 /// User id of the command within its namespace. On the host it is the user that runs this process.
@@ -157,7 +159,7 @@ impl Args {
     }
 
     /// Adds programs and libraries, read-only.
-    pub(super) fn system(&mut self, system: &HostPaths, network: Network) {
+    pub(super) fn system(&mut self, system: &HostPaths, network: &Network) {
         for path in &system.readable {
             self.add([&"--ro-bind", path, path]);
         }
@@ -167,12 +169,12 @@ impl Args {
         for path in ETC_FILES {
             self.add([&"--ro-bind-try", &path, &path]);
         }
-        match network {
-            Network::Off => self.add([&"--unshare-net"]),
-            Network::Host => {
-                for path in ETC_NETWORK_FILES {
-                    self.add([&"--ro-bind-try", &path, &path]);
-                }
+        if !matches!(network, Network::Host) {
+            self.add([&"--unshare-net"]);
+        }
+        if !matches!(network, Network::Off) {
+            for path in ETC_NETWORK_FILES {
+                self.add([&"--ro-bind-try", &path, &path]);
             }
         }
         self.add([&"--proc", &"/proc"]);
@@ -192,6 +194,11 @@ impl Args {
         self.add([&"--dir", &"/var"]);
         self.add([&"--symlink", &"/tmp", &"/var/tmp"]);
         self.add([&"--dir", &MOUNT]);
+    }
+
+    /// Adds the program that listens for the proxy.
+    pub(super) fn listener(&mut self, program: &Path) {
+        self.add([&"--ro-bind", &program, &ListenerChannel::PROGRAM]);
     }
 
     /// Adds the folders that the operator configured, read-only; call after the file systems that

@@ -104,7 +104,7 @@ impl Mcp {
         let guard = Guard::with_system_resolver(config.mcp.allow.clone())?;
         let scratch = &config.scratch;
         let kept = KeptFolders::new(workspaces, scratch.dir.clone(), scratch.cache);
-        let sandbox = ServerSandbox::new(config.local_sandbox(), kept);
+        let sandbox = ServerSandbox::new(config.local_sandbox(), kept, guard.clone());
         let ways = LinkShared::new(config.mcp.clone(), guard, sandbox);
         Ok(Self {
             directory,

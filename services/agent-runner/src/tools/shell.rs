@@ -36,6 +36,7 @@ use std::{
 };
 
 use holdfast_bus::Bus;
+use holdfast_egress::Guard;
 use holdfast_sandbox::{
     Backend, Command, CommandEnd, MOUNT, Network, NetworkPolicy, Owner, ProcessId, Processes,
     ScriptGuard, Signal, State, WorkPath,
@@ -43,7 +44,7 @@ use holdfast_sandbox::{
 use holdfast_sandbox_pods::PodSandbox;
 use holdfast_session::{CommandsSpent, HeldKind, LostItem, Sessions};
 use holdfast_tools::{
-    Approval, Call, CommandLine, CommandResult, CommandState, Commands, ProcessInput,
+    Approval, Call, CommandLine, CommandResult, CommandState, Commands, GuardedHosts, ProcessInput,
     ProcessSignal, ProcessSummary, ToolError,
 };
 use holdfast_types::{Fault as _, TenantId, TreePath};
@@ -85,6 +86,8 @@ struct ShellState {
     /// The pods of commands, if they run in pods.
     pods: Option<PodSandbox>,
     guard: ScriptGuard,
+    /// Addresses that commands may reach.
+    egress: Guard,
     settings: holdfast_sandbox::Config,
     idle: Duration,
     folders: Arc<Folders>,
@@ -138,6 +141,7 @@ impl Shell {
                 return Ok(Err(error.to_string()));
             }
         };
+        let egress = Guard::with_system_resolver(config.web.allow.clone())?;
         let (backend, limit_scope) = (sandbox.backend(), sandbox.limit_scope());
         let ShellBackends { workspaces, sessions, bus } = parts;
         Ok(Ok(Self(Arc::new(ShellState {
@@ -146,6 +150,7 @@ impl Shell {
             limit_scope,
             pods,
             guard,
+            egress,
             settings: config.sandbox.clone(),
             idle: config.scratch.idle,
             folders: Arc::new(Folders::new(config.scratch.clone(), workspaces.clone())),
@@ -168,6 +173,10 @@ impl Shell {
         let limits = &self.0.settings.limits;
         let network = match self.0.settings.network {
             NetworkPolicy::Off => "no network",
+            NetworkPolicy::Proxy => {
+                "network only on request, through the proxy that `http_proxy` names, to public \
+                 addresses"
+            }
             NetworkPolicy::Host => "network only on request",
         };
         let memory = limits.memory >> 20;
@@ -252,7 +261,7 @@ impl Shell {
         };
         let backend = self.0.backend_of(ToolContext::of(call)?);
         command.needs_pod = backend == Backend::Pods;
-        command.network = if line.network { Network::Host } else { Network::Off };
+        command.network = self.0.network_of(call, line);
         let counted = self.0.sessions.usage().count_command(call.tenant, call.agent).await;
         if let Err(spent) = counted.map_err(|error| ToolError::Broken(error.into()))? {
             return Err(ToolError::Tell(spent_text(spent)));
@@ -295,6 +304,18 @@ impl ShellState {
         match self.pods {
             Some(_) if context.command_policy.needs_pod() => Backend::Pods,
             Some(_) | None => self.backend,
+        }
+    }
+
+    /// Network of a command: what the tenant and the agent may reach, if it asks for a network.
+    fn network_of(&self, call: &Call, line: &CommandLine) -> Network {
+        match (line.network, self.settings.network) {
+            (false, _) => Network::Off,
+            (true, NetworkPolicy::Proxy) => {
+                let rules = GuardedHosts::new(self.egress.clone(), call.hosts.clone());
+                Network::Proxy(Arc::new(rules))
+            }
+            (true, NetworkPolicy::Off | NetworkPolicy::Host) => Network::Host,
         }
     }
 

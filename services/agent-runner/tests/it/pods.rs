@@ -6,14 +6,19 @@ use std::{
 };
 
 use agent_runner::Config;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use holdfast_agent::UNKNOWN_OUTCOME;
 use holdfast_directory::Actor;
-use holdfast_sandbox::{BackendChoice, Limits};
+use holdfast_sandbox::{BackendChoice, Limits, NetworkPolicy};
 use holdfast_session::Acceptance;
 use holdfast_testkit::Reply;
 use holdfast_testkit_kube::{ApiServer, Kubelet};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
 
 use crate::shell::{Step, exec, owner, process, process_in, returned, step_by_step};
 use crate::world::World;
@@ -117,6 +122,36 @@ async fn begin(world: &World, input: Value) -> anyhow::Result<Acceptance> {
 async fn read(world: &World, path: &str) -> anyhow::Result<Option<String>> {
     let file = world.workspaces.read(world.tenant, world.agent.id, &path.parse()?, None).await?;
     Ok(file.and_then(|file| file.text().map(str::to_owned)))
+}
+
+#[tokio::test]
+async fn a_command_gets_a_credential_for_the_proxy_that_ends_with_it() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let cluster = Cluster::start().await?;
+    let mut config = cluster.config(&world);
+    config.runner.sandbox.network = NetworkPolicy::Proxy;
+    config.runner.pods.listen = Some(([127, 0, 0, 1], 0).into());
+    let _runner = world.runner_with(config, |app| app).await?;
+    let policy = json!({ "actions": { "network": "allow" } });
+    world.directory.policies().put(world.tenant, Actor::Operator, None, None, &policy).await?;
+
+    let told = run(&world, "echo \"=$http_proxy=\"").await?;
+    assert!(told.contains("=="), "only a command that asks for the network: {told}");
+    let input = json!({ "command": "echo \"=$http_proxy=\"", "network": true });
+    let told = run_call(&world, input).await?;
+    let url = told.split('=').find(|part| part.starts_with("http://")).unwrap_or_default();
+    let (user, address) = url.trim_start_matches("http://").split_once('@').unwrap_or_default();
+    assert!(user.starts_with("command:") && user.len() > 40, "{told}");
+
+    let credential = STANDARD.encode(user);
+    let mut proxy = TcpStream::connect(address).await?;
+    let request =
+        format!("CONNECT 1.1.1.1:443 HTTP/1.1\r\nProxy-Authorization: Basic {credential}\r\n\r\n");
+    proxy.write_all(request.as_bytes()).await?;
+    let mut answer = String::new();
+    proxy.read_to_string(&mut answer).await?;
+    assert!(answer.starts_with("HTTP/1.1 407 "), "{answer}");
+    Ok(())
 }
 
 #[tokio::test]

@@ -2,6 +2,8 @@
 
 use std::{
     fs,
+    io::{Read as _, Write as _},
+    net::TcpListener,
     path::{Path, PathBuf},
     sync::Mutex,
     time::{Duration, Instant},
@@ -12,7 +14,7 @@ use holdfast_agent::UNKNOWN_OUTCOME;
 use holdfast_bus::{Bus, RequestKeys, Subject};
 use holdfast_directory::{Actor, NewAgent};
 use holdfast_pg::Pools;
-use holdfast_sandbox::BackendChoice;
+use holdfast_sandbox::{BackendChoice, NetworkPolicy};
 use holdfast_session::{Acceptance, NewMessage, ToolCallState};
 use holdfast_testkit::Reply;
 use holdfast_types::{AgentId, AgentName, Entry, SessionKey};
@@ -216,6 +218,45 @@ async fn a_command_sees_no_environment_and_no_place_of_the_mesh() -> anyhow::Res
     for not_there in ["CARGO", "DATABASE", "postgres", "SECRET"] {
         assert!(!told.contains(not_there), "{not_there}: {told}");
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_command_with_the_network_reaches_what_the_policy_lists() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let server = TcpListener::bind("127.0.0.1:0")?;
+    let address = server.local_addr()?;
+    let serving = std::thread::spawn(move || -> std::io::Result<()> {
+        let (mut stream, _) = server.accept()?;
+        let _request = stream.read(&mut [0; 1024])?;
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nwelcome")
+    });
+    let mut config = walled(&world);
+    config.runner.sandbox.network = NetworkPolicy::Proxy;
+    config.runner.sandbox.listener_program = Some(env!("CARGO_BIN_EXE_agent-runner-child").into());
+    config.runner.sandbox.guard.enable_deny_patterns = false;
+    config.runner.sandbox.guard.restrict_to_workspace = false;
+    config.runner.web.allow = vec![address.to_string()];
+    let _runner = world.runner_with(config, |app| app).await?;
+    let policy = json!({ "actions": { "network": "allow", "egress": ["127.0.0.1"] } });
+    world.directory.policies().put(world.tenant, Actor::Operator, None, None, &policy).await?;
+
+    let script = format!(
+        "at=${{http_proxy#http://}}\n\
+         for url in http://{address}/ http://1.1.1.1/; do\n\
+         exec 3<>/dev/tcp/${{at%:*}}/${{at#*:}}\n\
+         printf 'GET %s HTTP/1.1\\r\\n\\r\\n' $url >&3; tail -n 1 <&3; echo\n\
+         done"
+    );
+    let input = json!({ "command": script, "network": true }).to_string();
+    world.model.queue([Reply::call("a", "exec", input), Reply::text("done")]);
+    let sent = world.send(owner(&world, "go")).await?;
+    world.text(&sent).await?;
+
+    let told = returned(&world, &sent).await?.remove(0);
+    assert!(told.contains("welcome\n"), "{told}");
+    assert!(told.contains("`1.1.1.1` is not among the hosts that the policy allows"), "{told}");
+    assert!(serving.join().is_ok_and(|served| served.is_ok()));
     Ok(())
 }
 

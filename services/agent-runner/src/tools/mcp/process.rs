@@ -3,11 +3,13 @@
 
 use std::{fs, io, os::unix::fs::DirBuilderExt as _, path::PathBuf, sync::Arc, time::Duration};
 
+use holdfast_egress::Guard;
 use holdfast_mcp::Error;
 use holdfast_sandbox::{
-    Command, CommandEnd, LocalSandbox, Network, PipedProcess, Process, State, Stream, open,
+    Command, CommandEnd, LocalSandbox, Network, NetworkPolicy, PipedProcess, Process, State,
+    Stream, open,
 };
-use holdfast_tools::clean;
+use holdfast_tools::{AllowedHosts, GuardedHosts, clean};
 use holdfast_types::AgentId;
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::{
@@ -39,6 +41,8 @@ pub(super) struct ServerSandbox {
     config: holdfast_sandbox::Config,
     sandbox: OnceCell<Arc<dyn LocalSandbox>>,
     kept_folders: KeptFolders,
+    /// Hosts that servers may reach.
+    hosts: GuardedHosts,
 }
 
 /// A server to start.
@@ -66,8 +70,14 @@ pub(super) type StartedServer =
     (ServerProcess, Box<dyn AsyncWrite + Send + Unpin>, Box<dyn AsyncRead + Send + Unpin>);
 
 impl ServerSandbox {
-    pub(super) fn new(config: holdfast_sandbox::Config, kept_folders: KeptFolders) -> Self {
-        Self { config, sandbox: OnceCell::new(), kept_folders }
+    /// `guard` decides which addresses servers reach through the egress proxy.
+    pub(super) fn new(
+        config: holdfast_sandbox::Config,
+        kept_folders: KeptFolders,
+        guard: Guard,
+    ) -> Self {
+        let hosts = GuardedHosts::new(guard, AllowedHosts::default());
+        Self { config, sandbox: OnceCell::new(), kept_folders, hosts }
     }
 
     /// Starts a server in the sandbox, which must work; an installation that hosts tenants requires
@@ -100,7 +110,11 @@ impl ServerSandbox {
         command.env = server.env.iter().map(open).collect();
         command.timeout = Some(self.config.longest);
         command.tenant = Some(room.tenant);
-        command.network = if server.network { Network::Host } else { Network::Off };
+        command.network = match (server.network, self.config.network) {
+            (false, _) => Network::Off,
+            (true, NetworkPolicy::Proxy) => Network::Proxy(Arc::new(self.hosts.clone())),
+            (true, NetworkPolicy::Off | NetworkPolicy::Host) => Network::Host,
+        };
         let started = sandbox.spawn_piped(command).await.map_err(ServerFailure::new)?;
         let PipedProcess { process, stdin, stdout } = started;
         Ok((ServerProcess { process, kept, _folder: folder, _slot: room }, stdin, stdout))
