@@ -271,16 +271,33 @@ def runner_rights_are_least(documents, roles):
         yield f"runners have the rights {granted} and should have {RUNNER_RIGHTS}"
 
 
-def commands_reach_nothing(documents, _sources):
-    """The namespace of the commands' pods has a policy for all pods that allows nothing."""
-    for name, _, pod, _ in pods(documents):
-        namespace = environment(pod["containers"][0]).get(COMMANDS)
+def commands_reach_the_proxy_only(documents, _sources):
+    """The namespace of the commands' pods has a policy for all pods that allows nothing, or the runners' proxy."""
+    policies = of_kind(documents, "NetworkPolicy")
+    for name, _, pod, labels in pods(documents):
+        variables = environment(pod["containers"][0])
+        namespace, listen = variables.get(COMMANDS), variables.get("HOLDFAST_RUNNER__PODS__LISTEN")
         if name != "agent-runner" or namespace is None:
             continue
-        closed = {"podSelector": {}, "policyTypes": ["Ingress", "Egress"], "ingress": [], "egress": []}
-        found = [d for d in of_kind(documents, "NetworkPolicy") if d["metadata"].get("namespace") == namespace]
-        if [d["spec"] for d in found] != [closed]:
+        found = [d["spec"] for d in policies if d["metadata"].get("namespace") == namespace]
+        closed = {"podSelector": {}, "policyTypes": ["Ingress", "Egress"], "ingress": []}
+        if len(found) != 1 or {**found[0], "egress": []} != {**closed, "egress": []}:
             yield f"commands in `{namespace}` are not closed off: {found}"
+            continue
+        egress, port = found[0]["egress"], int((listen or ":0").rpartition(":")[2])
+        if not listen:
+            if egress:
+                yield f"commands in `{namespace}` have no proxy and may reach {egress}"
+            continue
+        peers = egress[0]["to"] if len(egress) == 1 and egress[0]["ports"] == [{"protocol": "TCP", "port": port}] else []
+        runners = [peer for peer in peers if selected_component(peer.get("podSelector")) and "agent-runner" in selected_component(peer["podSelector"])]
+        own = [peer for peer in runners if selects(peer["podSelector"], labels)]
+        if not own or runners != peers or any("namespaceSelector" not in peer for peer in peers):
+            yield f"commands in `{namespace}` may reach {egress}, and their proxy is at the port {port} of `{name}`"
+        rules = [rule for d in policies if component(d) == name and selects(d["spec"]["podSelector"], labels) for rule in d["spec"].get("ingress") or []]
+        admitted = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}
+        if not any(rule["from"] == [admitted] and rule["ports"] == [{"protocol": "TCP", "port": port}] for rule in rules):
+            yield f"the proxy of `{name}` does not admit the pods of `{namespace}`"
 
 
 def mounted_keys(pod):
@@ -348,6 +365,10 @@ def selected_component(selector):
     return without_pool((selector or {}).get("matchLabels", {}).get("app.kubernetes.io/component")) or None
 
 
+def selects(selector, labels):
+    return all(labels.get(key) == value for key, value in selector["matchLabels"].items())
+
+
 def egress_edges(policy, ports):
     """Targets of a policy's egress rules, and their ports."""
     for rule in policy["spec"].get("egress") or []:
@@ -378,9 +399,6 @@ def edges_are_connections(documents, sources):
     """Each edge in the policies is a connection of the code, and the other way round."""
     policies = [d for d in of_kind(documents, "NetworkPolicy") if component(d) != "default"]
 
-    def selects(policy, labels):
-        return all(labels.get(key) == value for key, value in policy["spec"]["podSelector"]["matchLabels"].items())
-
     default = [d for d in of_kind(documents, "NetworkPolicy") if component(d) == "default"]
     if not default or set(default[0]["spec"]["policyTypes"]) != {"Ingress", "Egress"} or default[0]["spec"].get("ingress"):
         yield "there is no policy that refuses what no other allows"
@@ -389,12 +407,12 @@ def edges_are_connections(documents, sources):
     egress, ingress = set(), set()
     for name, _, pod, labels in pods(documents):
         own = [d for d in policies if component(d) == name]
-        policy = next((d for d in own if selects(d, labels)), own[0] if own else None)
+        policy = next((d for d in own if selects(d["spec"]["podSelector"], labels)), own[0] if own else None)
         if policy is None:
             yield f"the pod `{name}` has no policy"
             continue
         for selecting in [policy, *default]:
-            if not selects(selecting, labels):
+            if not selects(selecting["spec"]["podSelector"], labels):
                 yield f"the policy `{selecting['metadata']['name']}` does not select the pod `{name}`"
         if set(policy["spec"]["policyTypes"]) != {"Ingress", "Egress"}:
             yield f"the policy of `{name}` is not about both directions"
@@ -502,7 +520,9 @@ def pods_start_and_stop_as_services_do(documents, sources):
             if len(own) != 1 or any(labels.get(key) != value for key, value in selector(own[0]).items()):
                 yield f"`{name}` has no {kind} that selects its pods"
         service = next(iter(d for d in of_kind(documents, "Service") if component(d) == name), None)
-        if service and {(p["targetPort"], p["port"]) for p in service["spec"]["ports"]} != set(ports.items()):
+        # Pods of commands reach the proxy of one runner, at the address of its pod.
+        served = {(port, number) for port, number in ports.items() if port != "commands"}
+        if service and {(p["targetPort"], p["port"]) for p in service["spec"]["ports"]} != served:
             yield f"the Service of `{name}` and its pods have different ports"
         scaled = any(d["metadata"]["name"] == deployment["metadata"]["name"] for d in of_kind(documents, "HorizontalPodAutoscaler"))
         if scaled == ("replicas" in deployment["spec"]):
@@ -608,7 +628,7 @@ RULES = [
     secrets_are_mounted_where_they_are_read,
     variables_are_settings,
     edges_are_connections,
-    commands_reach_nothing,
+    commands_reach_the_proxy_only,
     calls_are_encrypted_or_plain_text_is_permitted,
     pods_start_and_stop_as_services_do,
     routes_are_doors,
@@ -825,7 +845,11 @@ BREAKS = [
     (edges_are_connections, "trial", lambda d: policy(d, "memory-service")["ingress"][0].pop("from")),
     (rights_are_least, "everything", lambda d: next(r for r in of_kind(d, "Role") if component(r) == "agent-runner")["rules"][0]["verbs"].append("update")),
     (rights_are_least, "everything", lambda d: [r["metadata"].pop("namespace") for r in of_kind(d, "Role") if component(r) == "agent-runner"]),
-    (commands_reach_nothing, "everything", lambda d: policy(d, "commands")["egress"].append({})),
+    (commands_reach_the_proxy_only, "everything", lambda d: policy(d, "commands")["egress"].append({})),
+    (commands_reach_the_proxy_only, "everything", lambda d: policy(d, "commands")["egress"][0]["to"].append({"ipBlock": {"cidr": "0.0.0.0/0"}})),
+    (commands_reach_the_proxy_only, "everything", lambda d: policy(d, "commands")["ingress"].append({})),
+    (commands_reach_the_proxy_only, "everything", lambda d: policy(d, "agent-runner").update(ingress=[])),
+    (commands_reach_the_proxy_only, "everything", lambda d: [set_variable(p, "HOLDFAST_RUNNER__PODS__LISTEN", "") for n, _, p, _ in pods(d) if n == "agent-runner"]),
     (edges_are_connections, "everything", lambda d: policy(d, "operator")["egress"].pop(1)),
     (edges_are_connections, "production", lambda d: policy(d, "scheduler")["egress"].pop(1)),
     (edges_are_connections, "everything", lambda d: policy(d, "scheduler")["egress"].pop(3)),

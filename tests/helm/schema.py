@@ -11,7 +11,7 @@ OWNED = re.compile(
     r"(database|nats|redis)\.url|tls\..*|(nats|redis)\.authorities|nats\.(nkey|credentials)|telemetry\.otlp_authorities|database\.admin_url|redis\.(replicas|sentinels)"
     r"|mesh\.(?!clock_tolerance|accept_version_1).*|secrets\..*"
     r"|.*\.(listen|shutdown_grace)|operator\.(key|gateway_url|namespace|lease|lease_namespace)|gateway\.(http|grpc)|telemetry\.service_instance"
-    r"|runner\.pool|runner\.scratch\.dir|runner\.archive|runner\.sandbox\.(hosted|backend)|runner\.pods\.(namespace|kubeconfig)|memory\.embedding\.(api_key|dir)|telemetry\.format"
+    r"|runner\.pool|runner\.scratch\.dir|runner\.archive|runner\.sandbox\.(hosted|backend)|runner\.pods\.(namespace|kubeconfig|address)|memory\.embedding\.(api_key|dir)|telemetry\.format"
 )
 # Structures that the manual describes in words.
 TABLES = {

@@ -131,6 +131,13 @@ authorities: ca.crt
   internet: true
 {{- end -}}
 
+{{- /* Port at which runners offer the egress proxy to the pods of commands; empty if those have no network. */ -}}
+{{- define "holdfast.commandProxyPort" -}}
+{{- if and .Values.commandPods.enabled (eq (dig "runner" "sandbox" "network" "off" .Values.config) "proxy") -}}
+18797
+{{- end -}}
+{{- end -}}
+
 {{- /* Values of a service; those of a pool of runners are the runners' own but for what the pool says.
 Arguments: root, service. */ -}}
 {{- define "holdfast.serviceValues" -}}
