@@ -39,7 +39,7 @@ const FILES: [&str; 31] = [
 ];
 
 /// Contracts between the mesh's own services, which no caller sees.
-const MESH: [&str; 1] = ["holdfast/memory/v1/memory.proto"];
+const MESH: [&str; 2] = ["holdfast/memory/v1/memory.proto", "holdfast/secrets/v1/secrets.proto"];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let files = FILES.map(|name| format!("holdfast/gateway/v1/{name}.proto"));

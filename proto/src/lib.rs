@@ -32,5 +32,20 @@ pub mod memory {
     }
 }
 
+/// The secrets service's methods and messages.
+pub mod secrets {
+    /// Version 1.
+    #[allow(
+        missing_docs,
+        clippy::all,
+        clippy::pedantic,
+        clippy::allow_attributes_without_reason,
+        reason = "generated code"
+    )]
+    pub mod v1 {
+        tonic::include_proto!("holdfast.secrets.v1");
+    }
+}
+
 /// Every contract of the gateway, encoded as a `FileDescriptorSet`, for gRPC reflection.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

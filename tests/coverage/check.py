@@ -33,7 +33,7 @@ FILE = re.compile(r"[\w.@-]+(?:/[\w.@*-]+)+")
 
 # Tests that go through a running service, the runner or the command line.
 PRODUCT = re.compile(
-    r"(?:(?:gateway|agent-runner|memory|scheduler|channel-bridge)::it|holdfast::\w+|holdfast::bin/holdfast node::tests|holdfast-tests::\w+)[ :]"
+    r"(?:(?:gateway|agent-runner|memory|scheduler|secrets|channel-bridge)::it|holdfast::\w+|holdfast::bin/holdfast node::tests|holdfast-tests::\w+)[ :]"
 )
 
 

@@ -327,20 +327,33 @@ MUTANTS = {
     "seal-field": Mutant(
         [
             (
-                DIRECTORY + "seal.rs",
-                "context(self.tenant, \"connection-secret\", name.as_bytes())",
-                "context(self.tenant, \"connection-secret\", &name.as_bytes()[..0])",
+                DIRECTORY + "seal/purpose.rs",
+                "            | Self::McpSecrets(name)\n            | Self::ConnectionSecret(name) => name.as_bytes().to_vec(),",
+                "            | Self::McpSecrets(name) => name.as_bytes().to_vec(),\n            Self::ConnectionSecret(_) => Vec::new(),",
             ),
         ],
         [
             ("holdfast-directory", "lib", "seal::tests::no_two_things_that_are_sealed_open_in_each_others_place"),
         ],
     ),
+    # A runner opens the secrets of channel accounts.
+    "secrets-access": Mutant(
+        [
+            (
+                "services/secrets/src/access.rs",
+                "Purpose::AccountSecrets(_) => &[GATEWAY, BRIDGE],",
+                "Purpose::AccountSecrets(_) => &[GATEWAY, RUNNER, BRIDGE],",
+            ),
+        ],
+        [
+            ("secrets", "it", "access::each_service_seals_and_opens_its_own_kinds_of_secrets_and_no_others"),
+        ],
+    ),
     # A secret may be opened by another tenant.
     "seal-tenant": Mutant(
         [
             (
-                DIRECTORY + "seal.rs",
+                DIRECTORY + "seal/purpose.rs",
                 "    [b\"holdfast\\0\", tenant.as_uuid().as_bytes().as_slice(), field.as_bytes(), b\"\\0\", row].concat()",
                 "    { let _ = tenant; [b\"holdfast\\0\".as_slice(), field.as_bytes(), b\"\\0\", row].concat() }",
             ),

@@ -64,7 +64,7 @@ pub(crate) enum RefusedRequest {
     Unsigned,
     /// Signed with another key, for another receiver, or changed.
     #[error(
-        "its signature is wrong: have gateways and runners the same database and `secrets.kek`?"
+        "its signature is wrong: have gateways and runners the same database and key-encryption key?"
     )]
     Forged,
     #[error(

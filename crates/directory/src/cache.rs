@@ -66,6 +66,10 @@ impl<K: Eq + Hash, V: Clone> Cache<K, V> {
         known.last_forgotten_at = Some(Instant::now());
     }
 
+    pub(crate) fn forget_expired(&self) {
+        self.lock().entries.retain(|_, (at, _)| at.elapsed() < self.ttl);
+    }
+
     fn lock(&self) -> MutexGuard<'_, CacheState<K, V>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -101,6 +105,8 @@ mod tests {
             ["new", "old", "gone", "outdated"].map(|key| cache.get(&key)),
             [Some(1), None, None, None]
         );
+        cache.forget_expired();
+        assert_eq!(cache.lock().entries.keys().collect::<Vec<_>>(), [&"new"]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use holdfast_grpc::SecretsClient;
 use holdfast_kit::config::Secrets;
 use holdfast_pg::{Pools, TenantTx};
 use holdfast_types::{KeyId, NodeId, TenantId};
@@ -65,7 +66,21 @@ impl Directory {
     ///
     /// [`Error::InvalidKek`], or [`Error::WeakSecret`] for a pepper that is too short.
     pub fn new(pools: Pools, secrets: &Secrets) -> Result<Self, Error> {
-        let seal = Seal::new(&secrets.kek, &secrets.previous_kek)?;
+        Self::with_secrets_service(pools, secrets, None)
+    }
+
+    /// As [`new`](Self::new), but if there is a client of the secrets service, that one seals and
+    /// opens secrets.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn with_secrets_service(
+        pools: Pools,
+        secrets: &Secrets,
+        client: Option<SecretsClient>,
+    ) -> Result<Self, Error> {
+        let seal = Seal::new(secrets, client)?;
         let peppers = Peppers::new(secrets)?;
         Ok(Self { seal: Some(seal), peppers, ..Self::without_secrets(pools) })
     }
@@ -133,10 +148,10 @@ impl Directory {
         }
     }
 
-    pub(crate) async fn data_key(&self, tx: &mut TenantTx) -> Result<DataKey, Error> {
+    pub(crate) async fn data_key(&self, tx: &mut TenantTx) -> Result<DataKey<'_>, Error> {
         let sealed = store::tenants::data_key(tx).await?;
         let sealed = sealed.ok_or_else(|| Error::not_found("tenant", tx.tenant()))?;
-        self.seal()?.data_key(tx.tenant(), &sealed)
+        Ok(self.seal()?.with_data_key(tx.tenant(), sealed))
     }
 
     pub(crate) fn seal(&self) -> Result<&Seal, Error> {

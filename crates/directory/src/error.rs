@@ -1,5 +1,6 @@
 //! Errors of the directory.
 
+use holdfast_grpc::SecretsCallError;
 use holdfast_types::{Fault, InvalidId, Kind};
 
 /// Minimum length of the installation's secrets, in bytes.
@@ -109,6 +110,10 @@ pub enum Error {
     )]
     Unsealable(&'static str),
 
+    /// The secrets service did not seal or open a secret.
+    #[error(transparent)]
+    SecretsService(#[from] SecretsCallError),
+
     /// Stored data that this version cannot read.
     #[error("stored {what} cannot be read")]
     Corrupt {
@@ -152,6 +157,7 @@ impl Fault for Error {
             }
             Self::TooMany { .. } | Self::TooManyUnknownKeys => Kind::Exhausted,
             Self::MissingSecret(_) | Self::Unsealable(_) | Self::Corrupt { .. } => Kind::Internal,
+            Self::SecretsService(error) => error.kind(),
             Self::Store(error) => holdfast_pg::kind(error),
         }
     }
@@ -177,6 +183,7 @@ impl Fault for Error {
             | Self::TooMany { .. }
             | Self::MissingSecret(_)
             | Self::Unsealable(_)
+            | Self::SecretsService(_)
             | Self::Corrupt { .. }
             | Self::Store(_) => self.kind().reason(),
         }

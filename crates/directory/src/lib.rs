@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `tenant`, `key` (with devices and sessions of the console), `person`, `audit_event`, `agent` (with behaviours), `policy`, `provider` (with credentials, their renewal, keys of the installation and the catalogue of models), `budget`, `plan`, `tenant_event`, `event_webhook`, `account`, `connection`, `mcp`, `node`, `routing`, `skill_env` | types and their validation |
 //! | [`channel`] | settings of channel accounts, shared with the bridges |
-//! | `token`, `seal` | the text form of a key; encryption of stored secrets, keys of requests on NATS |
+//! | `token`, `seal` | the text form of a key; encryption of stored secrets, here or by the secrets service, keys of requests on NATS |
 //! | `verbs` | operations, one type per resource; transactions begin and end there |
 //! | `store` | all queries |
 //!
@@ -96,7 +96,8 @@ pub use provider::{
 pub use routing::link::{CodeOrigin, IssuedLink, LinkOutcome, PersonAccount};
 pub use routing::pattern::Pattern;
 pub use routing::{Binding, Identity, NewBinding, NewModelRoute, NewRule, Routing, RoutingRule};
-pub(crate) use seal::{DataKey, Purpose, Seal};
+pub(crate) use seal::{DataKey, Seal, SecretUse};
+pub use seal::{KeyPurpose, LocalSeal, Purpose};
 pub use skill_env::{SkillVariable, SkillVariableValue};
 pub use tenant::event::{TENANT_EVENT_KINDS, TenantEvent, TenantEventFilter};
 pub use tenant::event_webhook::{EventWebhook, NewEventWebhook, OpenEventWebhook};

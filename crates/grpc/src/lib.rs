@@ -8,7 +8,7 @@
 //! | [`ClientCertificateLayer`] | refuses calls of services without a certificate |
 //! | [`Signer`], [`Mesh`], [`SignedChannel`] | signed calls between services, for a tenant |
 //! | [`NodeCommandSigner`], [`NodeIdentity`] | signed commands to people's machines |
-//! | `memory` | the client of the memory service |
+//! | `memory`, `secrets` | the clients of the memory service and of the secrets service |
 //! | [`status`](fn@status), [`kind`] | conversion between errors and gRPC status |
 //! | [`channel`] | a connection to another service |
 //! | [`trace`], [`deadline`] | trace context and timeouts in the metadata |
@@ -23,6 +23,7 @@ pub mod deadline;
 mod health;
 mod memory;
 mod node_commands;
+mod secrets;
 mod status;
 pub mod trace;
 
@@ -36,6 +37,7 @@ pub use memory::{MemoryCallError, MemoryClient};
 pub use node_commands::{
     InvalidNodeCommand, NodeCommandKeys, NodeCommandSigner, NodeIdentity, node_public_key, now_ms,
 };
+pub use secrets::{SECRETS_SERVICE, SecretsCallError, SecretsClient, UnusableSecretsService};
 pub use status::{
     RETRY_AFTER, code, kind, retry_after, status, status_with_code, with_retry_after,
 };

@@ -42,7 +42,7 @@ use self::{
 };
 
 /// All tables that a file may have. A service skips those that its struct does not have.
-const TABLES: [&str; 19] = [
+const TABLES: [&str; 20] = [
     "audio",
     "bridge",
     "database",
@@ -59,6 +59,7 @@ const TABLES: [&str; 19] = [
     "scheduler",
     "schedules",
     "secrets",
+    "secrets_service",
     "skills",
     "telemetry",
     "tls",

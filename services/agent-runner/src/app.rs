@@ -8,7 +8,7 @@ use holdfast_bus::{Bus, RequestKeys, RunnerReport};
 use holdfast_directory::Directory;
 use holdfast_documents::DocumentReader;
 use holdfast_doors as doors;
-use holdfast_grpc::{NodeCommandSigner, Signer};
+use holdfast_grpc::{NodeCommandSigner, SecretsClient, Signer};
 use holdfast_kit::{Readiness, Tasks, net, tls::Tls};
 use holdfast_llm::{Model, Models, WorkloadIdentity};
 use holdfast_lock::Locks;
@@ -111,7 +111,11 @@ impl App {
         let listener = net::listen(config.runner.listen, "runner.listen").await?;
         let pools = Pools::lazy(&config.database, "runner")?;
         config.runner.check_login(pools.login_scope())?;
-        let mut directory = Directory::new(pools.clone(), &config.secrets)?;
+        let secrets =
+            SecretsClient::configured(&config.secrets, &config.mesh, &tls, "agent-runner")
+                .context("`mesh.secrets_url` cannot be used")?;
+        let mut directory =
+            Directory::with_secrets_service(pools.clone(), &config.secrets, secrets)?;
         if !config.runner.has_demo_model() {
             directory = directory.without_demo_model();
         }

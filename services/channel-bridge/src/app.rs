@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use holdfast_bus::{Bus, ProcessReport};
 use holdfast_directory::Directory;
 use holdfast_doors as doors;
-use holdfast_grpc::{Mesh, Signer};
+use holdfast_grpc::{Mesh, SecretsClient, Signer};
 use holdfast_kit::{Check, Readiness, Tasks, net, tls::Tls};
 use holdfast_lock::Locks;
 use holdfast_pg::Pools;
@@ -57,13 +57,16 @@ impl App {
             .context("cannot make an HTTP client: does this machine have root certificates?")?;
         let signer = Signer::new(&config.mesh).context("`[mesh]` cannot be used")?;
         let tls = Tls::load(&config.tls)?;
+        let secrets =
+            SecretsClient::configured(&config.secrets, &config.mesh, &tls, "channel-bridge")
+                .context("`mesh.secrets_url` cannot be used")?;
         let mesh = Mesh::new(signer, "channel-bridge").with_tls(tls.clone());
         let ingest = Ingest::new(&config.mesh.gateway_url, mesh)
             .context("`mesh.gateway_url` cannot be used")?;
         let pools = Pools::lazy(&config.database, "bridge")?;
         let bus = Bus::connect(&config.nats, "holdfast-bridge").await?;
         let locks = Locks::connect_lazy(&config.redis)?;
-        let directory = Directory::new(pools.clone(), &config.secrets)?;
+        let directory = Directory::with_secrets_service(pools.clone(), &config.secrets, secrets)?;
         let stopping = CancellationToken::new();
         let means = AccountContext {
             config: config.bridge.clone(),

@@ -7,7 +7,7 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use holdfast_bus::{Bus, ProcessReport, RequestKeys};
 use holdfast_directory::Directory;
 use holdfast_doors::serve_behind_proxies;
-use holdfast_grpc::{ClientCertificateLayer, Signer};
+use holdfast_grpc::{ClientCertificateLayer, SecretsClient, Signer};
 use holdfast_kit::{Check, Readiness, Tasks, config::reload::Current, net, tls::Tls};
 use holdfast_lock::Locks;
 use holdfast_pg::{FailureLog, Pools};
@@ -100,7 +100,10 @@ impl App {
         let pools = Pools::lazy(&config.database, "gateway")?;
         let bus = Bus::connect(&config.nats, "holdfast-gateway").await?;
         let locks = Locks::connect_lazy(&config.redis)?;
-        let directory = Directory::new(pools.clone(), &config.secrets)?;
+        let tls = Tls::load(&config.tls)?;
+        let secrets = SecretsClient::configured(&config.secrets, &config.mesh, &tls, "gateway")
+            .context("`mesh.secrets_url` cannot be used")?;
+        let directory = Directory::with_secrets_service(pools.clone(), &config.secrets, secrets)?;
         let job_signer = JobSigner::default();
         let keys_of = (directory.clone(), job_signer.clone());
         RequestKeys::load(&bus, move || {
@@ -111,7 +114,6 @@ impl App {
             }
         });
         let signer = signer(&config)?;
-        let tls = Tls::load(&config.tls)?;
         Ok(Self {
             settings,
             http,

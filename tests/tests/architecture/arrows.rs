@@ -33,7 +33,7 @@ const LAYERS: &[&[&str]] = &[
     // A proposal may be of a skill.
     &["holdfast-proposals"],
     // A service never depends on a service: they are of one layer.
-    &["agent-runner", "channel-bridge", "gateway", "memory", "operator", "scheduler"],
+    &["agent-runner", "channel-bridge", "gateway", "memory", "operator", "scheduler", "secrets"],
     &["holdfast"],
     // Nothing is above the tests, so nothing that ships can use them.
     &["holdfast-testkit", "holdfast-testkit-kube", "holdfast-tests"],
@@ -70,6 +70,7 @@ const VENDORS: &[(&str, &[&str])] = &[
             "holdfast-proto",
             "memory",
             "operator",
+            "secrets",
             // The collector of tests.
             "holdfast-testkit",
             TESTS,
@@ -85,6 +86,7 @@ const VENDORS: &[(&str, &[&str])] = &[
             "holdfast-testkit",
             "holdfast-testkit-kube",
             "memory",
+            "secrets",
             TESTS,
         ],
     ),

@@ -1,20 +1,38 @@
 //! Keys with which gateways and runners sign: requests that they send over NATS, and jobs.
 //!
 //! A key follows from a secret in the database, which only the logins of those two services may read,
-//! and from the key-encryption key. So neither a channel-bridge, which has the latter, nor a person
-//! with a backup, who has the former, can sign.
+//! and from the key-encryption key. So neither a service that has the latter nor a person with a
+//! backup, who has the former, can sign. The secrets service derives it for those two services only.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use holdfast_proto::secrets::v1 as pb;
 use sha2::Sha256;
 
 /// Purpose of a key, in its derivation.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum KeyPurpose {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyPurpose {
     Requests,
     Jobs,
 }
 
 impl KeyPurpose {
+    /// Parses the purpose in a call of the secrets service.
+    #[must_use]
+    pub fn from_message(message: pb::SigningPurpose) -> Option<Self> {
+        match message {
+            pb::SigningPurpose::Unspecified => None,
+            pb::SigningPurpose::Requests => Some(Self::Requests),
+            pb::SigningPurpose::Jobs => Some(Self::Jobs),
+        }
+    }
+
+    pub(super) const fn to_message(self) -> pb::SigningPurpose {
+        match self {
+            Self::Requests => pb::SigningPurpose::Requests,
+            Self::Jobs => pb::SigningPurpose::Jobs,
+        }
+    }
+
     const fn label(self) -> &'static [u8] {
         match self {
             Self::Requests => b"holdfast request key 1\0",

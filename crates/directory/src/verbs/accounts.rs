@@ -2,12 +2,14 @@
 
 use holdfast_pg::TenantTx;
 use holdfast_types::{AccountId, TenantId};
+use secrecy::ExposeSecret as _;
 use serde_json::Value;
 
 use super::check_limit;
 use crate::{
     Account, AccountStatus, Actor, DataKey, Directory, Error, ListedAccount, NewAccount,
-    NewWidgetMessage, OpenAccount, Purpose, ReportedStatus, WidgetMessage, channel, store,
+    NewWidgetMessage, OpenAccount, Purpose, ReportedStatus, SecretUse, WidgetMessage, channel,
+    store,
 };
 
 const MAX_ACCOUNTS: i64 = 200;
@@ -52,7 +54,7 @@ impl Accounts<'_> {
         let sealed = store::accounts::secrets(&mut tx, id).await?.ok_or_else(missing)?;
         let data_key = self.0.data_key(&mut tx).await?;
         tx.commit().await?;
-        let secrets = open(&data_key, id, &sealed)?;
+        let secrets = open(&data_key, id, &sealed).await?;
         Ok(OpenAccount { account, secrets })
     }
 
@@ -125,7 +127,8 @@ impl Accounts<'_> {
             None => {
                 let sealed = store::accounts::secrets(&mut tx, id).await?;
                 let sealed = sealed.ok_or_else(|| Error::not_found("channel account", id))?;
-                new.check_usable(&open(&self.0.data_key(&mut tx).await?, id, &sealed)?)?;
+                let data_key = self.0.data_key(&mut tx).await?;
+                new.check_usable(&open(&data_key, id, &sealed).await?)?;
                 None
             }
         };
@@ -251,13 +254,15 @@ impl Accounts<'_> {
         secrets: &Value,
     ) -> Result<Vec<u8>, Error> {
         let data_key = self.0.data_key(tx).await?;
-        data_key.seal(Purpose::AccountSecrets(id), secrets.to_string().as_bytes())
+        data_key.seal(Purpose::AccountSecrets(id), secrets.to_string().as_bytes()).await
     }
 }
 
-fn open(data_key: &DataKey, id: AccountId, sealed: &[u8]) -> Result<Value, Error> {
-    let secrets = data_key.open(Purpose::AccountSecrets(id), sealed)?;
-    serde_json::from_slice(&secrets).map_err(|_| Error::Unsealable("a channel account's secrets"))
+async fn open(data_key: &DataKey<'_>, id: AccountId, sealed: &[u8]) -> Result<Value, Error> {
+    let purpose = Purpose::AccountSecrets(id);
+    let secrets = data_key.open(purpose, sealed, SecretUse::Account(id)).await?;
+    serde_json::from_slice(secrets.expose_secret())
+        .map_err(|_| Error::Unsealable("a channel account's secrets"))
 }
 
 fn refuse(new: &NewAccount, error: sqlx::Error) -> Error {

@@ -6,8 +6,8 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use super::check_limit;
 use crate::{
-    Actor, Connection, Directory, Error, NewConnection, Purpose, routing::AgentReference, store,
-    tenant::check_name,
+    Actor, Connection, Directory, Error, NewConnection, Purpose, SecretUse,
+    routing::AgentReference, store, tenant::check_name,
 };
 
 const MAX_CONNECTIONS: i64 = 1_000;
@@ -91,7 +91,7 @@ impl Connections<'_> {
             Some(secret) => {
                 let data_key = self.0.data_key(&mut tx).await?;
                 let purpose = Purpose::ConnectionSecret(&new.name);
-                Some(data_key.seal(purpose, secret.expose_secret().as_bytes())?)
+                Some(data_key.seal(purpose, secret.expose_secret().as_bytes()).await?)
             }
             None => None,
         };
@@ -142,10 +142,8 @@ impl Connections<'_> {
         let secret = match store::connections::secret(&mut tx, name).await? {
             Some(sealed) => {
                 let data_key = self.0.data_key(&mut tx).await?;
-                let secret = data_key.open(Purpose::ConnectionSecret(name), &sealed)?;
-                let secret = String::from_utf8(secret)
-                    .map_err(|_| Error::Unsealable("a connection's secret"))?;
-                Some(SecretString::from(secret))
+                let purpose = Purpose::ConnectionSecret(name);
+                Some(data_key.open_text(purpose, &sealed, SecretUse::Connection).await?)
             }
             None => None,
         };

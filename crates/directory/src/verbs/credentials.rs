@@ -3,12 +3,13 @@
 use holdfast_pg::TenantTx;
 use holdfast_types::TenantId;
 use jiff::Timestamp;
+use secrecy::{ExposeSecret as _, SecretString};
 
 use super::check_limit;
 use crate::{
     Actor, CredentialStats, CredentialSummary, Directory, Error, NewCredential, PROVIDER_KEY_NAME,
-    Provider, ProviderCredentials, Purpose, provider::credential::SealedCredential, store,
-    tenant::check_name,
+    Provider, ProviderCredentials, Purpose, SecretUse, provider::credential::SealedCredential,
+    store, tenant::check_name,
 };
 
 /// Maximum number of credentials per provider.
@@ -65,7 +66,7 @@ impl Credentials<'_> {
         }
         let data_key = self.0.data_key(&mut tx).await?;
         let purpose = Purpose::Credential { provider: &new.provider, name: &new.name };
-        let sealed = data_key.seal(purpose, &SealedCredential::bytes(new))?;
+        let sealed = data_key.seal(purpose, &SealedCredential::bytes(new)).await?;
         store::credentials::put(&mut tx, new, &sealed).await?;
         store::credentials::reset_stats(&mut tx, &new.provider, &new.name, now()).await?;
         let subject = format!("{}/{}", new.provider, new.name);
@@ -170,7 +171,8 @@ impl Credentials<'_> {
         self,
         tx: &mut TenantTx,
         provider: &str,
-        own: Option<&secrecy::SecretString>,
+        own: Option<&SecretString>,
+        usage: SecretUse,
     ) -> Result<ProviderCredentials, Error> {
         use holdfast_llm::credentials::{Credential, Profile};
         let rows = store::credentials::of_provider(tx, provider).await?;
@@ -191,11 +193,8 @@ impl Credentials<'_> {
                     }
                     let Some(data_key) = &data_key else { continue };
                     let purpose = Purpose::Credential { provider, name: &row.name };
-                    SealedCredential::open(
-                        &data_key.open(purpose, sealed)?,
-                        row.kind()?,
-                        row.expires(),
-                    )?
+                    let opened = data_key.open(purpose, sealed, usage).await?;
+                    SealedCredential::open(opened.expose_secret(), row.kind()?, row.expires())?
                 }
                 None => match own {
                     Some(key) => Credential::ApiKey { key: key.clone() },

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::check_limit;
 use crate::{
-    Actor, DataKey, Directory, Error, McpServer, NewMcpServer, OpenMcpServer, Purpose,
+    Actor, DataKey, Directory, Error, McpServer, NewMcpServer, OpenMcpServer, Purpose, SecretUse,
     mcp::check_name, routing::AgentReference, store,
 };
 
@@ -62,14 +62,15 @@ impl McpServers<'_> {
             false => None,
         };
         tx.commit().await?;
-        let open = |(server, sealed): (McpServer, Option<Vec<u8>>)| {
+        let mut servers = Vec::with_capacity(stored.len());
+        for (server, sealed) in stored {
             let secrets = match (&key, sealed) {
-                (Some(key), Some(sealed)) => unseal(key, &server.name, &sealed)?,
+                (Some(key), Some(sealed)) => unseal(key, &server.name, &sealed).await?,
                 _ => Vec::new(),
             };
-            Ok(OpenMcpServer { server, secrets })
-        };
-        stored.into_iter().map(open).collect()
+            servers.push(OpenMcpServer { server, secrets });
+        }
+        Ok(servers)
     }
 
     /// Creates or replaces an MCP server.
@@ -112,7 +113,7 @@ impl McpServers<'_> {
             Some(secrets) if secrets.is_empty() => Some(None),
             Some(secrets) => {
                 let key = self.0.data_key(&mut tx).await?;
-                Some(Some(seal(&key, &new.name, secrets)?))
+                Some(Some(seal(&key, &new.name, secrets).await?))
             }
         };
         let server = McpServer {
@@ -164,24 +165,24 @@ async fn find_agents(tx: &mut TenantTx, named: &[String]) -> Result<Option<Vec<A
     Ok(Some(agents))
 }
 
-fn seal(
-    key: &DataKey,
+async fn seal(
+    key: &DataKey<'_>,
     server: &str,
     secrets: &BTreeMap<String, SecretString>,
 ) -> Result<Vec<u8>, Error> {
     let open: BTreeMap<&str, &str> =
         secrets.iter().map(|(name, value)| (name.as_str(), value.expose_secret())).collect();
     let json = serde_json::to_vec(&open).map_err(|error| Error::corrupt("secrets", error))?;
-    key.seal(Purpose::McpSecrets(server), &json)
+    key.seal(Purpose::McpSecrets(server), &json).await
 }
 
-fn unseal(
-    key: &DataKey,
+async fn unseal(
+    key: &DataKey<'_>,
     server: &str,
     sealed: &[u8],
 ) -> Result<Vec<(String, SecretString)>, Error> {
-    let json = key.open(Purpose::McpSecrets(server), sealed)?;
-    let open: BTreeMap<String, SecretString> =
-        serde_json::from_slice(&json).map_err(|_| Error::Unsealable("an mcp server's secrets"))?;
+    let json = key.open(Purpose::McpSecrets(server), sealed, SecretUse::McpServers).await?;
+    let open: BTreeMap<String, SecretString> = serde_json::from_slice(json.expose_secret())
+        .map_err(|_| Error::Unsealable("an mcp server's secrets"))?;
     Ok(open.into_iter().collect())
 }

@@ -8,7 +8,6 @@ use std::{
 use holdfast_llm::{Catalogue, ModelCard, RequestExtras, Supplement};
 use holdfast_pg::TenantTx;
 use holdfast_types::{AgentId, ModelId, TenantId};
-use secrecy::SecretString;
 use tracing::warn;
 use uuid::Uuid;
 
@@ -19,7 +18,7 @@ use super::{
 };
 use crate::{
     Agent, Error, ModelChoice, ModelSetup, Provider, ProviderAccess, ProviderCredentials,
-    ProviderKind, Purpose, TenantCatalogue,
+    ProviderKind, Purpose, SecretUse, TenantCatalogue,
     provider::{DEMO, catalogue::resolve, platform::has_price},
     store::{self, prompt_facts::PromptFacts},
 };
@@ -39,7 +38,9 @@ impl Models<'_> {
         let mut tx = self.0.pools.tenant(tenant).await?;
         let extras = store::catalogue::additions(&mut tx, agent.id).await?;
         let model = first_model(&mut tx, agent).await?;
-        let choice = self.choose(&mut tx, &build_catalogue(extras.supplement), &model).await?;
+        let (catalogue, usage) =
+            (build_catalogue(extras.supplement), SecretUse::Models(Some(agent.id)));
+        let choice = self.choose(&mut tx, &catalogue, &model, usage).await?;
         tx.commit().await?;
         Ok(choice)
     }
@@ -76,9 +77,10 @@ impl Models<'_> {
         let aliases = extras.supplement.aliases.clone();
         let catalogue = build_catalogue(extras.supplement);
         let model = first_model(&mut tx, agent).await?;
-        let mut choices = vec![self.choose(&mut tx, &catalogue, &model).await?];
+        let usage = SecretUse::Models(Some(agent.id));
+        let mut choices = vec![self.choose(&mut tx, &catalogue, &model, usage).await?];
         for fallback in &agent.settings.fallbacks {
-            match self.choose(&mut tx, &catalogue, fallback).await {
+            match self.choose(&mut tx, &catalogue, fallback, usage).await {
                 Ok(choice) => choices.push(choice),
                 Err(error @ (Error::NoProvider { .. } | Error::NoModel | Error::Invalid(_))) => {
                     warn!(error = &error as &dyn std::error::Error, "a fallback is left out");
@@ -120,7 +122,8 @@ impl Models<'_> {
         let mut choices = Vec::new();
         for provider in store::providers::all(&mut tx).await? {
             let name = format!("{}:{ANY_MODEL}", provider.name);
-            match self.choose(&mut tx, &catalogue, &name).await {
+            let usage = SecretUse::Models(Some(agent));
+            match self.choose(&mut tx, &catalogue, &name, usage).await {
                 Ok(choice) if choice.is_platform => {}
                 Ok(choice) => choices.push(choice),
                 Err(
@@ -168,11 +171,12 @@ impl Models<'_> {
         tx: &mut TenantTx,
         catalogue: &Catalogue,
         name: &str,
+        usage: SecretUse,
     ) -> Result<ModelChoice, Error> {
         let (model, provider) = match find_provider(tx, catalogue, name).await? {
             (model, FoundProvider::Own(provider)) => (model, provider),
             (model, FoundProvider::Platform) => {
-                let access = self.platform_choice(tx, &model).await?;
+                let access = self.platform_choice(tx, &model, usage).await?;
                 return access.ok_or_else(|| no_provider(&model));
             }
         };
@@ -193,18 +197,16 @@ impl Models<'_> {
         let api_key = match sealed {
             Some(sealed) => {
                 let data_key = self.0.data_key(tx).await?;
-                let key = data_key.open(Purpose::ProviderKey(&provider.name), &sealed)?;
-                let key =
-                    String::from_utf8(key).map_err(|_| Error::Unsealable("a provider's key"))?;
-                Some(SecretString::from(key))
+                let purpose = Purpose::ProviderKey(&provider.name);
+                Some(data_key.open_text(purpose, &sealed, usage).await?)
             }
             None => None,
         };
-        let keys = self.0.credentials().load(tx, &provider.name, api_key.as_ref()).await?;
+        let keys = self.0.credentials().load(tx, &provider.name, api_key.as_ref(), usage).await?;
         // A provider with an address and without a key is a server of the tenant's own.
         if keys.profiles.is_empty()
             && base_url.is_empty()
-            && let Some(choice) = self.platform_choice(tx, &model).await?
+            && let Some(choice) = self.platform_choice(tx, &model, usage).await?
         {
             return Ok(choice);
         }
@@ -213,7 +215,10 @@ impl Models<'_> {
             false => store::providers::headers(tx, &provider.name).await?,
         };
         let headers = match headers {
-            Some(sealed) => open_headers(&self.0.data_key(tx).await?, &provider.name, &sealed)?,
+            Some(sealed) => {
+                let data_key = self.0.data_key(tx).await?;
+                open_headers(&data_key, &provider.name, &sealed, usage).await?
+            }
             None => BTreeMap::new(),
         };
         let extras = RequestExtras { headers, body: provider.extra_body };
@@ -231,8 +236,9 @@ impl Models<'_> {
         self,
         tx: &mut TenantTx,
         model: &ModelId,
+        usage: SecretUse,
     ) -> Result<Option<ModelChoice>, Error> {
-        let access = self.0.platform_keys().load(tx, model.provider()).await?;
+        let access = self.0.platform_keys().load(tx, model.provider(), usage).await?;
         let Some(PlatformAccess { kind, base_url, keys }) = access else { return Ok(None) };
         if !has_price(model, &base_url) {
             return Err(Error::Invalid(format!(

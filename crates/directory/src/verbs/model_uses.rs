@@ -6,7 +6,7 @@ use holdfast_types::{AgentId, ModelId, TenantId};
 use uuid::Uuid;
 
 use super::{Models, catalogue::build_catalogue, model_choice::default_model};
-use crate::{Error, ModelChoice, TenantCatalogue, store};
+use crate::{Error, ModelChoice, SecretUse, TenantCatalogue, store};
 
 /// A model that is a tenant's default, or that agents name.
 #[derive(Debug, Clone)]
@@ -40,11 +40,12 @@ impl Models<'_> {
             names.extend(models.map(|name| (name, Some(agent.name.to_string()))));
         }
         for (name, agent) in names {
-            let choice = match self.choose(&mut tx, &catalogue, &name).await {
-                Ok(choice) => Some(choice),
-                Err(Error::NoProvider { .. } | Error::NoModel | Error::Invalid(_)) => None,
-                Err(error) => return Err(error),
-            };
+            let choice =
+                match self.choose(&mut tx, &catalogue, &name, SecretUse::Models(None)).await {
+                    Ok(choice) => Some(choice),
+                    Err(Error::NoProvider { .. } | Error::NoModel | Error::Invalid(_)) => None,
+                    Err(error) => return Err(error),
+                };
             // An alias and its model are one.
             let name = choice.as_ref().map_or(name, |choice| choice.model.to_string());
             let entry = uses.entry(name.clone()).or_insert_with(|| ModelUse {

@@ -9,7 +9,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use super::{check_limit, credentials::now};
 use crate::{
-    Actor, DataKey, Directory, Error, NewProvider, PROVIDER_KEY_NAME, Provider, Purpose,
+    Actor, DataKey, Directory, Error, NewProvider, PROVIDER_KEY_NAME, Provider, Purpose, SecretUse,
     store::{self, providers::SealedSecrets},
     tenant::check_name,
 };
@@ -82,7 +82,7 @@ impl Providers<'_> {
             Some(key) => {
                 let data_key = self.0.data_key(&mut tx).await?;
                 let purpose = Purpose::ProviderKey(&new.name);
-                Some(data_key.seal(purpose, key.expose_secret().as_bytes())?)
+                Some(data_key.seal(purpose, key.expose_secret().as_bytes()).await?)
             }
             None => None,
         };
@@ -91,7 +91,7 @@ impl Providers<'_> {
             Some(headers) if headers.is_empty() => Some(None),
             Some(headers) => {
                 let data_key = self.0.data_key(&mut tx).await?;
-                Some(Some(seal_headers(&data_key, &new.name, headers)?))
+                Some(Some(seal_headers(&data_key, &new.name, headers).await?))
             }
         };
         let (had_key, stored_names, stored_body) = match old {
@@ -142,23 +142,25 @@ impl Providers<'_> {
     }
 }
 
-fn seal_headers(
-    key: &DataKey,
+async fn seal_headers(
+    key: &DataKey<'_>,
     provider: &str,
     headers: &BTreeMap<String, SecretString>,
 ) -> Result<Vec<u8>, Error> {
     let open: BTreeMap<&str, &str> =
         headers.iter().map(|(name, value)| (name.as_str(), value.expose_secret())).collect();
     let json = serde_json::to_vec(&open).map_err(|error| Error::corrupt("headers", error))?;
-    key.seal(Purpose::ProviderHeaders(provider), &json)
+    key.seal(Purpose::ProviderHeaders(provider), &json).await
 }
 
 /// Opens the headers of a provider.
-pub(super) fn open_headers(
-    key: &DataKey,
+pub(super) async fn open_headers(
+    key: &DataKey<'_>,
     provider: &str,
     sealed: &[u8],
+    usage: SecretUse,
 ) -> Result<BTreeMap<String, SecretString>, Error> {
-    let json = key.open(Purpose::ProviderHeaders(provider), sealed)?;
-    serde_json::from_slice(&json).map_err(|_| Error::Unsealable("a provider's headers"))
+    let json = key.open(Purpose::ProviderHeaders(provider), sealed, usage).await?;
+    serde_json::from_slice(json.expose_secret())
+        .map_err(|_| Error::Unsealable("a provider's headers"))
 }

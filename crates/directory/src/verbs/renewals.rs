@@ -1,9 +1,11 @@
 //! Operations for the renewal of OAuth tokens.
 
+use secrecy::ExposeSecret as _;
+
 use super::Credentials;
 use crate::{
     Error, NewTokens, Purpose, RefreshGrant, RenewableTokens, RenewalClaim, RenewedTokens,
-    TokenEndpoint, provider::credential::SealedCredential, store,
+    SecretUse, TokenEndpoint, provider::credential::SealedCredential, store,
 };
 
 impl Credentials<'_> {
@@ -30,7 +32,8 @@ impl Credentials<'_> {
         let is_yours = found.is_claimed;
         tx.commit().await?;
         let purpose = Purpose::Credential { provider, name };
-        let opened = SealedCredential::parse(&data_key.open(purpose, &found.secret)?)?;
+        let opened = data_key.open(purpose, &found.secret, SecretUse::TokenRenewal).await?;
+        let opened = SealedCredential::parse(opened.expose_secret())?;
         let (access, refresh, client_secret) = opened.into_parts();
         if is_yours {
             let (Some(refresh), Some(token_url), Some(client_id)) =
@@ -67,8 +70,8 @@ impl Credentials<'_> {
         let refresh = new.refresh.as_ref().unwrap_or(&grant.refresh);
         let secret = grant.at.client_secret.as_ref();
         let purpose = Purpose::Credential { provider, name };
-        let sealed =
-            data_key.seal(purpose, &SealedCredential::renewed(&new.access, refresh, secret))?;
+        let renewed = SealedCredential::renewed(&new.access, refresh, secret);
+        let sealed = data_key.seal(purpose, &renewed).await?;
         let kept = store::renewals::replace_tokens(
             &mut tx,
             (provider, name),

@@ -8,7 +8,8 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// If this service may not read their secret, or has no key-encryption key.
+    /// If this service may not read their secret, has no key-encryption key, or the secrets service does
+    /// not answer.
     pub async fn request_keys(&self) -> Result<Vec<[u8; 32]>, Error> {
         self.signing_keys(KeyPurpose::Requests).await
     }
@@ -27,6 +28,6 @@ impl Directory {
         let mut tx = self.pools.system().await?;
         let secret = store::keys::requests::secret(&mut tx).await?;
         tx.finish_reading();
-        Ok(seal.signing_keys(purpose, &secret))
+        seal.signing_keys(purpose, &secret).await
     }
 }

@@ -5,7 +5,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use super::check_limit;
 use crate::{
-    Actor, Directory, Error, Purpose, SkillVariable, SkillVariableValue,
+    Actor, Directory, Error, Purpose, SecretUse, SkillVariable, SkillVariableValue,
     skill_env::{check, skill_key},
     store,
 };
@@ -52,7 +52,7 @@ impl SkillEnv<'_> {
         check_limit("variables of skills", store::skill_env::count(&mut tx).await?, MAX_VARIABLES)?;
         let data_key = self.0.data_key(&mut tx).await?;
         let purpose = Purpose::SkillEnv { skill: &skill, name };
-        let sealed = data_key.seal(purpose, value.expose_secret().as_bytes())?;
+        let sealed = data_key.seal(purpose, value.expose_secret().as_bytes()).await?;
         store::skill_env::put(&mut tx, (&skill, name), &sealed).await?;
         store::audit::record(&mut tx, actor, "skill_env.put", format!("{skill}/{name}")).await?;
         tx.commit().await?;
@@ -95,12 +95,12 @@ impl SkillEnv<'_> {
         }
         let data_key = self.0.data_key(&mut tx).await?;
         tx.commit().await?;
-        let open = |row: store::skill_env::SealedVariable| {
+        let mut variables = Vec::with_capacity(sealed.len());
+        for row in sealed {
             let purpose = Purpose::SkillEnv { skill: &row.skill, name: &row.name };
-            let value = String::from_utf8(data_key.open(purpose, &row.value)?)
-                .map_err(|_| Error::Unsealable("a skill's variable"))?;
-            Ok(SkillVariableValue { skill: row.skill, name: row.name, value: value.into() })
-        };
-        sealed.into_iter().map(open).collect()
+            let value = data_key.open_text(purpose, &row.value, SecretUse::Skills).await?;
+            variables.push(SkillVariableValue { skill: row.skill, name: row.name, value });
+        }
+        Ok(variables)
     }
 }

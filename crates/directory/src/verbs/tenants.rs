@@ -38,7 +38,7 @@ impl Tenants<'_> {
     pub async fn create(self, actor: Actor, name: &str) -> Result<(Tenant, SecretString), Error> {
         check_name("tenant", name)?;
         let tenant = TenantId::generate();
-        let data_key = self.0.seal()?.new_data_key(tenant)?;
+        let data_key = self.0.seal()?.new_data_key(tenant).await?;
         let mut tx = self.0.pools.tenant(tenant).await?;
         store::tenants::insert(&mut tx, name, &data_key).await.map_err(|error| {
             if holdfast_pg::on_constraint("tenants_name_key", &error) {
@@ -125,7 +125,8 @@ impl Tenants<'_> {
     ///
     /// # Errors
     ///
-    /// [`Error::Unsealable`] if a data key was sealed with neither of the two keys.
+    /// [`Error::Unsealable`] if a data key was sealed with neither of the two keys,
+    /// [`Error::MissingSecret`] if only the secrets service has the key-encryption key.
     pub async fn reseal_batch(
         self,
         after: Option<TenantId>,
@@ -134,12 +135,13 @@ impl Tenants<'_> {
         let mut tx = self.0.pools.system().await?;
         let batch = store::tenants::ids_after(&mut tx, after, RESEAL_BATCH).await?;
         tx.commit().await?;
+        let keys = self.0.seal()?.local()?;
         for &tenant in &batch {
             let mut tx = self.0.pools.tenant(tenant).await?;
             // A tenant may be deleted meanwhile.
             if store::tenants::lock(&mut tx).await?
                 && let Some(sealed) = store::tenants::data_key(&mut tx).await?
-                && let Some(sealed) = self.0.seal()?.reseal(tenant, &sealed)?
+                && let Some(sealed) = keys.reseal(tenant, &sealed).await?
             {
                 store::tenants::set_data_key(&mut tx, &sealed).await?;
                 *resealed += 1;

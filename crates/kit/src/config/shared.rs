@@ -84,13 +84,24 @@ pub struct Mesh {
 
     /// URL of the memory service's gRPC server.
     pub memory_url: String,
+
+    /// URL of the secrets service's gRPC server, which encrypts and decrypts for this service.
+    /// Without it this service does so itself, with `secrets.kek`.
+    pub secrets_url: String,
+
+    /// Key with which this service signs its calls to the secrets service, which has it in its
+    /// `caller_keys`. Without it they are signed like other calls, and services that this one calls
+    /// could make them too: they know `key`.
+    #[serde(serialize_with = "masked")]
+    pub secrets_key: SecretString,
 }
 
 /// Keys that encrypt and hash secrets: the table `[secrets]`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Secrets {
-    /// Key-encryption key: 32 bytes in base64. Without it no encrypted secret can be read.
+    /// Key-encryption key: 32 bytes in base64. Without it no encrypted secret can be read. Not for
+    /// services that call the secrets service (`mesh.secrets_url`).
     #[serde(serialize_with = "masked")]
     pub kek: SecretString,
 
@@ -159,6 +170,8 @@ impl Default for Mesh {
             clock_tolerance: Duration::from_secs(300),
             gateway_url: "http://127.0.0.1:18790".to_owned(),
             memory_url: "http://127.0.0.1:18794".to_owned(),
+            secrets_url: String::new(),
+            secrets_key: "".into(),
         }
     }
 }
@@ -190,13 +203,14 @@ mod tests {
             caller_keys: "a=key-of-the-caller".into(),
             node_key: "key-of-the-runners".into(),
             previous_node_key: "key-of-the-runners-before".into(),
+            secrets_key: "key-of-the-opener".into(),
             ..Mesh::default()
         };
 
         let set = print(&Config { mesh, secrets });
 
         assert!(!set.contains("of-the-"), "{set}");
-        assert_eq!(set.matches("********").count(), 10, "{set}");
+        assert_eq!(set.matches("********").count(), 11, "{set}");
         assert!(!unset.contains('*') && unset.contains("http://127.0.0.1:18790"), "{unset}");
     }
 }

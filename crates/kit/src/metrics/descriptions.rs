@@ -147,6 +147,10 @@ pub const COUNTERS: &[(&str, &str)] = &[
     ("holdfast_scheduler_ended_total", "Firings that ended, by outcome."),
     ("holdfast_scheduler_firings_total", "Firings that were claimed, by kind of job and outcome."),
     ("holdfast_scheduler_heartbeats_total", "Heartbeats, by status."),
+    (
+        "holdfast_secrets_operations_total",
+        "Secrets that services sealed or opened, by service, operation, kind of secret and outcome.",
+    ),
     ("holdfast_session_dead_letters_total", "Messages that were given up."),
     (
         "holdfast_session_fenced_writes_total",

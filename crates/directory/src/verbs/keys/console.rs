@@ -209,7 +209,7 @@ impl ConsoleSessions<'_> {
                 let data_key = self.0.data_key(&mut tx).await?;
                 let purpose = Purpose::RefreshToken(person.person.as_uuid());
                 let token = provider.refresh_token.expose_secret().as_bytes();
-                let sealed = data_key.seal(purpose, token)?;
+                let sealed = data_key.seal(purpose, token).await?;
                 store::people::provider_sign_ins::put(&mut tx, person.person, provider, &sealed)
                     .await?;
             }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use holdfast_types::{PersonId, TenantId};
-use secrecy::{ExposeSecret as _, SecretString};
+use secrecy::ExposeSecret as _;
 
 use super::People;
-use crate::{Actor, Error, ProviderAnswer, ProviderSignIn, Purpose, store};
+use crate::{Actor, Error, ProviderAnswer, ProviderSignIn, Purpose, SecretUse, store};
 
 /// Time after which a provider that did not answer is asked again.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
@@ -44,13 +44,11 @@ impl People<'_> {
         let data_key = self.0.data_key(&mut tx).await?;
         tx.commit().await?;
         let purpose = Purpose::RefreshToken(person.as_uuid());
-        let token = data_key.open(purpose, &claimed.refresh_token)?;
-        let refresh_token = String::from_utf8(token)
-            .map_err(|error| Error::corrupt("refresh token", anyhow::Error::from(error)))?;
+        let usage = SecretUse::SignIn(person);
         let sign_in = ProviderSignIn {
             issuer: claimed.issuer,
             client_id: claimed.client_id,
-            refresh_token: SecretString::from(refresh_token),
+            refresh_token: data_key.open_text(purpose, &claimed.refresh_token, usage).await?,
         };
         let sealed = claimed.refresh_token;
         Ok(Some(ProviderCheck { tenant, person, interval, sign_in, sealed }))
@@ -69,7 +67,7 @@ impl People<'_> {
             ProviderAnswer::Accepted(Some(token)) => {
                 let data_key = self.0.data_key(&mut tx).await?;
                 let purpose = Purpose::RefreshToken(person.as_uuid());
-                let new = data_key.seal(purpose, token.expose_secret().as_bytes())?;
+                let new = data_key.seal(purpose, token.expose_secret().as_bytes()).await?;
                 store::people::provider_sign_ins::replace(&mut tx, person, (sealed, &new)).await?;
             }
             // Whoever signed in meanwhile has another token.

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use holdfast_llm::credentials::{Credential, Profile};
 use holdfast_pg::TenantTx;
-use secrecy::{ExposeSecret as _, SecretString};
+use secrecy::ExposeSecret as _;
 
 use crate::{
     CredentialStats, Directory, Error, NewPlatformKey, PLATFORM_KEY_PREFIX, PlatformProvider,
-    ProviderCredentials, ProviderKind, store::providers::platform as store, tenant::check_name,
-    verbs::credentials::now,
+    ProviderCredentials, ProviderKind, Purpose, SecretUse, store::providers::platform as store,
+    tenant::check_name, verbs::credentials::now,
 };
 
 /// Maximum number of keys of one provider.
@@ -71,7 +71,9 @@ impl PlatformKeys<'_> {
             )));
         }
         let which = (new.provider.as_str(), new.name.as_str());
-        let sealed = self.0.seal()?.seal_platform_key(which, new.key.expose_secret().as_bytes())?;
+        let purpose = Purpose::PlatformKey { provider: &new.provider, name: &new.name };
+        let key = new.key.expose_secret().as_bytes();
+        let sealed = self.0.seal()?.of_platform().seal(purpose, key).await?;
         store::put(&mut tx, &provider).await?;
         store::put_key(&mut tx, which, &sealed, now()).await?;
         let stored = store::all(&mut tx, Some(&new.provider)).await?.pop();
@@ -114,12 +116,14 @@ impl PlatformKeys<'_> {
     ///
     /// # Errors
     ///
-    /// [`Error::Unsealable`] if a key was sealed with neither of the two.
+    /// [`Error::Unsealable`] if a key was sealed with neither of the two, [`Error::MissingSecret`] if
+    /// only the secrets service has the key-encryption key.
     pub async fn reseal(self, resealed: &mut u64) -> Result<(), Error> {
         let mut tx = self.0.pools.system().await?;
         for (provider, name, sealed) in store::sealed(&mut tx).await? {
             let which = (provider.as_str(), name.as_str());
-            if let Some(sealed) = self.0.seal()?.reseal_platform_key(which, &sealed)? {
+            let keys = self.0.seal()?.local()?;
+            if let Some(sealed) = keys.reseal_platform_key(which, &sealed).await? {
                 store::reseal(&mut tx, which, &sealed).await?;
                 *resealed += 1;
             }
@@ -132,19 +136,20 @@ impl PlatformKeys<'_> {
         self,
         tx: &mut TenantTx,
         provider: &str,
+        usage: SecretUse,
     ) -> Result<Option<PlatformAccess>, Error> {
         let rows = store::keys_for(tx, provider).await?;
         let Some(first) = rows.first() else { return Ok(None) };
         let (kind, base_url) = (first.kind()?, first.base_url.clone());
         let (mut profiles, mut stats) = (Vec::new(), BTreeMap::new());
         for row in rows {
-            let key = self.0.seal()?.open_platform_key((provider, &row.name), &row.secret)?;
-            let key = String::from_utf8(key).map_err(|_| Error::Unsealable("a platform key"))?;
+            let purpose = Purpose::PlatformKey { provider, name: &row.name };
+            let key = self.0.seal()?.of_platform().open_text(purpose, &row.secret, usage).await?;
             let id = format!("{PLATFORM_KEY_PREFIX}{}", row.name);
             if let Some(remembered) = row.remembered() {
                 stats.insert(id.clone(), remembered);
             }
-            let credential = Credential::ApiKey { key: SecretString::from(key) };
+            let credential = Credential::ApiKey { key };
             profiles.push(Profile { id, provider: provider.to_owned(), credential });
         }
         let keys = ProviderCredentials { profiles, stats, ..ProviderCredentials::default() };

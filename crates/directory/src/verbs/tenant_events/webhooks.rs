@@ -7,8 +7,8 @@ use serde_json::json;
 use uuid::Uuid;
 
 use crate::{
-    Actor, Directory, Error, EventWebhook, NewEventWebhook, OpenEventWebhook, Purpose, store,
-    store::tenant_events::webhooks, tenant::event::TenantEventKind, verbs::check_limit,
+    Actor, Directory, Error, EventWebhook, NewEventWebhook, OpenEventWebhook, Purpose, SecretUse,
+    store, store::tenant_events::webhooks, tenant::event::TenantEventKind, verbs::check_limit,
 };
 
 /// Maximum number of webhooks of a tenant.
@@ -57,14 +57,11 @@ impl EventWebhooks<'_> {
         };
         let data_key = self.0.data_key(&mut tx).await?;
         tx.finish_reading();
-        let sealed = [Some(row.secret.clone()), row.old_secret.clone()];
-        let open = |sealed: Vec<u8>| {
-            let bytes = data_key.open(Purpose::EventWebhook(id), &sealed)?;
-            let text = String::from_utf8(bytes)
-                .map_err(|_| Error::Unsealable("the secret of a webhook for events"))?;
-            Ok(SecretString::from(text))
-        };
-        let secrets = sealed.into_iter().flatten().map(open).collect::<Result<_, Error>>()?;
+        let mut secrets = Vec::new();
+        for sealed in [Some(&row.secret), row.old_secret.as_ref()].into_iter().flatten() {
+            let (purpose, usage) = (Purpose::EventWebhook(id), SecretUse::Webhook(id));
+            secrets.push(data_key.open_text(purpose, sealed, usage).await?);
+        }
         Ok(Some(OpenEventWebhook { webhook: row.into(), secrets }))
     }
 
@@ -87,7 +84,8 @@ impl EventWebhooks<'_> {
         let id = Uuid::now_v7();
         let secret = new_secret();
         let data_key = self.0.data_key(&mut tx).await?;
-        let sealed = data_key.seal(Purpose::EventWebhook(id), secret.expose_secret().as_bytes())?;
+        let purpose = Purpose::EventWebhook(id);
+        let sealed = data_key.seal(purpose, secret.expose_secret().as_bytes()).await?;
         let made = webhooks::put(&mut tx, id, &new, (&sealed, "active")).await;
         made.map_err(|error| refuse(&new, error))?;
         store::audit::record(&mut tx, actor, "event_webhook.create", &new.name).await?;
@@ -134,8 +132,8 @@ impl EventWebhooks<'_> {
         let secret = new_secret();
         let mut tx = self.0.begin_change(tenant).await?;
         let data_key = self.0.data_key(&mut tx).await?;
-        let sealed =
-            data_key.seal(Purpose::EventWebhook(old.id), secret.expose_secret().as_bytes())?;
+        let purpose = Purpose::EventWebhook(old.id);
+        let sealed = data_key.seal(purpose, secret.expose_secret().as_bytes()).await?;
         webhooks::rotate(&mut tx, old.id, &sealed).await?;
         store::audit::record(&mut tx, actor, "event_webhook.rotate", name).await?;
         tx.commit().await?;

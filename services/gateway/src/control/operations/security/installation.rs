@@ -11,11 +11,12 @@ use super::checks;
 use crate::Config;
 
 /// Secrets of the gateway that belong in files.
-pub(super) const SECRETS: [&str; 9] = [
+pub(super) const SECRETS: [&str; 10] = [
     "database.url",
     "mesh.caller_keys",
     "mesh.key",
     "mesh.secret",
+    "mesh.secrets_key",
     "nats.url",
     "redis.url",
     "secrets.kek",
