@@ -97,6 +97,9 @@ pub enum Service {
     /// Run the memory: it keeps what agents know, and finds it
     #[command(name = "memory-service")]
     Memory(service::ServiceArgs),
+    /// Run the secrets service: it alone has the key of stored secrets, and opens them for others
+    #[command(name = "secrets-service")]
+    Secrets(service::ServiceArgs),
     /// Run the operator: it applies Kubernetes resources to the gateway
     Operator(service::OperatorArgs),
 }
@@ -131,7 +134,8 @@ impl Service {
             | Self::AgentRunner(args)
             | Self::ChannelBridge(args)
             | Self::Scheduler(args)
-            | Self::Memory(args) => args,
+            | Self::Memory(args)
+            | Self::Secrets(args) => args,
             Self::Operator(args) => &args.service,
         }
     }
@@ -342,9 +346,15 @@ mod tests {
 
     #[test]
     fn a_services_own_line_is_read_as_by_the_whole_tree() {
-        for name in
-            ["gateway", "agent-runner", "channel-bridge", "scheduler", "memory-service", "operator"]
-        {
+        for name in [
+            "gateway",
+            "agent-runner",
+            "channel-bridge",
+            "scheduler",
+            "memory-service",
+            "secrets-service",
+            "operator",
+        ] {
             assert!(Service::has_subcommand(name), "{name}");
             let line = ["holdfast", name, "--workers", "3", "--print-config", "--output", "json"];
 

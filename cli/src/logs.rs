@@ -85,7 +85,7 @@ fn nothing_here(home: &StateDir) -> String {
         "there are no logs in `{}`: `holdfast up` writes them with --detach or --split, and \
          otherwise to its terminal. In a cluster: `kubectl -n NAMESPACE logs -f --since=10m \
          -l app.kubernetes.io/name=holdfast,app.kubernetes.io/component=gateway` (or agent-runner, \
-         channel-bridge, scheduler, memory, operator)",
+         channel-bridge, scheduler, memory, secrets, operator)",
         home.logs().display()
     )
 }

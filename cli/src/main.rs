@@ -141,6 +141,7 @@ async fn serve(service: Service, screen: &Screen) -> Result<(), Error> {
         Service::ChannelBridge(args) => service::run::<service::ChannelBridge>(&args, screen).await,
         Service::Scheduler(args) => service::run::<service::Scheduler>(&args, screen).await,
         Service::Memory(args) => service::run::<service::Memory>(&args, screen).await,
+        Service::Secrets(args) => service::run::<service::Secrets>(&args, screen).await,
         Service::Operator(args) if args.print_crds => service::print_crds(screen),
         Service::Operator(args) => service::run::<service::Operator>(&args.service, screen).await,
     }

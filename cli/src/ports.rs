@@ -1,7 +1,7 @@
 //! Loopback ports of the services of one `up`.
 //!
 //! With base `b` (18789): gateway `b` for HTTP and `b + 1` for gRPC, channel-bridge `b + 3`,
-//! scheduler `b + 4`, memory `b + 5`, runner `n` `b + 11 + n`, further gateways from `b + 100`. If
+//! scheduler `b + 4`, memory `b + 5`, secrets `b + 7`, runner `n` `b + 11 + n`, further gateways from `b + 100`. If
 //! a port is taken, the next free one is used. With base 0 the system chooses, for parallel tests.
 
 use std::{
@@ -19,6 +19,7 @@ const FIRST_EPHEMERAL_PORT: u16 = 32_768;
 const BRIDGE_OFFSET: u16 = 3;
 const SCHEDULER_OFFSET: u16 = 4;
 const MEMORY_OFFSET: u16 = 5;
+const SECRETS_OFFSET: u16 = 7;
 const RUNNERS_OFFSET: u16 = 12;
 const GATEWAYS_OFFSET: u16 = 100;
 
@@ -31,6 +32,8 @@ pub struct Ports {
     pub bridge: SocketAddr,
     pub scheduler: SocketAddr,
     pub memory: SocketAddr,
+    /// Used only if each service is a process of its own.
+    pub secrets: SocketAddr,
 }
 
 /// Sockets that are bound to the ports that the system has chosen, and never listen. While they
@@ -52,6 +55,7 @@ impl Ports {
         let bridge = choice.port(BRIDGE_OFFSET)?;
         let scheduler = choice.port(SCHEDULER_OFFSET)?;
         let memory = choice.port(MEMORY_OFFSET)?;
+        let secrets = choice.port(SECRETS_OFFSET)?;
         let runners =
             (0..runners).map(|n| choice.port(RUNNERS_OFFSET + n)).collect::<anyhow::Result<_>>()?;
         for n in 1..gateways {
@@ -62,7 +66,7 @@ impl Ports {
         let is_reserved = base == 0 && cfg!(target_os = "linux");
         let reservation =
             Reservation { _sockets: if is_reserved { choice.sockets } else { Vec::new() } };
-        Ok((Self { gateways: pairs, runners, bridge, scheduler, memory }, reservation))
+        Ok((Self { gateways: pairs, runners, bridge, scheduler, memory, secrets }, reservation))
     }
 }
 
@@ -121,9 +125,11 @@ mod tests {
 
         let mut all: Vec<u16> = ports.runners.iter().map(SocketAddr::port).collect();
         all.extend(ports.gateways.iter().flat_map(|(http, grpc)| [http.port(), grpc.port()]));
-        all.extend([ports.bridge.port(), ports.scheduler.port(), ports.memory.port()]);
+        all.extend(
+            [ports.bridge, ports.scheduler, ports.memory, ports.secrets].map(|at| at.port()),
+        );
         let distinct: BTreeSet<u16> = all.iter().copied().collect();
-        assert_eq!(distinct.len(), 2 * 2 + 3 + 3, "{all:?}");
+        assert_eq!(distinct.len(), 2 * 2 + 3 + 4, "{all:?}");
         assert!(!distinct.contains(&taken.local_addr().unwrap().port()));
     }
 

@@ -17,7 +17,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use holdfast_kit::config;
 
 use crate::{
-    service::{AgentRunner, ChannelBridge, Gateway, Memory, Service as _},
+    service::{AgentRunner, ChannelBridge, Gateway, Memory, Scheduler, Secrets, Service as _},
     state_dir::{StateDir, write_private},
 };
 
@@ -26,13 +26,41 @@ const SHARED: [(&str, &str); 2] = [("kek", "secrets.kek"), ("pepper", "secrets.p
 
 /// Services that use a shared secret.
 const USERS: [(&str, &[&str]); 2] = [
-    ("kek", &[Gateway::NAME, AgentRunner::NAME, ChannelBridge::NAME]),
+    ("kek", &[Gateway::NAME, AgentRunner::NAME, ChannelBridge::NAME, Secrets::NAME]),
     ("pepper", &[Gateway::NAME]),
 ];
 
-/// Services that are called, and the services that call them.
-const CALLERS: [(&str, &[&str]); 2] =
-    [(Gateway::NAME, &[ChannelBridge::NAME]), (Memory::NAME, &[Gateway::NAME, AgentRunner::NAME])];
+/// Keys with which the callers of a service sign their calls.
+struct CallerKeys {
+    called: &'static str,
+    callers: &'static [&'static str],
+    /// Beginning of the names of the keys' files, before the name of the caller.
+    prefix: &'static str,
+    /// Setting of a caller.
+    setting: &'static str,
+}
+
+/// Services that are called. The keys for the secrets service are known to no other called service.
+const CALLER_KEYS: [CallerKeys; 3] = [
+    CallerKeys {
+        called: Gateway::NAME,
+        callers: &[ChannelBridge::NAME],
+        prefix: "mesh",
+        setting: "mesh.key",
+    },
+    CallerKeys {
+        called: Memory::NAME,
+        callers: &[Gateway::NAME, AgentRunner::NAME],
+        prefix: "mesh",
+        setting: "mesh.key",
+    },
+    CallerKeys {
+        called: Secrets::NAME,
+        callers: &[Gateway::NAME, AgentRunner::NAME, ChannelBridge::NAME],
+        prefix: "secrets",
+        setting: "mesh.secrets_key",
+    },
+];
 
 /// File of the key with which runners sign commands to nodes, and of its public key.
 const NODE_KEY: &str = "node-key";
@@ -42,8 +70,14 @@ const NODE_PUBLIC_KEY: &str = "node-public-key";
 const FORMER_MESH_SECRET: &str = "mesh";
 
 /// Settings of an operator who manages the keys of services: then none is made.
-const MESH_SETTINGS: [&str; 5] =
-    ["mesh.secret", "mesh.key", "mesh.caller_keys", "mesh.node_key", "mesh.node_public_key"];
+const MESH_SETTINGS: [&str; 6] = [
+    "mesh.secret",
+    "mesh.key",
+    "mesh.caller_keys",
+    "mesh.node_key",
+    "mesh.node_public_key",
+    "mesh.secrets_key",
+];
 
 /// Variables that tell where the secrets are.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -58,6 +92,22 @@ impl SecretFiles {
     fn give(&mut self, service: &str, setting: &str, path: &Path) {
         let of_service = self.services.entry(service.to_owned()).or_default();
         of_service.insert(variable(setting), path.display().to_string());
+    }
+
+    /// Takes the key-encryption key from all services but the one that opens secrets for them, also
+    /// if the operator's environment has it.
+    pub fn give_kek_to_secrets_service_only(&mut self) {
+        for service in
+            [Gateway::NAME, AgentRunner::NAME, ChannelBridge::NAME, Scheduler::NAME, Memory::NAME]
+        {
+            let of_service = self.services.entry(service.to_owned()).or_default();
+            for setting in ["secrets.kek", "secrets.previous_kek"] {
+                // An empty variable counts as unset.
+                for name in [config::variable(setting), variable(setting)] {
+                    of_service.insert(name, String::new());
+                }
+            }
+        }
     }
 }
 
@@ -96,12 +146,12 @@ pub fn ensure(home: &StateDir, is_set: impl Fn(&str) -> bool) -> anyhow::Result<
 }
 
 fn ensure_mesh_keys(home: &StateDir, files: &mut SecretFiles) -> anyhow::Result<()> {
-    for (called, callers) in CALLERS {
+    for CallerKeys { called, callers, prefix, setting } in CALLER_KEYS {
         let mut known = Vec::new();
         for caller in callers {
-            let name = format!("mesh-{caller}");
+            let name = format!("{prefix}-{caller}");
             let path = file(home, &name)?;
-            files.give(caller, "mesh.key", &path);
+            files.give(caller, setting, &path);
             for path in [path, previous(home, &name)].into_iter().filter(|path| path.exists()) {
                 known.push(format!("{caller}={}", read(&path)?));
             }
@@ -208,6 +258,7 @@ mod tests {
                 "HOLDFAST_MESH__CALLER_KEYS_FILE",
                 "HOLDFAST_MESH__KEY_FILE",
                 "HOLDFAST_MESH__NODE_PUBLIC_KEY_FILE",
+                "HOLDFAST_MESH__SECRETS_KEY_FILE",
                 "HOLDFAST_SECRETS__KEK_FILE",
                 "HOLDFAST_SECRETS__PEPPER_FILE",
             ]
@@ -217,14 +268,23 @@ mod tests {
             [
                 "HOLDFAST_MESH__KEY_FILE",
                 "HOLDFAST_MESH__NODE_KEY_FILE",
+                "HOLDFAST_MESH__SECRETS_KEY_FILE",
                 "HOLDFAST_SECRETS__KEK_FILE",
             ]
         );
         assert_eq!(
             given("channel-bridge"),
-            ["HOLDFAST_MESH__KEY_FILE", "HOLDFAST_SECRETS__KEK_FILE"]
+            [
+                "HOLDFAST_MESH__KEY_FILE",
+                "HOLDFAST_MESH__SECRETS_KEY_FILE",
+                "HOLDFAST_SECRETS__KEK_FILE",
+            ]
         );
         assert_eq!(given("memory-service"), ["HOLDFAST_MESH__CALLER_KEYS_FILE"]);
+        assert_eq!(
+            given("secrets-service"),
+            ["HOLDFAST_MESH__CALLER_KEYS_FILE", "HOLDFAST_SECRETS__KEK_FILE"]
+        );
         assert!(!files.services.contains_key("scheduler"));
         let key = |service: &str| {
             fs::read_to_string(&files.services[service]["HOLDFAST_MESH__KEY_FILE"]).unwrap()
@@ -238,6 +298,30 @@ mod tests {
         };
         assert_eq!(callers("gateway"), format!("channel-bridge={bridge}"));
         assert_eq!(callers("memory-service"), format!("gateway={gateway},agent-runner={runner}"));
+        // No service that is called by another knows with which key that one opens secrets.
+        let of_secrets = callers("secrets-service");
+        for (caller, key) in
+            [("gateway", gateway), ("agent-runner", runner), ("channel-bridge", bridge)]
+        {
+            assert!(of_secrets.contains(&format!("{caller}=")) && !of_secrets.contains(&key));
+        }
+    }
+
+    #[test]
+    fn services_of_their_own_processes_have_no_key_encryption_key() {
+        let scratch = Scratch::new();
+        let mut files = ensure(&scratch.0, |_| false).unwrap();
+
+        files.give_kek_to_secrets_service_only();
+
+        for (service, variables) in &files.services {
+            let kek = ["HOLDFAST_SECRETS__KEK", "HOLDFAST_SECRETS__KEK_FILE"]
+                .map(|name| variables.get(name).map(String::as_str));
+            match service.as_str() {
+                "secrets-service" => assert!(kek[1].is_some_and(|path| !path.is_empty())),
+                _ => assert_eq!(kek, [Some(""), Some("")], "{service}"),
+            }
+        }
     }
 
     #[test]

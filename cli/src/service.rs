@@ -76,6 +76,7 @@ pub struct AgentRunner;
 pub struct ChannelBridge;
 pub struct Scheduler;
 pub struct Memory;
+pub struct Secrets;
 pub struct Operator;
 
 impl Service for Gateway {
@@ -177,6 +178,25 @@ impl Service for Memory {
 
     async fn serve(config: Current<Self::Config>, stop: CancellationToken) -> anyhow::Result<()> {
         Box::pin(memory::App::connect(Self::Config::clone(&config.get()))).await?.run(stop).await
+    }
+}
+
+impl Service for Secrets {
+    type Config = secrets::Config;
+    // `holdfast secrets` is already a command of operators.
+    const NAME: &'static str = "secrets-service";
+    const TABLE: &'static str = "secrets_service";
+
+    fn telemetry(config: &Self::Config) -> &telemetry::Config {
+        &config.telemetry
+    }
+
+    fn tls(config: &Self::Config) -> &config::Tls {
+        &config.tls
+    }
+
+    async fn serve(config: Current<Self::Config>, stop: CancellationToken) -> anyhow::Result<()> {
+        Box::pin(secrets::App::connect(Self::Config::clone(&config.get()))).await?.run(stop).await
     }
 }
 

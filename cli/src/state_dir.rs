@@ -52,6 +52,9 @@ pub struct State {
     pub bridge: Http,
     pub scheduler: Http,
     pub memory: Http,
+    /// Only if each service is a process of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secrets: Option<Http>,
     pub key: String,
     /// The development tenant's default model, if the environment named one.
     pub model: Option<String>,
@@ -76,6 +79,7 @@ impl State {
     pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
         let gateways = self.gateways.iter().map(|gateway| &gateway.http);
         let others = self.runners.iter().chain([&self.bridge, &self.scheduler, &self.memory]);
+        let others = others.chain(&self.secrets);
         let all = gateways.chain(others.map(|service| &service.http));
         all.filter_map(|url| url.strip_prefix("http://")?.parse().ok())
     }

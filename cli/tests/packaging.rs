@@ -17,9 +17,9 @@ use std::{
 use serde_json::Value;
 
 const HOLDFAST: &str = env!("CARGO_BIN_EXE_holdfast");
-const SERVICES: [&str; 5] =
-    ["gateway", "agent-runner", "channel-bridge", "scheduler", "memory-service"];
-/// Their logins in the database, after `holdfast_`.
+const SERVICES: [&str; 6] =
+    ["gateway", "agent-runner", "channel-bridge", "scheduler", "memory-service", "secrets-service"];
+/// Logins in the database of all but the last, after `holdfast_`. The secrets service has none.
 const LOGINS: [&str; 5] = ["gateway", "runner", "bridge", "scheduler", "memory"];
 /// Columns of the tables in `docs/stolen-parts.md`.
 const COLUMNS: [&str; 5] =
@@ -198,17 +198,21 @@ fn a_service_of_compose_sees_the_secrets_that_it_uses_and_no_others() {
         (
             "gateway",
             &[
-                "secrets/kek",
                 "secrets/pepper",
                 "secrets/mesh-gateway",
                 "secrets/callers-gateway",
+                "secrets/secrets-gateway",
                 "secrets/node-public-key",
             ][..],
         ),
-        ("agent-runner", &["secrets/kek", "secrets/mesh-agent-runner", "secrets/node-key"]),
-        ("channel-bridge", &["secrets/kek", "secrets/mesh-channel-bridge"]),
+        (
+            "agent-runner",
+            &["secrets/mesh-agent-runner", "secrets/secrets-agent-runner", "secrets/node-key"],
+        ),
+        ("channel-bridge", &["secrets/mesh-channel-bridge", "secrets/secrets-channel-bridge"]),
         ("scheduler", &[]),
         ("memory-service", &["secrets/callers-memory-service"]),
+        ("secrets-service", &["secrets/kek", "secrets/callers-secrets-service"]),
         ("cli", &["dev.key"]),
         ("postgres", &[]),
         ("nats", &[]),
@@ -232,11 +236,19 @@ fn a_service_of_compose_sees_the_secrets_that_it_uses_and_no_others() {
         let is_backend = matches!(name.as_str(), "postgres" | "nats" | "redis");
         assert_eq!(
             texts(&service["networks"]).contains(&"mesh".to_owned()),
-            !is_backend && { !matches!(name.as_str(), "setup" | "scheduler") }
+            !is_backend && { !matches!(name.as_str(), "setup" | "scheduler" | "secrets-service") }
+        );
+        assert_eq!(
+            texts(&service["networks"]).contains(&"secrets".to_owned()),
+            matches!(
+                name.as_str(),
+                "gateway" | "agent-runner" | "channel-bridge" | "secrets-service"
+            ),
+            "{name}"
         );
         assert!(service["mem_limit"].is_string() && service["pids_limit"].is_number(), "{name}");
     }
-    for internal in ["database", "bus"] {
+    for internal in ["database", "bus", "secrets"] {
         assert_eq!(compose["networks"][internal]["internal"], true, "{internal}");
     }
 }
@@ -354,6 +366,7 @@ fn every_service_takes_the_settings_that_compose_gives_it() {
             ("HOLDFAST_MESH__KEY_FILE", &settings["mesh"]["key"]),
             ("HOLDFAST_MESH__CALLER_KEYS_FILE", &settings["mesh"]["caller_keys"]),
             ("HOLDFAST_MESH__NODE_KEY_FILE", &settings["mesh"]["node_key"]),
+            ("HOLDFAST_MESH__SECRETS_KEY_FILE", &settings["mesh"]["secrets_key"]),
         ] {
             assert_eq!(*setting == "********", given.contains_key(name), "{service}: {name}");
         }

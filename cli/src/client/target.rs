@@ -237,6 +237,7 @@ mod tests {
             bridge: http(),
             scheduler: http(),
             memory: http(),
+            secrets: None,
             key: "hf_1_2".to_owned(),
             model: None,
         }

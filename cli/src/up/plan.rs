@@ -97,6 +97,13 @@ impl Plan {
         }
         vars.insert(variable("mesh.gateway_url"), url(ports.gateways[0].1));
         vars.insert(variable("mesh.memory_url"), url(ports.memory));
+        if args.split {
+            vars.insert(variable("mesh.secrets_url"), url(ports.secrets));
+            secrets.give_kek_to_secrets_service_only();
+        } else {
+            // In one process each service has the key itself.
+            secrets.services.remove(service::Secrets::NAME);
+        }
         give_logins(&mut secrets, &mut vars, backends.of_services);
         let plan = Self {
             split: args.split,
@@ -166,6 +173,7 @@ impl Plan {
             bridge: Http { http: url(self.ports.bridge) },
             scheduler: Http { http: url(self.ports.scheduler) },
             memory: Http { http: url(self.ports.memory) },
+            secrets: self.split.then(|| Http { http: url(self.ports.secrets) }),
             key: self.key.clone(),
             model: self.model.clone(),
         }
@@ -175,7 +183,8 @@ impl Plan {
     pub fn readiness_addresses(&self) -> Vec<SocketAddr> {
         let gateways = self.ports.gateways.iter().map(|(http, _)| *http);
         let others = [self.ports.bridge, self.ports.scheduler, self.ports.memory];
-        gateways.chain(self.ports.runners.iter().copied()).chain(others).collect()
+        let secrets = self.split.then_some(self.ports.secrets);
+        gateways.chain(self.ports.runners.iter().copied()).chain(others).chain(secrets).collect()
     }
 }
 
@@ -274,7 +283,8 @@ mod tests {
         assert_eq!(state["runners"][0]["http"], url(plan.ports.runners[0]).as_str());
         assert!(state["bridge"]["http"].is_string() && state["key"] == "hf_1_2");
         assert!(state["scheduler"]["http"].is_string());
-        assert_eq!(plan.readiness_addresses().len(), 6);
+        assert_eq!(plan.readiness_addresses().len(), 7);
+        assert_eq!(state["secrets"]["http"], url(plan.ports.secrets).as_str());
     }
 
     #[test]

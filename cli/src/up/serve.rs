@@ -10,7 +10,7 @@ use super::{READY_TIMEOUT, plan::Plan, ready, split, welcome};
 use crate::{
     backends,
     screen::Screen,
-    service::{AgentRunner, ChannelBridge, Gateway, Memory, Scheduler, Service},
+    service::{AgentRunner, ChannelBridge, Gateway, Memory, Scheduler, Secrets, Service},
     state_dir::{StateDir, write_private},
 };
 
@@ -89,7 +89,9 @@ fn service_instances(plan: &Plan) -> Vec<ServiceInstance> {
     let bridge = part(ChannelBridge::NAME, 1, &[("bridge.listen", ports.bridge)]);
     let scheduler = part(Scheduler::NAME, 1, &[("scheduler.listen", ports.scheduler)]);
     let memory = part(Memory::NAME, 1, &[("memory.listen", ports.memory)]);
-    gateways.chain(runners).chain([bridge, scheduler, memory]).collect()
+    let secrets =
+        plan.split.then(|| part(Secrets::NAME, 1, &[("secrets_service.listen", ports.secrets)]));
+    secrets.into_iter().chain(gateways).chain(runners).chain([bridge, scheduler, memory]).collect()
 }
 
 async fn in_process(part: ServiceInstance, stop: CancellationToken) -> anyhow::Result<()> {

@@ -15,8 +15,8 @@ use crate::{
 };
 
 /// Services that run once, however many gateways and runners there are: the channel bridge, the
-/// scheduler and the memory service.
-const SINGLE_SERVICES: usize = 3;
+/// scheduler, the memory service and the secrets service.
+const SINGLE_SERVICES: usize = 4;
 
 /// Prints the text, or the state as JSON with `--output json`.
 ///
@@ -146,6 +146,7 @@ mod tests {
             bridge: Http { http: "http://h:4".to_owned() },
             scheduler: Http { http: "http://h:5".to_owned() },
             memory: Http { http: "http://h:6".to_owned() },
+            secrets: None,
             key: "hf_1_2".to_owned(),
             model: None,
         }
@@ -161,8 +162,8 @@ mod tests {
 
         for (state, processes) in [
             (one, "(one process, 7)"),
-            (split, "(5 processes under 7)"),
-            (more, "(7 processes under 7)"),
+            (split, "(6 processes under 7)"),
+            (more, "(8 processes under 7)"),
         ] {
             let text = text(&home, &state, None, &[], "holdfast");
             assert!(text.contains(processes), "{processes} is missing in\n{text}");

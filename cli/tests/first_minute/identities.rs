@@ -2,28 +2,42 @@
 
 use std::{fs, time::Duration};
 
-use holdfast_grpc::{MemoryClient, Mesh, Signer};
-use holdfast_kit::config;
+use holdfast_grpc::{MemoryClient, Mesh, SecretsClient, Signer};
+use holdfast_kit::{config, tls::Tls};
 use holdfast_proto::{
     gateway::v1::{AcceptRequest, ingest_client::IngestClient},
     memory::v1::GetStatusRequest,
+    secrets::v1::DeriveRequestKeysRequest,
 };
 use holdfast_types::{Kind, TenantId};
 
 use crate::installation::Installation;
 
-/// Error of a call that `service` makes with the key of `owner`; `None` if it succeeds.
+/// Error of a call that `service` makes with the key in a file; `None` if it succeeds.
 async fn call(
     installation: &Installation,
     called: &str,
     service: &'static str,
-    owner: &str,
+    key_file: &str,
 ) -> anyhow::Result<Option<Kind>> {
     let state = installation.state();
-    let key = fs::read_to_string(installation.dir.join(format!("secrets/mesh-{owner}")))?;
+    let key = fs::read_to_string(installation.dir.join("secrets").join(key_file))?;
     let keys = config::Mesh { key: key.trim().into(), ..config::Mesh::default() };
-    let mesh = Mesh::new(Signer::new(&keys)?, service);
     let tenant = TenantId::generate();
+    if called == "secrets" {
+        let secrets_url = state["secrets"]["http"].as_str().unwrap().to_owned();
+        let mesh = config::Mesh { secrets_url, ..keys };
+        let none = config::Secrets::default();
+        let client = SecretsClient::configured(&none, &mesh, &Tls::default(), service)?;
+        let request = DeriveRequestKeysRequest::default();
+        let answer = client.unwrap().derive_request_keys(tenant, request).await;
+        return Ok(answer.err().map(|error| match error.to_string() {
+            text if text.contains("signature is wrong") => Kind::Unauthenticated,
+            text if text.contains("may not") => Kind::Forbidden,
+            _ => Kind::Internal,
+        }));
+    }
+    let mesh = Mesh::new(Signer::new(&keys)?, service);
     Ok(match called {
         "gateway" => {
             let url = state["gateway"]["grpc"].as_str().unwrap();
@@ -46,20 +60,27 @@ async fn a_service_with_the_key_of_another_is_refused() -> anyhow::Result<()> {
     let installation = Installation::new().await?;
     installation.run(&["up", "--split", "--detach", "--port-base", "0"]).ok();
 
-    for (called, service, owner, is_let_in) in [
-        ("gateway", "channel-bridge", "channel-bridge", true),
-        ("gateway", "channel-bridge", "agent-runner", false),
-        ("gateway", "channel-bridge", "gateway", false),
-        ("gateway", "agent-runner", "agent-runner", false),
-        ("memory", "gateway", "gateway", true),
-        ("memory", "agent-runner", "agent-runner", true),
-        ("memory", "gateway", "agent-runner", false),
-        ("memory", "agent-runner", "channel-bridge", false),
-        ("memory", "channel-bridge", "channel-bridge", false),
+    for (called, service, key_file, is_let_in) in [
+        ("gateway", "channel-bridge", "mesh-channel-bridge", true),
+        ("gateway", "channel-bridge", "mesh-agent-runner", false),
+        ("gateway", "channel-bridge", "mesh-gateway", false),
+        ("gateway", "agent-runner", "mesh-agent-runner", false),
+        ("memory", "gateway", "mesh-gateway", true),
+        ("memory", "agent-runner", "mesh-agent-runner", true),
+        ("memory", "gateway", "mesh-agent-runner", false),
+        ("memory", "agent-runner", "mesh-channel-bridge", false),
+        ("memory", "channel-bridge", "mesh-channel-bridge", false),
+        ("secrets", "gateway", "secrets-gateway", true),
+        ("secrets", "agent-runner", "secrets-agent-runner", true),
+        // The memory service knows these two, and the gateway the third.
+        ("secrets", "gateway", "mesh-gateway", false),
+        ("secrets", "agent-runner", "mesh-agent-runner", false),
+        ("secrets", "channel-bridge", "mesh-channel-bridge", false),
+        ("secrets", "agent-runner", "secrets-channel-bridge", false),
     ] {
-        let error = call(&installation, called, service, owner).await?;
+        let error = call(&installation, called, service, key_file).await?;
 
-        let what = format!("{called}: {service} with the key of {owner}: {error:?}");
+        let what = format!("{called}: {service} with {key_file}: {error:?}");
         match is_let_in {
             // The tenant does not exist, which is found after the caller was let in.
             true => assert!(matches!(error, None | Some(Kind::NotFound | Kind::Invalid)), "{what}"),
