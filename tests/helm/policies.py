@@ -20,9 +20,10 @@ SERVICES = {
     "channel-bridge": "channel-bridge",
     "scheduler": "scheduler",
     "memory-service": "memory",
+    "secrets-service": "secrets",
 }
 # Names of the services in settings such as `mesh.memory_url`.
-MESH_NAMES = {"gateway": "gateway", "memory": "memory-service"}
+MESH_NAMES = {"gateway": "gateway", "memory": "memory-service", "secrets": "secrets-service"}
 # Settings that name files of certificates.
 TLS_FILES = {"tls.certificate", "tls.private_key", "tls.authorities", "nats.authorities", "redis.authorities", "ca"}
 BACKENDS = {"database": "postgres", "nats": "nats", "redis": "redis"}
@@ -113,10 +114,12 @@ class Sources:
         """Settings that a service reads from Secrets."""
         tables, wanted = self.tables[component], set()
         wanted |= {f"{table}.url" for table in BACKENDS if table in tables}
-        if "secrets" in tables:
+        if component == "secrets-service":
             wanted.add("secrets.kek")
-            if "secrets.pepper" in self.text[component]:
-                wanted.add("secrets.pepper")
+        if "secrets-service" in self.calls(component):
+            wanted.add("mesh.secrets_key")
+        if "secrets" in tables and "secrets.pepper" in self.text[component]:
+            wanted.add("secrets.pepper")
         if self.calls(component):
             wanted.add("mesh.key")
         if self.callers(component):
@@ -345,7 +348,8 @@ def secrets_are_mounted_where_they_are_read(documents, sources):
             yield f"`{name}` has the certificate of another service: {sorted(own)}"
         for setting, path in by_file.items():
             key = next((key for _, key, at in mounted if at == path), "")
-            if setting == "mesh.key" and key != f"mesh-{name}" or setting == "mesh.caller_keys" and key != f"callers-{name}":
+            of_itself = {"mesh.key": f"mesh-{name}", "mesh.secrets_key": f"secrets-{name}", "mesh.caller_keys": f"callers-{name}"}
+            if key != of_itself.get(setting, key):
                 yield f"`{name}` has the key of another service: {setting} from {key}"
             if setting == "database.url" and key not in (f"database-{part}-url" for part in (name, name.split("-")[-1], name.split("-")[0])):
                 yield f"`{name}` has the database login of another service: {key}"
@@ -748,11 +752,15 @@ def check_made_secrets(secrets, documents):
             if key not in secrets.get(secret, {}):
                 found.append(f"`{name}` waits for the key {key} of the Secret {secret}, which no job makes")
     keys = next((values for values in secrets.values() if "kek" in values), {})
-    for name in ("kek", "pepper", "node-key", "mesh-gateway", "mesh-agent-runner", "mesh-channel-bridge"):
+    keys = {**keys, **next((values for values in secrets.values() if "callers-secrets-service" in values), {})}
+    callers = ("gateway", "agent-runner", "channel-bridge")
+    for name in ("kek", "pepper", "node-key", *(f"{kind}-{caller}" for kind in ("mesh", "secrets") for caller in callers)):
         if len(base64.b64decode(keys.get(name, ""))) != 32:
             found.append(f"the key {name} does not have 32 bytes in base64")
     if keys.get("node-public-key") != f"public-key-of-{keys.get('node-key')}":
         found.append("gateways do not know the public key of runners")
+    if keys.get("callers-secrets-service") != ",".join(f"{caller}={keys.get(f'secrets-{caller}')}" for caller in callers):
+        found.append("the secrets service does not know the keys of those that call it")
     callers = f"gateway={keys.get('mesh-gateway')},agent-runner={keys.get('mesh-agent-runner')}"
     if keys.get("callers-memory-service") != callers or keys.get("callers-gateway") != f"channel-bridge={keys.get('mesh-channel-bridge')}":
         found.append("the called services do not know the keys of those that call them")
@@ -838,6 +846,7 @@ BREAKS = [
     (secrets_are_mounted_where_they_are_read, "trial", lambda d: deployment(d, "scheduler")["volumes"].append({"name": "x", "secret": {"secretName": "holdfast-keys"}})),
     (secrets_are_mounted_where_they_are_read, "trial", lambda d: deployment(d, "agent-runner").update(volumes=deployment(d, "gateway")["volumes"])),
     (secrets_are_mounted_where_they_are_read, "trial", lambda d: set_variable(deployment(d, "agent-runner"), "HOLDFAST_SECRETS__PEPPER_FILE", "/run/holdfast/pepper")),
+    (secrets_are_mounted_where_they_are_read, "trial", lambda d: set_variable(deployment(d, "gateway"), "HOLDFAST_SECRETS__KEK_FILE", "/run/holdfast/kek")),
     (variables_are_settings, "trial", lambda d: set_variable(deployment(d, "gateway"), "HOLDFAST_GATEWAY__CALL", "1")),
     (edges_are_connections, "trial", lambda d: policy(d, "scheduler")["egress"].append({"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}]})),
     (edges_are_connections, "trial", lambda d: policy(d, "gateway")["egress"].pop(0)),

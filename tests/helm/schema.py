@@ -201,6 +201,7 @@ def values_schema(manual):
                 },
                 "scheduler": service(),
                 "memoryService": service(embeddingKeySecret=NAME),
+                "secretsService": service(),
                 "channelBridge": service(least_grace=46),
                 "operator": closed(
                     {

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Makes the Secrets of this installation that do not exist: keys of the services, passwords of the
-# bundled backends, and an authority with certificates of the services. KEYS_SECRET, BACKENDS_SECRET,
-# BUS_SECRET or CERTIFICATES_SECRET is empty where the operator makes them.
+# bundled backends, and an authority with certificates of the services. KEYS_SECRET and
+# SECRETS_KEYS_SECRET, BACKENDS_SECRET, BUS_SECRET or CERTIFICATES_SECRET is empty where the operator
+# makes them.
 set -euo pipefail
 . "$(dirname "$0")/kubernetes.sh"
 
@@ -21,6 +22,16 @@ if [ -n "${KEYS_SECRET:-}" ]; then
         \"callers-memory-service\": \"gateway=$gateway,agent-runner=$runner\",
         \"node-key\": \"$node\",
         \"node-public-key\": \"$node_public\"}"
+fi
+
+# Of the secrets service, for installations that have the other keys, too.
+if [ -n "${SECRETS_KEYS_SECRET:-}" ]; then
+    gateway=$(key) runner=$(key) bridge=$(key)
+    create_secret "$SECRETS_KEYS_SECRET" "{
+        \"secrets-gateway\": \"$gateway\",
+        \"secrets-agent-runner\": \"$runner\",
+        \"secrets-channel-bridge\": \"$bridge\",
+        \"callers-secrets-service\": \"gateway=$gateway,agent-runner=$runner,channel-bridge=$bridge\"}"
 fi
 
 if [ -n "${BACKENDS_SECRET:-}" ]; then

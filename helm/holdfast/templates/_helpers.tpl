@@ -40,6 +40,12 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{ .Values.keys.existingSecret | default (printf "%s-keys" (include "holdfast.fullname" .)) }}
 {{- end -}}
 
+{{- /* The Secret with the keys for calls to the secrets service. It is one of its own, so that a job can make it for
+an installation that has the other keys already. */ -}}
+{{- define "holdfast.secretsKeysSecret" -}}
+{{ .Values.keys.existingSecret | default (printf "%s-secrets-keys" (include "holdfast.fullname" .)) }}
+{{- end -}}
+
 {{- define "holdfast.backendsSecret" -}}
 {{- if .Values.backends.bundled -}}
 {{ include "holdfast.fullname" . }}-backends
@@ -124,10 +130,10 @@ authorities: ca.crt
   database: database-runner-url
   buses: [nats, redis]
   keys:
-    HOLDFAST_SECRETS__KEK: kek
     HOLDFAST_MESH__KEY: mesh-agent-runner
     HOLDFAST_MESH__NODE_KEY: node-key
-  calls: [memory-service]
+  secretsKeys: {HOLDFAST_MESH__SECRETS_KEY: secrets-agent-runner}
+  calls: [memory-service, secrets-service]
   internet: true
 {{- end -}}
 
@@ -161,12 +167,12 @@ gateway:
   database: database-gateway-url
   buses: [nats, redis]
   keys:
-    HOLDFAST_SECRETS__KEK: kek
     HOLDFAST_SECRETS__PEPPER: pepper
     HOLDFAST_MESH__KEY: mesh-gateway
     HOLDFAST_MESH__CALLER_KEYS: callers-gateway
     HOLDFAST_MESH__NODE_PUBLIC_KEY: node-public-key
-  calls: [memory-service]
+  secretsKeys: {HOLDFAST_MESH__SECRETS_KEY: secrets-gateway}
+  calls: [memory-service, secrets-service]
   internet: true
 agent-runner:
 {{ include "holdfast.runnerService" . }}
@@ -185,9 +191,9 @@ channel-bridge:
   database: database-bridge-url
   buses: [nats, redis]
   keys:
-    HOLDFAST_SECRETS__KEK: kek
     HOLDFAST_MESH__KEY: mesh-channel-bridge
-  calls: [gateway]
+  secretsKeys: {HOLDFAST_MESH__SECRETS_KEY: secrets-channel-bridge}
+  calls: [gateway, secrets-service]
   internet: true
 scheduler:
   values: scheduler
@@ -210,6 +216,17 @@ memory-service:
     HOLDFAST_MESH__CALLER_KEYS: callers-memory-service
   calls: []
   internet: {{ eq (dig "memory" "embedding" "engine" "auto" .Values.config) "openai" }}
+secrets-service:
+  values: secretsService
+  ports: {grpc: 18796, metrics: 18896}
+  listen: {HOLDFAST_SECRETS_SERVICE__LISTEN: grpc, HOLDFAST_TELEMETRY__METRICS_LISTEN: metrics}
+  grace: HOLDFAST_SECRETS_SERVICE__SHUTDOWN_GRACE
+  buses: []
+  keys:
+    HOLDFAST_SECRETS__KEK: kek
+  secretsKeys: {HOLDFAST_MESH__CALLER_KEYS: callers-secrets-service}
+  calls: []
+  internet: false
 {{- end -}}
 
 {{- /* Secrets that a service reads: a list of {variable, secret, key}. Arguments: root, service. */ -}}
@@ -224,7 +241,10 @@ memory-service:
 {{- if .service.pool }}{{ $runner = get $root.Values.runnerPools .service.pool | default dict }}{{ end -}}
 {{- $database = $runner.databaseSecret | default $backends -}}
 {{- end -}}
-{{- $files := list (dict "variable" "HOLDFAST_DATABASE__URL" "secret" $database "key" .service.database) -}}
+{{- $files := list -}}
+{{- with .service.database -}}
+{{- $files = append $files (dict "variable" "HOLDFAST_DATABASE__URL" "secret" $database "key" .) -}}
+{{- end -}}
 {{- range .service.buses -}}
 {{- $files = append $files (dict "variable" (printf "HOLDFAST_%s__URL" (upper .)) "secret" (include "holdfast.busSecret" $root) "key" (replace "database" . $.service.database)) -}}
 {{- end -}}
@@ -239,6 +259,9 @@ memory-service:
 {{- if has $key $root.Values.keys.previous -}}
 {{- $files = append $files (dict "variable" (replace "SECRETS__" "SECRETS__PREVIOUS_" $variable) "secret" $keys "key" (printf "previous-%s" $key)) -}}
 {{- end -}}
+{{- end -}}
+{{- range $variable, $key := .service.secretsKeys -}}
+{{- $files = append $files (dict "variable" $variable "secret" (include "holdfast.secretsKeysSecret" $root) "key" $key) -}}
 {{- end -}}
 {{- if and (eq .service.values "memoryService") $root.Values.memoryService.embeddingKeySecret -}}
 {{- $files = append $files (dict "variable" "HOLDFAST_MEMORY__EMBEDDING__API_KEY" "secret" $root.Values.memoryService.embeddingKeySecret "key" "api-key") -}}
