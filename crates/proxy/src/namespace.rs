@@ -85,7 +85,7 @@ pub fn run_listener() -> Option<ExitCode> {
         return None;
     }
     let listening = TcpListener::bind((Ipv4Addr::LOCALHOST, NAMESPACE_PORT));
-    let sent = listening.and_then(|listener| send(&io::stdin(), &listener));
+    let sent = listening.and_then(|listener| send(io::stdin(), &listener));
     Some(match sent {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
