@@ -86,10 +86,10 @@ impl JobKeys {
     /// Whether a service that has the keys signed the job as it is.
     pub(crate) fn is_job_signed(&self, job: &Job) -> bool {
         let fields = JobFields::from(job);
-        match (JobMessage::of(&fields), &job.signature) {
-            (Ok(message), Some(mac)) => self.is_signed(&message.content(job.tenant, &fields), mac),
-            (Ok(_) | Err(_), _) => false,
-        }
+        let (Ok(message), Some(mac)) = (JobMessage::of(&fields), &job.signature) else {
+            return false;
+        };
+        self.is_signed(&message.content(job.tenant, &fields), mac)
     }
 
     /// Whether a message is what a signed job says: its author is the job's, and so are its text and
@@ -336,7 +336,7 @@ impl JobMessage {
         }
     }
 
-    fn content<'a>(&'a self, tenant: TenantId, job: &JobFields<'_>) -> SignedContent<'a> {
+    fn content(&self, tenant: TenantId, job: &JobFields<'_>) -> SignedContent<'_> {
         SignedContent {
             purpose: PURPOSE,
             tenant,
