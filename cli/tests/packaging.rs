@@ -22,8 +22,8 @@ const SERVICES: [&str; 6] =
 /// Logins in the database of all but the last, after `holdfast_`. The secrets service has none.
 const LOGINS: [&str; 5] = ["gateway", "runner", "bridge", "scheduler", "memory"];
 /// Columns of the tables in `docs/stolen-parts.md`.
-const COLUMNS: [&str; 5] =
-    ["gateway", "agent-runner", "scheduler", "memory-service", "channel-bridge"];
+const COLUMNS: [&str; 6] =
+    ["gateway", "agent-runner", "scheduler", "memory-service", "channel-bridge", "secrets-service"];
 
 fn root() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))

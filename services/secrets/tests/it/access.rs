@@ -1,7 +1,9 @@
-//! Each service seals and opens what its code needs, and nothing else.
+//! Each service seals and opens what its code needs, and nothing else: a table of
+//! `docs/stolen-parts.md`.
 
 use holdfast_grpc::{SecretsCallError, SecretsClient};
 use holdfast_proto::secrets::v1::{self as pb, purpose::Kind};
+use holdfast_testkit::generated::check_stolen_parts;
 use holdfast_types::{AccountId, TenantId};
 use uuid::Uuid;
 
@@ -13,24 +15,44 @@ const BRIDGE: &str = "channel-bridge";
 
 type Services = &'static [&'static str];
 
-/// Each kind of secret, with the services that may seal and that may open it.
-fn table() -> [(Kind, Services, Services); 10] {
+/// Each kind of secret with its name on the page, and the services that may seal and that may open it.
+fn table() -> [(&'static str, Kind, Services, Services); 10] {
     let text = || "a".to_owned();
     let credential = || pb::ProviderCredential { provider: text(), name: text() };
     let variable = pb::SkillVariable { skill: text(), name: text() };
     let account = AccountId::generate().to_string();
     let id = || Uuid::now_v7().to_string();
     [
-        (Kind::ProviderKey(text()), &[GATEWAY], &[GATEWAY, RUNNER]),
-        (Kind::ProviderHeaders(text()), &[GATEWAY], &[GATEWAY, RUNNER]),
-        (Kind::Credential(credential()), &[GATEWAY, RUNNER], &[GATEWAY, RUNNER]),
-        (Kind::PlatformKey(credential()), &[GATEWAY], &[GATEWAY, RUNNER]),
-        (Kind::AccountSecrets(account), &[GATEWAY], &[GATEWAY, BRIDGE]),
-        (Kind::McpSecrets(text()), &[GATEWAY], &[RUNNER]),
-        (Kind::ConnectionSecret(text()), &[GATEWAY], &[RUNNER]),
-        (Kind::EventWebhook(id()), &[GATEWAY], &[RUNNER]),
-        (Kind::SkillEnv(variable), &[GATEWAY], &[RUNNER]),
-        (Kind::RefreshToken(id()), &[GATEWAY], &[GATEWAY]),
+        ("keys of model providers", Kind::ProviderKey(text()), &[GATEWAY], &[GATEWAY, RUNNER]),
+        (
+            "headers of model providers",
+            Kind::ProviderHeaders(text()),
+            &[GATEWAY],
+            &[GATEWAY, RUNNER],
+        ),
+        (
+            "tokens and further keys of model providers",
+            Kind::Credential(credential()),
+            &[GATEWAY, RUNNER],
+            &[GATEWAY, RUNNER],
+        ),
+        ("keys of the platform", Kind::PlatformKey(credential()), &[GATEWAY], &[GATEWAY, RUNNER]),
+        (
+            "tokens of channel accounts",
+            Kind::AccountSecrets(account),
+            &[GATEWAY],
+            &[GATEWAY, BRIDGE],
+        ),
+        ("secrets of MCP servers", Kind::McpSecrets(text()), &[GATEWAY], &[RUNNER]),
+        ("secrets of connections", Kind::ConnectionSecret(text()), &[GATEWAY], &[RUNNER]),
+        ("secrets of webhooks", Kind::EventWebhook(id()), &[GATEWAY], &[RUNNER]),
+        ("variables of skills", Kind::SkillEnv(variable), &[GATEWAY], &[RUNNER]),
+        (
+            "refresh tokens of people who signed in",
+            Kind::RefreshToken(id()),
+            &[GATEWAY],
+            &[GATEWAY],
+        ),
     ]
 }
 
@@ -86,7 +108,9 @@ async fn each_service_seals_and_opens_its_own_kinds_of_secrets_and_no_others() -
     let gateway = served.client(GATEWAY, GATEWAY);
     let data_key = new_data_key(&gateway, tenant).await;
 
-    for (kind, sealers, openers) in table() {
+    let mut rows = Vec::new();
+    for (name, kind, sealers, openers) in table() {
+        let mut row = vec![name.to_owned()];
         let what = (&kind, data_key.as_slice());
         let sealed = seal(&gateway, tenant, what).await?;
         for (service, _) in KEYS {
@@ -97,10 +121,19 @@ async fn each_service_seals_and_opens_its_own_kinds_of_secrets_and_no_others() -
                 assert_eq!(opened.as_deref(), Some(b"sk-1".as_slice()), "{service} {kind:?}");
             }
             assert_eq!(is_sealed, sealers.contains(&service), "{service} seals {kind:?}");
-            assert_eq!(is_allowed(opened), openers.contains(&service), "{service} opens {kind:?}");
+            let is_opened = is_allowed(opened);
+            assert_eq!(is_opened, openers.contains(&service), "{service} opens {kind:?}");
+            let verbs = [(is_sealed, "seals"), (is_opened, "opens")];
+            let verbs = verbs.into_iter().filter_map(|(is_done, verb)| is_done.then_some(verb));
+            let cell = verbs.collect::<Vec<_>>().join(", ");
+            row.push(if cell.is_empty() { "—".to_owned() } else { cell });
         }
+        rows.push(row);
     }
-    served.stop().await
+    served.stop().await?;
+    let services = KEYS.map(|(service, _)| service);
+    let head: Vec<&str> = ["of"].into_iter().chain(services).collect();
+    check_stolen_parts("secrets-service", &head, &rows)
 }
 
 #[tokio::test]
