@@ -98,7 +98,8 @@ impl Service for Gateway {
     }
 
     async fn serve(config: Current<Self::Config>, stop: CancellationToken) -> anyhow::Result<()> {
-        Box::pin(gateway::App::connect(config)).await?.run(stop).await
+        let app = Box::pin(gateway::App::connect(config)).await?;
+        Box::pin(app.run(stop)).await
     }
 }
 
