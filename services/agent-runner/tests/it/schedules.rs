@@ -86,7 +86,16 @@ impl World {
 fn reminder(content: &str, auto_continue: bool, renewals: u32) -> Reminder {
     let locale = holdfast_schedule::reminder::Locale::detect(content).tag().to_owned();
     let (content, session) = (content.to_owned(), String::new());
-    Reminder { content, session, auto_continue, locale, target: None, renewals, author: None }
+    Reminder {
+        content,
+        session,
+        auto_continue,
+        locale,
+        target: None,
+        renewals,
+        author: None,
+        outside: false,
+    }
 }
 
 /// Calls a tool, and answers with what it said.
