@@ -123,6 +123,7 @@ async fn a_job_of_a_person_who_gets_another_conversation_stays_signed() -> anyho
             target: None,
             renewals: 0,
             author: None,
+            outside: false,
         };
         NewJob {
             kind: JobKind::Reminder,
