@@ -2,7 +2,7 @@
 
 use holdfast_pg::TenantTx;
 use holdfast_types::{
-    AgentId, Author, Heartbeat, MessageId, PersonId, SessionId, SessionKey, Target, TenantId,
+    AgentId, Author, Heartbeat, MessageId, PersonId, RunId, SessionId, SessionKey, Target, TenantId,
 };
 use jiff::Timestamp;
 use sqlx::types::{Json, Uuid};
@@ -190,5 +190,35 @@ impl Views<'_> {
             .await?;
         tx.finish_reading();
         Ok(found.flatten().map(|heartbeat| heartbeat.0))
+    }
+
+    /// Returns the answers of a session that contain a text, each with its run, of the runs that ended in
+    /// the day before `until`; newest first, at most 20.
+    pub async fn answers_with(
+        self,
+        tenant: TenantId,
+        session: SessionId,
+        text: &str,
+        until: Timestamp,
+    ) -> Result<Vec<(RunId, String)>, Error> {
+        const SQL: &str = "
+            select r.run_id, e.body->>'text'
+            from session.runs r
+            join session.entries e on e.tenant_id = r.tenant_id and e.session_id = r.session_id
+                                  and e.seq = r.reply_seq
+            where r.tenant_id = $1 and r.session_id = $2 and r.finished_at <= $4
+              and r.finished_at > $4 - interval '1 day' and strpos(e.body->>'text', $3) > 0
+            order by r.finished_at desc limit 20";
+
+        let mut tx = self.pools.tenant(tenant).await?;
+        let found: Vec<(Uuid, String)> = holdfast_pg::query_as(SQL)
+            .bind(tenant.as_uuid())
+            .bind(session.as_uuid())
+            .bind(text)
+            .bind(jiff_sqlx::Timestamp::from(until))
+            .fetch_all(tx.conn())
+            .await?;
+        tx.finish_reading();
+        Ok(found.into_iter().map(|(run, answer)| (run.into(), answer)).collect())
     }
 }

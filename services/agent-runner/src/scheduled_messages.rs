@@ -16,15 +16,13 @@ use holdfast_schedule::{
 };
 use holdfast_session::{Claim, InboxMessage, LoadedSession, PendingEvent};
 use holdfast_types::{
-    AgentId, Author, Body, Entry, Fault as _, HEARTBEAT_SOURCE, Heartbeat, Kind, SessionKey,
+    AgentId, Author, Body, Fault as _, HEARTBEAT_SOURCE, Heartbeat, Kind, SessionId, SessionKey,
     TenantId, TreePath, is_scheduler_source,
 };
+use jiff::Timestamp;
 use tracing::warn;
 
 use crate::{error::Error, worker::Worker};
-
-/// Newest entries of a heartbeat's journal in which its news is looked for.
-const HEARTBEAT_ENTRIES: i64 = 200;
 
 /// Channel in the id of an author whom nobody has verified.
 const UNVERIFIED_CHANNEL: &str = "schedule";
@@ -54,8 +52,13 @@ async fn check_loaded(
     let policy = worker.policies.find(&worker.tools, tenant, agent).await?;
     let keys = worker.job_signer.keys().await?;
     let check = Check { worker, keys, policy: &policy, tenant, agent, key: &key };
+    // News of many heartbeats may wait, until somebody writes.
+    let heartbeats = match loaded.waiting.iter().any(|row| row.source == HEARTBEAT_SOURCE) {
+        true => check.heartbeat_session().await?,
+        false => None,
+    };
     for row in loaded.waiting.iter_mut().filter(|row| is_of_scheduler(row)) {
-        check.message(row).await?;
+        check.message(row, heartbeats).await?;
     }
     for pending in &mut loaded.events {
         check.event(pending);
@@ -79,10 +82,14 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    async fn message(&self, row: &mut InboxMessage) -> Result<(), Error> {
+    async fn message(
+        &self,
+        row: &mut InboxMessage,
+        heartbeats: Option<SessionId>,
+    ) -> Result<(), Error> {
         let body = std::mem::take(&mut row.body);
         if row.source == HEARTBEAT_SOURCE {
-            let outside = !self.is_own_news(&body.text).await?;
+            let outside = !self.is_own_news(&body.text, row.accepted_at, heartbeats).await?;
             (row.body, row.target) = (heartbeat_news(body, outside), None);
             return Ok(());
         }
@@ -145,28 +152,32 @@ impl Check<'_> {
         }
     }
 
-    /// Whether a heartbeat of the agent said this lately, and had read no text from outside.
-    async fn is_own_news(&self, text: &str) -> Result<bool, Error> {
+    /// The session of the agent's heartbeats.
+    async fn heartbeat_session(&self) -> Result<Option<SessionId>, Error> {
+        let Some((_, key)) = self.heartbeat_config().await? else { return Ok(None) };
+        Ok(self.worker.sessions.views().find(self.tenant, &key).await?)
+    }
+
+    /// Whether a heartbeat of the agent said this before, and had read no text from outside.
+    async fn is_own_news(
+        &self,
+        text: &str,
+        before: Timestamp,
+        heartbeats: Option<SessionId>,
+    ) -> Result<bool, Error> {
         let views = self.worker.sessions.views();
-        let Some((_, key)) = self.heartbeat_config().await? else { return Ok(false) };
-        let Some(session) = views.find(self.tenant, &key).await? else { return Ok(false) };
-        let entries = views.history(self.tenant, session, HEARTBEAT_ENTRIES, None).await?;
-        let is_said = |entry: &Entry| match entry {
-            Entry::Thought { text: said, .. } => {
-                let said = HeartbeatAnswer { text: said, has_media: true };
-                matches!(classify_answer(said, 0), AnswerKind::News(news) if news == text)
-            }
-            Entry::Heard { .. }
-            | Entry::Called { .. }
-            | Entry::Returned { .. }
-            | Entry::Noted { .. } => false,
+        let Some(session) = heartbeats else { return Ok(false) };
+        // The news may have waited for days in a conversation in which nobody wrote.
+        let answers = views.answers_with(self.tenant, session, text, before).await?;
+        let is_text = |said: &str| {
+            let said = HeartbeatAnswer { text: said, has_media: true };
+            matches!(classify_answer(said, 0), AnswerKind::News(news) if news == text)
         };
-        let Some(run) = entries.iter().rev().find(|view| is_said(&view.entry)).map(|view| view.run)
-        else {
+        let Some((run, _)) = answers.iter().find(|(_, said)| is_text(said)) else {
             return Ok(false);
         };
-        let mut of_run = entries.iter().filter(|view| view.run == run);
-        Ok(!of_run.any(|view| view.entry.is_outside_text()))
+        let (_, entries) = views.run(self.tenant, *run).await?;
+        Ok(!entries.iter().any(|view| view.entry.is_outside_text()))
     }
 
     /// What a heartbeat asks, made of the agent's settings and file. `None` if the agent's heartbeat

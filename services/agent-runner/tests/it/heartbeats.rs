@@ -635,6 +635,42 @@ async fn where_nobody_spoke_on_a_channel_what_was_found_stands_in_the_main_sessi
 }
 
 #[tokio::test]
+async fn what_a_heartbeat_sent_is_the_agents_own_text_however_long_nobody_writes()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _runner = world.runner().await?;
+    let _ticking = world.scheduler().await?;
+    world.heartbeat_file(world.agent.id, "- Is the oven on?\n").await?;
+    world.beats().await?;
+    world.model.queue([Reply::text("The oven is on.")]);
+    world.tick().await?;
+    world.line(1).await?;
+
+    // Heartbeats of many days.
+    let later = world
+        .admin(
+            "insert into session.entries (tenant_id, session_id, seq, epoch, run_id, kind, body)
+             select e.tenant_id, e.session_id, e.seq + n * 1000, e.epoch, gen_random_uuid(), e.kind,
+                    jsonb_set(e.body, '{text}', '\"All is well.\"')
+             from session.entries e join session.sessions s using (tenant_id, session_id)
+             cross join generate_series(1, 300) n
+             where s.key = 'agent:main:heartbeat' and e.kind = 'thought'",
+        )
+        .await?;
+    let said = world.send(world.owners("hello")).await?;
+    world.text(&said).await?;
+
+    assert_eq!(later, 300);
+    let journal = world.journal(said.session).await?;
+    let news = journal.iter().find_map(|entry| match entry {
+        Entry::Heard { body, .. } if body.text == "The oven is on." => Some(body),
+        _ => None,
+    });
+    assert!(!news.unwrap().outside, "{news:?}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn one_that_was_asked_by_a_scheduler_that_died_is_not_asked_again() -> anyhow::Result<()> {
     let (world, _runner, _ticking) = World::beating("- Is the oven on?\n").await?;
     let died = Gate::default();
