@@ -8,7 +8,7 @@
 //! ## What can go wrong
 //!
 //! The HMAC is over a [`Body`] as JSON: a change of its fields, of their order, or of the texts of
-//! reminders makes jobs from before count as unsigned. A test knows one signature by heart.
+//! reminders makes jobs from before count as unsigned. A test knows a signature of each kind by heart.
 
 use std::{fmt, sync::Arc, time::Duration};
 

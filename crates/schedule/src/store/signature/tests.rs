@@ -218,11 +218,34 @@ fn a_job_is_signed_only_as_it_is_and_by_one_of_the_keys() {
     assert_eq!(keys().sign_job(beat.tenant, &JobFields::from(&beat)).unwrap(), None);
 }
 
+/// A reminder in this language, about which the agent is asked, or which is sent as it is.
+fn reminder_in(locale: &str, auto_continue: bool) -> Job {
+    let mut job = reminder();
+    job.payload["locale"] = json!(locale);
+    job.payload["auto_continue"] = json!(auto_continue);
+    signed(job)
+}
+
 #[test]
 fn jobs_that_were_signed_by_this_version_are_signed_in_the_next_one() {
-    assert_eq!(turn().signature.as_deref(), Some("nXWqKiPZva6wamf6l5-lKY0khMCd_vaUXkrJRunNqmk"));
-    assert_eq!(
-        reminder().signature.as_deref(),
-        Some("57M2OSEjlDeRZX7zuvB8cenV1hT9KqgVb7f8njpv9Ls")
-    );
+    let event = job(JobKind::At, json!({"kind": "systemEvent", "text": "tea"}));
+    let fixed = json!({"kind": "message", "message": "sit", "session": "agent:main:api:a"});
+    let timer = job(JobKind::Timer, json!({"kind": "timer", "event": "tea"}));
+
+    for (name, job, signature) in [
+        ("turn", turn(), "nXWqKiPZva6wamf6l5-lKY0khMCd_vaUXkrJRunNqmk"),
+        ("event", signed(event), "RzuZ8S7SWkPTOxzicdsPkb4T9HzdaLvFC-QzKRsP-TI"),
+        (
+            "fixed",
+            signed(job(JobKind::Every, fixed)),
+            "DKh73iGwBnu_mhEzQdFNoeh3Kkt78-gKZT6ipNwjQgk",
+        ),
+        ("timer", signed(timer), "M1AE1xIoeEIs5HNNkb8e0ZZw1rcvlaEIZ6SAsVDF-88"),
+        ("en", reminder_in("en", true), "57M2OSEjlDeRZX7zuvB8cenV1hT9KqgVb7f8njpv9Ls"),
+        ("en push", reminder_in("en", false), "C5PahlinI0CYdrOdDkZxtMN8YCVpjlVZtzfOf8fuSSE"),
+        ("zh", reminder_in("zh-CN", true), "AofcT2D74vdqQFtZAhSWpaw-youPrnfG0YUCMabmvrg"),
+        ("zh push", reminder_in("zh-CN", false), "FncbubqCLTSxaB07f-wWLCRXPz8uZgLBsfvzb6gjCGc"),
+    ] {
+        assert_eq!(job.signature.as_deref(), Some(signature), "{name}");
+    }
 }
