@@ -285,10 +285,13 @@ begin
     revoke all on function control.login_pool(), control.pool_admits(), control.pool_tenants() from public;
     grant execute on function control.login_pool(), control.pool_admits(), control.pool_tenants()
         to holdfast_pool_app, holdfast_pool_system;
-    -- The owner of the functions is bound by the policies, too.
+    -- The owner of the functions is bound by the policies, too: one who saw no row would take all tenants
+    -- for those of the default pool.
+    select proowner::regrole into own from pg_proc where oid = 'control.pool_admits()'::regprocedure;
     if not exists (select from pg_policy where polrelid = 'session.tenant_queue'::regclass
-                   and polname = 'pool_of_tenant') then
-        create policy pool_of_tenant on session.tenant_queue for select to current_user using (true);
+                   and polname = 'pool_of_tenant' and own::regrole = any(polroles)) then
+        drop policy if exists pool_of_tenant on session.tenant_queue;
+        execute format('create policy pool_of_tenant on session.tenant_queue for select to %s using (true)', own);
     end if;
 
     -- Restrictive policies: rows are of the login's pool besides what the other policies say. Each

@@ -95,6 +95,10 @@ impl Jobs {
         changes: Changes,
     ) -> Result<Job, Error> {
         let keys = self.signing_keys().await?;
+        if let Some(keys) = keys {
+            // After the change, the job would not be as it was recorded.
+            self.sign_recorded(keys, tenant, &[job.as_uuid()]).await?;
+        }
         let mut tx = self.pools.tenant(tenant).await?;
         let mut job: Job = lock(&mut tx, job).await?.try_into()?;
         if let Some(given) = version.filter(|given| *given != job.version) {

@@ -47,7 +47,8 @@ impl Jobs {
         Ok(recorded.len())
     }
 
-    async fn sign_recorded(
+    /// Signs those of the jobs that are recorded and that nobody has changed since.
+    pub(crate) async fn sign_recorded(
         &self,
         keys: &JobKeys,
         tenant: TenantId,
