@@ -10,7 +10,7 @@
 //! | events that a webhook has not accepted and that were given up | `inbox` | deleted |
 //! | the log of events | `event_log` | deleted; the log knows up to where |
 //! | spending of budgets | `runs` | deleted |
-//! | journals of heartbeat sessions | `heartbeats` | deleted; not read again |
+//! | journals of heartbeat sessions | `heartbeats` | deleted; news that still waits in a conversation counts as text from outside |
 //! | entries of sessions at rest | `journals`, if it is set | deleted; the session goes on |
 //! | records of lost state, and of ended runners | a day | deleted |
 //! | idle sessions of API clients that named no user | `ephemeral` | deleted with their journal |
