@@ -112,7 +112,8 @@ impl Check<'_> {
                     message.id = %row.message,
                     session.kind = key.kind().as_str(),
                     "a message of a scheduler is not what a signed job says, so it has nobody's \
-                     rights: did an older version add or change its job?"
+                     rights: did an older version add or change its job, or was this process not \
+                     restarted in a rotation of keys?"
                 );
                 metrics::counter!("holdfast_runner_unsigned_jobs_total").increment(1);
             }
