@@ -17,7 +17,7 @@ use std::{
 };
 
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _, copy, copy_bidirectional},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, copy, sink},
     net::{TcpListener, TcpStream, UnixStream},
     task::JoinSet,
     time::timeout,
@@ -38,6 +38,12 @@ const MAX_CONNECTIONS: usize = 2048;
 
 /// Timeout for a request's head to arrive, and for a connection to be made.
 const IO_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Time in which a server must take more of what a client sends: longer, the connection ends.
+const SEND_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Bytes that are read from a client at once.
+const BUFFER_BYTES: usize = 16 * 1024;
 
 /// Rules of a connection to the proxy.
 #[derive(Clone)]
@@ -218,37 +224,51 @@ async fn forward(
     let Ok(Ok(mut server)) = connected else {
         return refuse(&mut client, "502 Bad Gateway", "no connection could be made").await;
     };
-    match asked {
+    let (head, body) = match asked {
         ProxyRequest::Tunnel { .. } => {
             client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await?;
-            server.write_all(rest).await?;
-            copy_bidirectional(&mut client, &mut server).await?;
+            (String::new(), u64::MAX)
         }
-        ProxyRequest::Request { head, body, .. } => {
-            server.write_all(head.as_bytes()).await?;
-            let (mut from_client, mut to_client) = client.split();
-            let (mut from_server, mut to_server) = server.split();
-            let here = usize::try_from(body).unwrap_or(usize::MAX).min(rest.len());
-            to_server.write_all(&rest[..here]).await?;
-            let here = u64::try_from(here).unwrap_or(body);
-            let mut left = (&mut from_client).take(body - here);
-            let sending = copy(&mut left, &mut to_server);
-            let answering = async {
-                copy(&mut from_server, &mut to_client).await?;
-                to_client.shutdown().await
-            };
-            tokio::pin!(sending, answering);
-            tokio::select! {
-                // A server may respond before it has read the whole body.
-                answered = &mut answering => answered?,
-                sent = &mut sending => {
-                    sent?;
-                    answering.await?;
-                }
-            }
-        }
+        ProxyRequest::Request { head, body, .. } => (head, body),
+    };
+    let here = usize::try_from(body).unwrap_or(usize::MAX).min(rest.len());
+    let received = [head.as_bytes(), &rest[..here]].concat();
+    let left = body - u64::try_from(here).unwrap_or(body);
+    let (mut from_client, mut to_client) = client.split();
+    let (mut from_server, mut to_server) = server.split();
+    let sending = async {
+        send(&mut received.as_slice(), &mut to_server).await?;
+        send(&mut (&mut from_client).take(left), &mut to_server).await?;
+        // What follows is no part of the request; its end is the client's.
+        copy(&mut from_client, &mut sink()).await.map(drop)
+    };
+    let answering = async {
+        copy(&mut from_server, &mut to_client).await?;
+        to_client.shutdown().await
+    };
+    // A server may respond before it has read everything. A client that has gone needs no response: a
+    // server that never ends must not keep the connection.
+    tokio::select! {
+        sent = sending => sent,
+        answered = answering => answered,
     }
-    Ok(())
+}
+
+/// Copies from a client to a server until the client ends. While a server takes nothing, the end of its
+/// client is not seen, so that has a time limit.
+async fn send<R, W>(from: &mut R, to: &mut W) -> io::Result<()>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    let mut buffer = vec![0; BUFFER_BYTES];
+    loop {
+        let length = from.read(&mut buffer).await?;
+        if length == 0 {
+            return Ok(());
+        }
+        timeout(SEND_TIMEOUT, to.write_all(&buffer[..length])).await??;
+    }
 }
 
 /// Reads the head of a request, and the bytes received after it. Returns `None` if the connection
@@ -449,5 +469,36 @@ mod tests {
                 return Ok(());
             }
         }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_has_gone_leaves_no_connection_behind() -> io::Result<()> {
+        let (server, there) = listen().await?;
+        let host = format!("here.test:{}", there.port());
+        for request in [
+            format!("CONNECT {host} HTTP/1.1\r\n\r\n"),
+            format!("GET http://{host}/ HTTP/1.1\r\n\r\n"),
+            format!("POST http://{host}/ HTTP/1.1\r\nContent-Length: 9\r\n\r\n"),
+        ] {
+            let (listener, address) = listen().await?;
+            let _proxy = Proxy::start(listener, Arc::new(Loopback), 1);
+            let mut client = TcpStream::connect(address).await?;
+            client.write_all(request.as_bytes()).await?;
+            let (mut silent, _) = server.accept().await?;
+
+            drop(client);
+
+            // The connection to the server ends, although the server does not end it.
+            let mut rest = Vec::new();
+            let _reset = silent.read_to_end(&mut rest).await;
+            let elsewhere = "CONNECT elsewhere.test:1 HTTP/1.1\r\n\r\n";
+            loop {
+                let next = answer(address, elsewhere).await.unwrap_or_default();
+                if next.starts_with("HTTP/1.1 403 ") {
+                    break;
+                }
+            }
+        }
+        Ok(())
     }
 }
