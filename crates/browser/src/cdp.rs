@@ -106,9 +106,9 @@ impl Cdp {
         let (out, queue) = mpsc::channel(MAX_QUEUED_CALLS);
         let expected = Arc::new(Expected::default());
         let ended = CancellationToken::new();
-        let (answers, over, own) = (Arc::clone(&expected), ended.clone(), out.clone());
+        let (answers, over) = (Arc::clone(&expected), ended.clone());
         tokio::spawn(async move {
-            serve_messages((write, read), queue, own.downgrade(), &answers, &over).await;
+            serve_messages((write, read), queue, &answers, &over).await;
             over.cancel();
             // Dropping the senders wakes all callers that still wait for a response.
             lock(&answers.calls).clear();
@@ -192,7 +192,6 @@ impl fmt::Debug for Cdp {
 async fn serve_messages<W, R>(
     (mut write, mut read): (W, R),
     mut queue: mpsc::Receiver<String>,
-    own: mpsc::WeakSender<String>,
     expected: &Expected,
     ended: &CancellationToken,
 ) where
@@ -210,11 +209,11 @@ async fn serve_messages<W, R>(
             message = read.next() => {
                 let Some(Some(message)) = message else { return };
                 let Ok(said) = serde_json::from_slice::<Value>(&message) else { continue };
+                // Written here, since a page waits for it: the queue may be full.
                 if let Some(reaction) = handle_message(said, expected)
-                    && let Some(own) = own.upgrade()
+                    && write.send(reaction).await.is_err()
                 {
-                    // If the queue is full, the page stays blocked and the next call to it times out.
-                    let _ = own.try_send(reaction);
+                    return;
                 }
             }
             () = ended.cancelled() => return,
