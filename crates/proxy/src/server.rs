@@ -39,7 +39,7 @@ const MAX_CONNECTIONS: usize = 2048;
 /// Timeout for a request's head to arrive, and for a connection to be made.
 const IO_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Time in which a server must take more of what a client sends: longer, the connection ends.
+/// Timeout for a server to take what a client sends.
 const SEND_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Bytes that are read from a client at once.
