@@ -2,8 +2,9 @@
 //!
 //! The accounts are read again every few seconds: a new one is served, a changed one is rebuilt, a
 //! disabled or deleted one is stopped. An account that cannot be used is logged once and does not
-//! affect others. While the database is unavailable, the accounts that were read last remain. What
-//! they know about their platforms is stored at the same interval.
+//! affect others. While the database is unavailable, the accounts that were read last remain. While
+//! the secrets service does not open secrets, accounts that are new or have changed are read again
+//! later. What accounts know about their platforms is stored at the same interval.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -186,10 +187,11 @@ impl Accounts {
     ///
     /// # Errors
     ///
-    /// If the directory cannot be read.
+    /// If the directory cannot be read, or the secrets service did not open the secrets of an account.
     pub async fn refresh(&self) -> Result<(), Error> {
         let channels: Vec<&str> = self.channels.iter().map(|channel| channel.name).collect();
         let listed = self.directory.accounts().all(&channels).await?;
+        let mut failure = None;
         for ListedAccount { tenant, id, version, channel } in &listed {
             let is_known = {
                 let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
@@ -203,7 +205,15 @@ impl Accounts {
             let made = match self.directory.accounts().get(*tenant, *id).await {
                 Ok(open) => self.build(*tenant, &open).map_err(|error| error.to_string()),
                 Err(Error::NotFound { .. }) => continue,
-                Err(error) if error.kind().is_transient() => return Err(error),
+                Err(error) if error.kind().is_transient() => {
+                    failure = Some(error);
+                    break;
+                }
+                // A refusal is about the keys and clocks of the services, not about the account.
+                Err(error @ Error::SecretsService(_)) => {
+                    failure = Some(error);
+                    continue;
+                }
                 Err(error) => Err(error.to_string()),
             };
             let account = match made {
@@ -223,7 +233,7 @@ impl Accounts {
         let listed: HashSet<AccountId> = listed.iter().map(|account| account.id).collect();
         known.retain(|id, _| listed.contains(id));
         self.statuses.retain(|id| known.contains_key(&id));
-        Ok(())
+        failure.map_or(Ok(()), Err)
     }
 
     /// Stores what the accounts know about their platforms. A failure is repeated at the next
@@ -246,11 +256,13 @@ impl Accounts {
         let trouble = FailureLog::new("the accounts cannot be read");
         let unstored = FailureLog::new("the statuses of accounts are not stored");
         loop {
-            match self.refresh().await {
+            let refreshed = self.refresh().await;
+            // After a failure, too: an account that was deleted is not served on.
+            workers.reconcile(&self).await;
+            match refreshed {
                 Ok(()) => {
                     read.pass();
                     trouble.on_success();
-                    workers.reconcile(&self).await;
                     match self.store_statuses().await {
                         Ok(()) => unstored.on_success(),
                         Err(error) => unstored.on_failure(&error),
