@@ -89,17 +89,6 @@ macro_rules! renew {
 const RENEW: &str = renew!("");
 const RENEW_UNLOCKED: &str = renew!("skip locked");
 
-/// Whether no other tenant has ever had a session: then slots need not be reserved.
-macro_rules! is_only_tenant {
-    ($row:literal) => {
-        concat!(
-            "not exists (select from session.tenant_flight o where o.tenant_id <> ",
-            $row,
-            ".tenant_id)"
-        )
-    };
-}
-
 /// The claim; the parameter is the order of the ready sessions.
 ///
 /// Each class has candidates of its own, so that sessions beyond the share of their class leave no
@@ -115,6 +104,19 @@ macro_rules! claim {
                        (2::smallint, $10::bigint, $11::bigint)),
             tenants as (
                 select * from unnest($14::uuid[], $15::bigint[]) as u (tenant_id, running)),
+            -- Whether at most one tenant of the pool has ever had a session: then no slot is reserved.
+            alone as materialized (
+                select count(*) < 2 as is_alone from (
+                    (select f.tenant_id from session.tenant_flight f
+                     where $13::text is null
+                       and f.tenant_id <> all (array(select q.tenant_id from session.tenant_queue q
+                                                     where q.pool is not null))
+                     group by f.tenant_id limit 2)
+                    union all
+                    (select q.tenant_id from session.tenant_queue q
+                     where q.pool = $13::text and exists (
+                         select from session.tenant_flight f where f.tenant_id = q.tenant_id)
+                     limit 2)) spoken),
             ready as materialized (
                 select r.*, c.first, row_number() over (
                            partition by r.priority order by r.fair_key) as place
@@ -138,9 +140,7 @@ macro_rules! claim {
                            or not exists (
                                select from tenants t
                                where t.tenant_id = l.tenant_id and t.running >= $17::bigint)
-                           or ",
-            is_only_tenant!("l"),
-            ")
+                           or (select is_alone from alone))
                       -- State that another runner holds: it has the first go while it lives.
                       and (l.holder is null or l.holder = $1
                            or l.ready_at <= clock_timestamp() - $12 * interval '1 second'
@@ -175,9 +175,8 @@ macro_rules! claim {
                 from within_share r where slot <= $2),
             chosen as materialized (
                 select r.* from placed r left join tenants t on t.tenant_id = r.tenant_id
-                where r.slot <= $2 - $16 or r.turn + coalesce(t.running, 0) <= $17 or ",
-            is_only_tenant!("r"),
-            "),
+                where r.slot <= $2 - $16 or r.turn + coalesce(t.running, 0) <= $17
+                      or (select is_alone from alone)),
             rooms as (
                 insert into session.workspace_lease as w (tenant_id, workspace, session_id, lease_until)
                 select distinct on (tenant_id, workspace)

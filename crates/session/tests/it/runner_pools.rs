@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use holdfast_session::{HeldItem, HeldKind, RunnerPool, Sessions};
+use holdfast_session::{FreeSlots, HeldItem, HeldKind, RunnerPool, Sessions, TenantSlots};
 use holdfast_types::{RunnerId, TenantId, Wait};
 
 use crate::world::World;
@@ -76,6 +76,41 @@ async fn a_tenant_that_gets_another_pool_loses_no_message() -> anyhow::Result<()
     assert!(claimed(&red).await?.is_empty());
     // The runner that holds its state gets it first.
     assert_eq!(world.claim_one().await?.session, running.session);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_tenant_alone_in_its_pool_may_take_all_slots() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let (ada, bob, eve) = (world.tenant(), world.tenant(), world.tenant());
+    let pools = world.sessions.runner_pools();
+    pools.assign(ada.id, pool("red").as_ref()).await?;
+    for n in 0..4 {
+        let key = format!("k{n}");
+        for tenant in [&ada, &eve] {
+            tenant.say(&format!("s{n}"), &key, "hello").await?;
+        }
+    }
+    let of_red = [of_pool(&world, "red"), with_login(&world, "red").await?];
+    // The reserved slots of a runner with eight, whose other slots have turns of the tenant.
+    let claim = async |sessions: &Sessions, tenant: TenantId| {
+        let tenants = TenantSlots { reserved: 2, share: 2, running: vec![(tenant, 6)] };
+        let slots = FreeSlots { tenants, ..FreeSlots::from(2) };
+        let claims = sessions.claim(RunnerId::generate(), slots).await?;
+        anyhow::Ok(claims.into_iter().map(|claim| claim.tenant).collect::<Vec<_>>())
+    };
+
+    assert_eq!(claim(&world.sessions, eve.id).await?, [eve.id; 2]);
+    for red in &of_red {
+        assert_eq!(claim(red, ada.id).await?, [ada.id; 2]);
+    }
+
+    pools.assign(bob.id, pool("red").as_ref()).await?;
+    ada.say("t", "k", "hello").await?;
+    for (red, session) in of_red.iter().zip(["a", "b"]) {
+        bob.say(session, session, "hello").await?;
+        assert_eq!(claim(red, ada.id).await?, [bob.id], "ada leaves them to bob");
+    }
     Ok(())
 }
 
