@@ -94,8 +94,8 @@ pub struct FreeSlots {
     pub tenants: TenantSlots,
 }
 
-/// Slots that a runner reserves for tenants with few turns. Where only one tenant has ever had a session,
-/// it may take them too.
+/// Slots that a runner reserves for tenants with few turns. Where only one tenant of its pool has ever had
+/// a session, it may take them too.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TenantSlots {
     /// How many slots a tenant may only take while it has fewer than `share` turns.
@@ -109,7 +109,14 @@ impl TenantSlots {
     /// Whether sessions of a tenant may wait although slots are free.
     #[must_use]
     pub fn is_reached(&self) -> bool {
-        self.reserved > 0 && self.running.iter().any(|(_, running)| *running >= self.share)
+        self.running.iter().any(|(tenant, _)| self.has_share(*tenant))
+    }
+
+    /// Whether a tenant has so many turns that it may take no reserved slot.
+    #[must_use]
+    pub fn has_share(&self, tenant: TenantId) -> bool {
+        let has = |&(of, running): &(TenantId, u32)| of == tenant && running >= self.share;
+        self.reserved > 0 && self.running.iter().any(has)
     }
 }
 

@@ -39,7 +39,7 @@ const FAILURE_DELAY: Duration = Duration::from_millis(500);
 /// Minimum time between two wake-ups that are passed on to other runners.
 const MIN_FORWARD_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Time between two looks for conversations that wait while no slot is free.
+/// Time between two looks for conversations that wait for a slot.
 const OUTRANK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// One of so many slots is reserved for turns that a person waits for; and one of as many for tenants
@@ -62,7 +62,7 @@ pub(crate) struct Pool {
     was_woken: bool,
     /// Time at which a session is known to become ready.
     next_ready_at: Option<Instant>,
-    /// Time of the next look for conversations that wait while no slot is free.
+    /// Time of the next look for conversations that wait for a slot.
     outranks_at: Instant,
 }
 
@@ -90,7 +90,7 @@ impl Pool {
                 self.claim().await;
                 poll = Instant::now() + self.worker.config.poll;
             }
-            if self.free_slots().all == 0 && Instant::now() >= self.outranks_at {
+            if Instant::now() >= self.outranks_at && !self.replaceable_leases().is_empty() {
                 self.outranks_at = Instant::now() + OUTRANK_INTERVAL;
                 self.outrank_background().await;
             }
@@ -117,6 +117,13 @@ impl Pool {
 
     fn tenant_slots(&self) -> TenantSlots {
         tenant_slots(self.worker.config.slots, self.leases.values().map(|lease| lease.claim.tenant))
+    }
+
+    /// Leases of turns whose end gives a slot to a conversation that waits now.
+    fn replaceable_leases(&self) -> Vec<&Arc<Lease>> {
+        let (free, tenants) = (self.free_slots().all, self.tenant_slots());
+        let leases = self.leases.values();
+        leases.filter(|lease| is_replaceable(free, &tenants, lease.claim.tenant)).collect()
     }
 
     async fn claim(&mut self) {
@@ -154,12 +161,11 @@ impl Pool {
     /// Asks background turns to give their slots at the end of their steps to conversations that
     /// wait. Turns within the reserved share of their class go on.
     async fn outrank_background(&self) {
-        let leases: Vec<&Arc<Lease>> = self.leases.values().collect();
-        let victims = outrankable(self.worker.config.slots, &leases);
+        let victims = outrankable(self.worker.config.slots, &self.replaceable_leases());
         if victims.is_empty() {
             return;
         }
-        let asked = leases.iter().filter(|lease| lease.is_outranked()).count();
+        let asked = self.leases.values().filter(|lease| lease.is_outranked()).count();
         let most = u32::try_from(asked + victims.len()).unwrap_or(u32::MAX);
         // The claim reports a database that does not answer.
         let waiting = self.worker.sessions.waiting_conversations(self.worker.id, most).await;
@@ -287,6 +293,12 @@ fn tenant_slots(slots: u32, turns: impl Iterator<Item = TenantId>) -> TenantSlot
     TenantSlots { reserved: share, share, running: running.into_iter().collect() }
 }
 
+/// Whether the end of a turn of this tenant gives a slot to a conversation that waits. While the reserved
+/// slots are free, only tenants that have their share wait, and turns of the others go on.
+fn is_replaceable(free: u32, tenants: &TenantSlots, tenant: TenantId) -> bool {
+    free == 0 || (free == tenants.reserved && tenants.has_share(tenant))
+}
+
 /// Returns turns that can be asked to give up their slots, the least urgent first: those of
 /// subagents and jobs beyond the reserved share of their class.
 fn outrankable<'l>(slots: u32, leases: &[&'l Arc<Lease>]) -> Vec<&'l Arc<Lease>> {
@@ -402,6 +414,17 @@ mod tests {
             !tenant_slots(3, [busy; 3].into_iter()).is_reached(),
             "a small runner reserves none"
         );
+    }
+
+    #[test]
+    fn turns_of_a_tenant_that_has_its_share_make_room_while_only_reserved_slots_are_free() {
+        let (busy, quiet) = (TenantId::generate(), TenantId::generate());
+        let tenants = tenant_slots(8, [busy, busy, busy, busy, busy, quiet].into_iter());
+
+        assert!(is_replaceable(2, &tenants, busy) && !is_replaceable(2, &tenants, quiet));
+        assert!(!is_replaceable(3, &tenants, busy), "one of them is for everybody");
+        assert!(!is_replaceable(1, &tenants, busy), "the slot would be a reserved one");
+        assert!(is_replaceable(0, &tenants, quiet));
     }
 
     #[test]
