@@ -105,7 +105,8 @@ async fn try_commit(
     });
     edits.retain(|edit| {
         let refused = git_files::refusal(edit);
-        kept.notes.extend(refused.as_ref().and_then(git_files::Refusal::note));
+        let note = refused.as_ref().and_then(git_files::Refusal::note);
+        kept.notes.extend(note.filter(|note| !kept.notes.contains(note)));
         refused.is_none()
     });
     for _ in 0..=MAX_CONFLICTS {

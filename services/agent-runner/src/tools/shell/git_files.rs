@@ -66,7 +66,7 @@ pub(super) enum Refusal {
     File(TreePath),
     /// A file that makes its folder a repository, with configuration and hooks beside it.
     BareRepository(TreePath),
-    /// A file of an operation that is not finished.
+    /// Folder, or file, of an operation that is not finished.
     Operation(TreePath),
     /// A file that makes another one the database.
     Link(TreePath),
@@ -88,7 +88,8 @@ impl Refusal {
             )),
             Self::Operation(path) => Some(format!(
                 "`{path}` was not kept: a rebase, a bisection or a series of commits must end in the \
-                 command that begins it; if it stops, end it there with `--abort`"
+                 command that begins it; where it may stop, end it there with `--abort` or `git bisect \
+                 reset`. Now `git checkout --force BRANCH` gives up what stopped"
             )),
             Self::Link(path) => Some(format!(
                 "`{path}` was not kept: submodules and worktrees of a repository are not"
@@ -130,9 +131,14 @@ fn refusal_within(path: &TreePath, within: &str, content: &[u8]) -> Option<Refus
         let setting = refused_setting(content)?;
         return Some(Refusal::Setting(path.clone(), setting));
     }
-    let is_operation = OPERATION_FOLDERS.iter().any(|folder| within.starts_with(folder))
-        || within.starts_with(BISECTION_PREFIX);
-    if is_operation {
+    if let Some(folder) = OPERATION_FOLDERS.iter().find(|folder| within.starts_with(**folder)) {
+        // It has many files, and the model is told of one thing.
+        let name = folder.trim_end_matches('/');
+        let folder = path.folders().find(|folder| folder.to_lowercase().ends_with(name));
+        let folder = folder.and_then(|folder| folder.parse().ok());
+        return Some(Refusal::Operation(folder.unwrap_or_else(|| path.clone())));
+    }
+    if within.starts_with(BISECTION_PREFIX) {
         return Some(Refusal::Operation(path.clone()));
     }
     let is_refused = REFUSED_FILES.contains(&within)
@@ -255,6 +261,17 @@ mod tests {
                 "{path}"
             );
         }
+    }
+
+    #[test]
+    fn files_of_one_operation_are_refused_as_one() {
+        for path in ["a/.git/rebase-merge/done", "a/.git/rebase-merge/x/y"] {
+            let refused = refusal(&put(path, "x"));
+            let folder = "a/.git/rebase-merge".parse().unwrap();
+            assert_eq!(refused, Some(Refusal::Operation(folder)), "{path}");
+        }
+        let refused = refusal(&put(".GIT/Sequencer/todo", "x"));
+        assert_eq!(refused, Some(Refusal::Operation(".GIT/Sequencer".parse().unwrap())));
     }
 
     #[test]
