@@ -42,7 +42,7 @@ use crate::Error;
 pub(crate) enum Seal {
     /// With the key-encryption key.
     Local(LocalSeal),
-    /// By the secrets service.
+    /// With a key that only the secrets service has.
     Remote(Arc<RemoteSeal>),
 }
 

@@ -1,5 +1,5 @@
-//! What proxies in front of a listener say of a request: its client's address, and whether it came over
-//! TLS.
+//! Statements of proxies in front of a listener about a request: its client's address, and whether it came
+//! over TLS.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// Failure of a model request.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The key is wrong.
+    /// The provider does not know the key.
     #[error("the model's provider refused the key: check the provider's api key")]
     Auth,
 

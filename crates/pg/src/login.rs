@@ -1,4 +1,4 @@
-//! What a login of a service reaches, by its name. `service_rights.sql` knows the same names.
+//! Roles and reach of a service's login, by its name. `service_rights.sql` knows the same names.
 
 /// Logins of single services.
 const SERVICE_LOGINS: [&str; 5] = [

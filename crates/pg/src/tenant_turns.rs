@@ -51,7 +51,7 @@ impl Drop for TenantTurn<'_> {
     fn drop(&mut self) {
         drop(self.permit.take());
         let mut tenants = self.turns.lock();
-        // Those that wait or have a turn hold it, too.
+        // Requests that wait or have a turn hold it, too.
         if tenants.get(&self.tenant).is_some_and(|places| Arc::strong_count(places) == 1) {
             tenants.remove(&self.tenant);
         }

@@ -21,10 +21,10 @@ use crate::ConnectRules;
 /// User name in the proxy's URL; the credential is the password.
 const USER: &str = "command";
 
-/// Rules by credential.
+/// Rules of the running commands, by their credential.
 pub(crate) type Admissions = Mutex<HashMap<String, AdmittedRules>>;
 
-/// Rules of a credential.
+/// Rules of the command that has a credential.
 #[derive(Clone)]
 pub(crate) struct AdmittedRules {
     pub(crate) rules: Arc<dyn ConnectRules>,

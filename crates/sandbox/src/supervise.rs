@@ -45,7 +45,7 @@ pub(crate) struct StartedCommand {
     pub containment: Containment,
     /// Part in the tenant's slice, given back after the processes are gone.
     pub slice: Option<SliceMember>,
-    /// Its way to the network, which ends with it.
+    /// The command's way to the network, which ends with the command.
     pub _proxy: Option<Proxy>,
 }
 

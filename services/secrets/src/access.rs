@@ -1,4 +1,4 @@
-//! Which service may seal or open which secrets.
+//! Rights of services: the secrets that each may seal or open.
 //!
 //! A service is in a list because its code does that, and for no other reason: with the keys of a
 //! stolen service, nothing else can be opened.

@@ -29,7 +29,7 @@ impl Jobs {
             from unnest($2::text[], $3::text[]) as n (former, latter)
             where j.tenant_id = $1 and j.owner = n.former";
 
-        const AFFECTED: &str = job!(
+        const AFFECTED_JOBS: &str = job!(
             "kind <> 'heartbeat' and (payload->>'session' = any($2) or owner = any($3)) for update"
         );
 
@@ -38,7 +38,7 @@ impl Jobs {
         let former = |changes: &[(String, String)]| -> Vec<String> {
             changes.iter().map(|(former, _)| former.clone()).collect()
         };
-        let affected: Vec<JobRow> = holdfast_pg::query_as(AFFECTED)
+        let affected: Vec<JobRow> = holdfast_pg::query_as(AFFECTED_JOBS)
             .bind(tenant.as_uuid())
             .bind(former(keys))
             .bind(former(owners))

@@ -30,13 +30,13 @@ impl Jobs {
     ///
     /// [`Error::NoSigningKeys`], or if the database fails.
     pub async fn sign_recorded_jobs(&self) -> Result<usize, Error> {
-        const RECORDED: &str = "
+        const RECORDED_JOBS: &str = "
             select tenant_id, job_id from schedule.jobs_to_sign order by tenant_id, job_id limit $1";
 
         let Some(keys) = self.signing_keys().await? else { return Err(Error::NoSigningKeys) };
         let mut tx = self.pools.system().await?;
         let recorded: Vec<(Uuid, Uuid)> =
-            holdfast_pg::query_as(RECORDED).bind(BATCH_SIZE).fetch_all(tx.conn()).await?;
+            holdfast_pg::query_as(RECORDED_JOBS).bind(BATCH_SIZE).fetch_all(tx.conn()).await?;
         tx.finish_reading();
         for jobs in recorded.chunk_by(|one, other| one.0 == other.0) {
             let ids: Vec<Uuid> = jobs.iter().map(|job| job.1).collect();
@@ -55,7 +55,7 @@ impl Jobs {
         ids: &[Uuid],
     ) -> Result<(), Error> {
         // The digest is that of the migration that recorded the jobs.
-        const UNCHANGED: &str = job!(
+        const UNCHANGED_JOBS: &str = job!(
             "signature is null and job_id = any($2) and exists (
                  select from schedule.jobs_to_sign r
                  where r.tenant_id = jobs.tenant_id and r.job_id = jobs.job_id
@@ -68,7 +68,7 @@ impl Jobs {
             delete from schedule.jobs_to_sign where tenant_id = $1 and job_id = any($2)";
 
         let mut tx = self.pools.tenant(tenant).await?;
-        let jobs = jobs(&mut tx, UNCHANGED, ids).await?;
+        let jobs = jobs(&mut tx, UNCHANGED_JOBS, ids).await?;
         sign(&mut tx, keys, &jobs).await?;
         holdfast_pg::query(FORGET).bind(tenant.as_uuid()).bind(ids).execute(tx.conn()).await?;
         Ok(tx.commit().await?)
@@ -125,11 +125,11 @@ pub(crate) async fn sign_again(
     keys: &JobKeys,
     before: &[Job],
 ) -> Result<(), Error> {
-    const CHANGED: &str = job!("job_id = any($2)");
+    const CHANGED_JOBS: &str = job!("job_id = any($2)");
 
     let signed = before.iter().filter(|job| keys.is_job_signed(job));
     let ids: Vec<Uuid> = signed.map(|job| job.id.as_uuid()).collect();
-    let changed = jobs(tx, CHANGED, &ids).await?;
+    let changed = jobs(tx, CHANGED_JOBS, &ids).await?;
     sign(tx, keys, &changed).await.map(drop)
 }
 
