@@ -73,10 +73,10 @@ pub struct JobSignature {
 pub struct JobDestination {
     #[serde(default)]
     pub is_delivered: bool,
-    /// `None` means any channel.
+    /// The only channel that is allowed; `None` means any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<String>,
-    /// `None` means any chat.
+    /// The only chat of the channel that is allowed; `None` means any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat: Option<String>,
 }
@@ -95,7 +95,7 @@ impl JobDestination {
 /// Author of a job's text that waits for the next turn of a session, with the proof.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SignedAuthor {
-    /// `None` is the mesh.
+    /// Whoever made the job; `None` is the mesh.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub author: Option<Author>,
     pub signature: JobSignature,

@@ -132,7 +132,7 @@ fn refusal_within(path: &TreePath, within: &str, content: &[u8]) -> Option<Refus
         return Some(Refusal::Setting(path.clone(), setting));
     }
     if let Some(folder) = OPERATION_FOLDERS.iter().find(|folder| within.starts_with(**folder)) {
-        // It has many files, and the model is told of one thing.
+        // An operation has many files, and the model is told of one thing.
         let name = folder.trim_end_matches('/');
         let folder = path.folders().find(|folder| folder.to_lowercase().ends_with(name));
         let folder = folder.and_then(|folder| folder.parse().ok());
