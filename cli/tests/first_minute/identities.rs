@@ -7,7 +7,7 @@ use holdfast_kit::{config, tls::Tls};
 use holdfast_proto::{
     gateway::v1::{AcceptRequest, ingest_client::IngestClient},
     memory::v1::GetStatusRequest,
-    secrets::v1::DeriveRequestKeysRequest,
+    secrets::v1::{DeriveSigningKeysRequest, SigningPurpose},
 };
 use holdfast_types::{Kind, TenantId};
 
@@ -29,8 +29,9 @@ async fn call(
         let mesh = config::Mesh { secrets_url, ..keys };
         let none = config::Secrets::default();
         let client = SecretsClient::configured(&none, &mesh, &Tls::default(), service)?;
-        let request = DeriveRequestKeysRequest::default();
-        let answer = client.unwrap().derive_request_keys(tenant, request).await;
+        let purpose = SigningPurpose::Requests.into();
+        let request = DeriveSigningKeysRequest { purpose, ..DeriveSigningKeysRequest::default() };
+        let answer = client.unwrap().derive_signing_keys(tenant, request).await;
         return Ok(answer.err().map(|error| match error.to_string() {
             text if text.contains("signature is wrong") => Kind::Unauthenticated,
             text if text.contains("may not") => Kind::Forbidden,
