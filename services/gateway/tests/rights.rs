@@ -7,7 +7,8 @@ use gateway::{App, Config};
 use tokio_util::sync::CancellationToken;
 
 async fn serve(config: Config) -> anyhow::Result<()> {
-    Box::pin(App::connect(config)).await?.run(CancellationToken::new()).await
+    let app = Box::pin(App::connect(config)).await?;
+    Box::pin(app.run(CancellationToken::new())).await
 }
 
 #[tokio::test]
