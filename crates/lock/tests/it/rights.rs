@@ -100,9 +100,12 @@ async fn no_service_administers_the_server() {
     }
 }
 
-/// Rows of the table in `docs/stolen-parts.md`: how keys begin, commands that read them, and commands
-/// that change them, besides [`ANY_CHANGE`].
-const KEYS: [(&str, &str, &[&str], &[&[&str]]); 6] = [
+/// A row of the table in `docs/stolen-parts.md`: its name, how keys begin, commands that read them, and
+/// commands that change them, besides [`ANY_CHANGE`].
+type KeyRow =
+    (&'static str, &'static str, &'static [&'static str], &'static [&'static [&'static str]]);
+
+const KEYS: [KeyRow; 6] = [
     ("`rate:*`, counts of calls and attempts", "rate", &["GET"], &[]),
     ("`lock:*`, runners of sessions", "lock", &["GET"], &[]),
     ("`lease:*`, leases of work and of channel accounts", "lease", &["GET"], &[]),
