@@ -101,7 +101,7 @@ mod needs_chromium {
         let text = async |config| {
             let (_browser, page) = window(config).await?;
             // A file that is missing is an error of the navigation.
-            drop(page.navigate(&url).await);
+            drop(page.navigate(&url, None).await);
             page.wait_until_loaded().await?;
             page.evaluate("document.body?.innerText ?? ''").await.map_err(anyhow::Error::from)
         };
@@ -124,16 +124,16 @@ mod needs_chromium {
         let (tcp_port, udp_port) = (tcp.local_addr()?.port(), udp.local_addr()?.port());
 
         let (_browser, page) = window(config()).await?;
-        page.navigate(&start).await?;
+        page.navigate(&start, None).await?;
         assert_eq!(page.evaluate("document.body.innerText").await?, "Welcome");
 
         let fetch = "{ mode: 'no-cors' }).then(() => 'answered', () => 'failed')";
         page.evaluate(&format!("fetch('http://127.0.0.1:{tcp_port}/', {fetch}")).await?;
-        page.navigate(&format!("http://127.0.0.1:{tcp_port}/")).await?;
+        page.navigate(&format!("http://127.0.0.1:{tcp_port}/"), None).await?;
         let shown = page.evaluate("document.body.innerText").await?;
         assert_eq!(shown, "`127.0.0.1` is refused");
 
-        page.navigate(&start).await?;
+        page.navigate(&start, None).await?;
         let candidates = page
             .evaluate(&format!(
                 "new Promise(done => {{
