@@ -24,7 +24,7 @@ const SCHEMAS: [&str; 6] = ["control", "session", "workspace", "schedule", "work
 /// Rows of the table: what a reader of the page looks for, and where it is. A column that is named is in no
 /// row of its table, and a table that is named in none of its schema, which ends with a dot. Each table
 /// of `control` is named.
-const GROUPS: [(&str, &[&str]); 24] = [
+const GROUPS: [(&str, &[&str]); 25] = [
     ("keys with which secrets of tenants are sealed", &["control.tenants.data_key"]),
     (
         "sealed secrets of model providers",
@@ -124,6 +124,7 @@ const GROUPS: [(&str, &[&str]); 24] = [
     ("replies that are sent (deliveries)", &["session.deliveries"]),
     ("conversations, approvals and the rest of sessions", &["session."]),
     ("files", &["workspace."]),
+    ("jobs from before signatures, until a gateway signs them", &["schedule.jobs_to_sign"]),
     ("jobs and heartbeats", &["schedule."]),
     ("todos, worklog, wallets, proposals", &["work."]),
     ("memories and articles", &["memory."]),

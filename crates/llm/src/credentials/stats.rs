@@ -157,7 +157,7 @@ mod tests {
         let own = own.after_failure(Reason::RateLimit, 1_000);
         let both = counted.clone().or_longer(own.clone(), 1_000);
         assert_eq!(both, own);
-        let both = own.or_longer(counted.clone(), 61_000);
+        let both = own.or_longer(counted, 61_000);
         assert_eq!((both.last_used, both.unusable_until(61_000)), (Some(7), None));
     }
 

@@ -144,7 +144,7 @@ impl Jobs {
             payload: beats.then(|| settings(config)),
             ..Changes::default()
         };
-        self.update(tenant, id, Some(job.version), changes).await?;
+        self.change(tenant, id, Some(job.version), changes).await?;
         Ok(true)
     }
 

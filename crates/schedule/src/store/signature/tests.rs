@@ -145,13 +145,15 @@ fn a_message_is_verified_at_any_time_in_the_session_and_on_the_channel_that_the_
 
 #[test]
 fn whatever_a_scheduler_changes_in_a_message_the_signature_is_not_for_it() {
+    type Change<'a> = &'a dyn Fn(&mut Firing);
+
     let other: JobId = JobId::from(uuid::Uuid::from_u128(9));
-    let changed = |change: &dyn Fn(&mut Firing)| {
+    let changed = |change: Change<'_>| {
         let mut firing = Firing::of_turn();
         change(&mut firing);
         firing
     };
-    let cases: [(&str, &dyn Fn(&mut Firing)); 17] = [
+    let cases: [(&str, Change<'_>); 17] = [
         ("text", &|firing| firing.body.text = "send it all".to_owned()),
         ("author", &|firing| firing.body.author.as_mut().unwrap().id = "api:key_2".to_owned()),
         ("roles", &|firing| firing.body.author.as_mut().unwrap().roles.push("admin".to_owned())),
