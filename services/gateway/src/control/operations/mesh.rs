@@ -198,7 +198,7 @@ struct Alert {
 }
 
 /// Alerts of the chart that only the metrics of all processes tell.
-const OF_METRICS: [(&str, &str, &str); 9] = [
+const OF_METRICS: [(&str, &str, &str); 11] = [
     ("HoldfastPodDown", "warning", "A pod of Holdfast does not answer."),
     ("HoldfastRequestsFail", "critical", "More than 5 % of the gateways' requests fail."),
     ("HoldfastRunnersLoseLeases", "warning", "Runners steadily lose their leases."),
@@ -206,6 +206,16 @@ const OF_METRICS: [(&str, &str, &str); 9] = [
     ("HoldfastTurnsBreak", "warning", "A turn ended with an error that the runner does not know."),
     ("HoldfastModelsFail", "warning", "More than a quarter of the requests to a provider fail."),
     ("HoldfastJobsLate", "warning", "One of a hundred jobs fires more than 30 s late."),
+    (
+        "HoldfastSecretsServiceAbsent",
+        "critical",
+        "No secrets service answers. Turns that need a secret wait.",
+    ),
+    (
+        "HoldfastSecretsRefused",
+        "warning",
+        "A service asked for a secret that it may not open, or that does not open.",
+    ),
     ("HoldfastBusDrops", "warning", "Messages of NATS are dropped. Answers are late."),
     ("HoldfastDatabaseReplaced", "critical", "Another server took the place of the database."),
 ];
