@@ -59,6 +59,7 @@ pub const EXCEPTIONS: &[(&str, &str, Treatment, &str)] = &[
     ("docs/operating.md", "for name in GATEWAY", Treatment::NotOurs, "needs Docker"),
     ("docs/operating.md", "eval", Treatment::NotOurs, "needs Docker"),
     ("docs/operating.md", "done; }", Treatment::NotOurs, "needs Docker"),
+    ("docs/operating.md", "kubectl", Treatment::NotOurs, "needs a cluster"),
     ("docs/operating.md", "pg_receivewal", Treatment::NotOurs, "a program of PostgreSQL"),
     ("docs/operating.md", "pg_basebackup", Treatment::NotOurs, "a program of PostgreSQL"),
     ("docs/operator.md", "kubectl", Treatment::NotOurs, "needs a cluster"),
