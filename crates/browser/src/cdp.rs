@@ -56,9 +56,9 @@ struct TabRule {
     refusal: Option<String>,
 }
 
-/// What messages of the browser are matched with.
+/// Calls in progress and rules of tabs, by which messages of the browser are handled.
 #[derive(Default)]
-struct Expected {
+struct SocketState {
     calls: PendingCalls,
     /// By the target's id, which is that of its main frame, too.
     rules: Mutex<HashMap<String, TabRule>>,
@@ -66,7 +66,7 @@ struct Expected {
 
 pub(crate) struct Cdp {
     out: mpsc::Sender<String>,
-    expected: Arc<Expected>,
+    state: Arc<SocketState>,
     next_id: AtomicU64,
     ended: CancellationToken,
 }
@@ -104,16 +104,16 @@ impl Cdp {
         R: Stream<Item = Option<Vec<u8>>> + Unpin + Send + 'static,
     {
         let (out, queue) = mpsc::channel(MAX_QUEUED_CALLS);
-        let expected = Arc::new(Expected::default());
+        let state = Arc::new(SocketState::default());
         let ended = CancellationToken::new();
-        let (answers, over) = (Arc::clone(&expected), ended.clone());
+        let (answers, over) = (Arc::clone(&state), ended.clone());
         tokio::spawn(async move {
             serve_messages((write, read), queue, &answers, &over).await;
             over.cancel();
             // Dropping the senders wakes all callers that still wait for a response.
             lock(&answers.calls).clear();
         });
-        Self { out, expected, next_id: AtomicU64::new(1), ended }
+        Self { out, state, next_id: AtomicU64::new(1), ended }
     }
 
     /// Whether the connection has ended.
@@ -131,7 +131,7 @@ impl Cdp {
         let gone = || Error::Unavailable("its connection ended".to_owned());
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
-        lock(&self.expected.calls).insert(id, sender);
+        lock(&self.state.calls).insert(id, sender);
         let mut message = json!({ "id": id, "method": method, "params": params });
         if let Some(session) = session {
             message["sessionId"] = json!(session);
@@ -148,7 +148,7 @@ impl Cdp {
             () = self.ended.cancelled() => return Err(gone()),
         };
         called.unwrap_or_else(|_| {
-            lock(&self.expected.calls).remove(&id);
+            lock(&self.state.calls).remove(&id);
             Err(Error::Timeout(CALL_TIMEOUT.as_secs()))
         })
     }
@@ -160,7 +160,7 @@ impl Cdp {
         rule: NavigationRule,
     ) -> Result<(), Error> {
         let held = TabRule { session: session.to_owned(), rule, refusal: None };
-        lock(&self.expected.rules).insert(target.to_owned(), held);
+        lock(&self.state.rules).insert(target.to_owned(), held);
         // Redirects are paused one by one, as are navigations by scripts.
         let pages = json!({ "patterns": [{ "resourceType": "Document" }] });
         self.call(Some(session), "Fetch.enable", pages).await.map(drop)
@@ -168,12 +168,12 @@ impl Cdp {
 
     /// Lets a tab go anywhere again.
     pub(crate) fn release(&self, target: &str) {
-        lock(&self.expected.rules).remove(target);
+        lock(&self.state.rules).remove(target);
     }
 
     /// Why the tab was last kept from an address, since its rule began.
     pub(crate) fn refusal(&self, target: &str) -> Option<String> {
-        lock(&self.expected.rules).get(target)?.refusal.clone()
+        lock(&self.state.rules).get(target)?.refusal.clone()
     }
 }
 
@@ -192,7 +192,7 @@ impl fmt::Debug for Cdp {
 async fn serve_messages<W, R>(
     (mut write, mut read): (W, R),
     mut queue: mpsc::Receiver<String>,
-    expected: &Expected,
+    state: &SocketState,
     ended: &CancellationToken,
 ) where
     W: Sink<String> + Unpin,
@@ -210,7 +210,7 @@ async fn serve_messages<W, R>(
                 let Some(Some(message)) = message else { return };
                 let Ok(said) = serde_json::from_slice::<Value>(&message) else { continue };
                 // Written here, since a page waits for it: the queue may be full.
-                if let Some(reaction) = handle_message(said, expected)
+                if let Some(reaction) = handle_message(said, state)
                     && write.send(reaction).await.is_err()
                 {
                     return;
@@ -222,9 +222,9 @@ async fn serve_messages<W, R>(
 }
 
 /// Delivers a response to its caller, or returns the message with which the client reacts to an event.
-fn handle_message(mut said: Value, expected: &Expected) -> Option<String> {
+fn handle_message(mut said: Value, state: &SocketState) -> Option<String> {
     if let Some(id) = said["id"].as_u64() {
-        let sender = lock(&expected.calls).remove(&id)?;
+        let sender = lock(&state.calls).remove(&id)?;
         let answer = match said.get("error") {
             Some(error) => Err(error["message"].as_str().unwrap_or("it failed").to_owned()),
             None => Ok(said["result"].take()),
@@ -237,10 +237,10 @@ fn handle_message(mut said: Value, expected: &Expected) -> Option<String> {
         "Page.javascriptDialogOpening" => {
             ("Page.handleJavaScriptDialog", json!({ "accept": false }))
         }
-        "Fetch.requestPaused" => judge_navigation(&said["params"], expected),
+        "Fetch.requestPaused" => judge_navigation(&said["params"], state),
         "Target.detachedFromTarget" => {
             let ended = said["params"]["sessionId"].as_str().unwrap_or_default();
-            lock(&expected.rules).retain(|_, held| held.session != ended);
+            lock(&state.rules).retain(|_, held| held.session != ended);
             return None;
         }
         _ => return None,
@@ -252,10 +252,10 @@ fn handle_message(mut said: Value, expected: &Expected) -> Option<String> {
 }
 
 /// Returns the method that ends a paused request, and its parameters. Frames within a page have no rule.
-fn judge_navigation(paused: &Value, expected: &Expected) -> (&'static str, Value) {
+fn judge_navigation(paused: &Value, state: &SocketState) -> (&'static str, Value) {
     let (request, frame) = (&paused["requestId"], paused["frameId"].as_str().unwrap_or_default());
     let address = paused["request"]["url"].as_str().unwrap_or_default();
-    if let Some(held) = lock(&expected.rules).get_mut(frame)
+    if let Some(held) = lock(&state.rules).get_mut(frame)
         && let Err(why) = (held.rule)(address)
     {
         held.refusal = Some(why);
@@ -274,24 +274,24 @@ mod tests {
     use super::*;
 
     /// Reaction of the client to an event.
-    fn reaction(expected: &Expected, method: &str, params: &Value) -> Value {
+    fn reaction(state: &SocketState, method: &str, params: &Value) -> Value {
         let event = json!({ "method": method, "sessionId": "S", "params": params });
-        handle_message(event, expected).map_or(Value::Null, |text| text.parse().unwrap())
+        handle_message(event, state).map_or(Value::Null, |text| text.parse().unwrap())
     }
 
     #[test]
     fn a_tab_with_a_rule_goes_only_where_the_rule_allows() {
-        let expected = Expected::default();
+        let state = SocketState::default();
         let rule: NavigationRule =
             Arc::new(|address: &str| match address.starts_with("http://a.test/") {
                 true => Ok(()),
                 false => Err(format!("not to {address}")),
             });
         let held = TabRule { session: "S".to_owned(), rule, refusal: None };
-        lock(&expected.rules).insert("tab".to_owned(), held);
+        lock(&state.rules).insert("tab".to_owned(), held);
         let paused = |frame: &str, url: &str| {
             let params = json!({ "requestId": "7", "frameId": frame, "request": { "url": url } });
-            let reaction = reaction(&expected, "Fetch.requestPaused", &params);
+            let reaction = reaction(&state, "Fetch.requestPaused", &params);
             assert_eq!(
                 (&reaction["sessionId"], &reaction["params"]["requestId"]),
                 (&json!("S"), &json!("7"))
@@ -302,17 +302,17 @@ mod tests {
         assert_eq!(paused("tab", "http://a.test/next"), "Fetch.continueRequest");
         assert_eq!(paused("tab", "http://b.test/?d=x"), "Fetch.failRequest");
         assert_eq!(paused("frame", "http://b.test/"), "Fetch.continueRequest");
-        let refusal = lock(&expected.rules).get("tab").and_then(|held| held.refusal.clone());
+        let refusal = lock(&state.rules).get("tab").and_then(|held| held.refusal.clone());
         assert_eq!(refusal.unwrap(), "not to http://b.test/?d=x");
         let ended = json!({ "sessionId": "S" });
-        assert_eq!(reaction(&expected, "Target.detachedFromTarget", &ended), Value::Null);
-        assert!(lock(&expected.rules).is_empty());
+        assert_eq!(reaction(&state, "Target.detachedFromTarget", &ended), Value::Null);
+        assert!(lock(&state.rules).is_empty());
     }
 
     #[test]
     fn a_dialog_is_dismissed() {
-        let expected = Expected::default();
-        let dismissal = reaction(&expected, "Page.javascriptDialogOpening", &json!({}));
+        let state = SocketState::default();
+        let dismissal = reaction(&state, "Page.javascriptDialogOpening", &json!({}));
 
         assert_eq!(dismissal["method"], "Page.handleJavaScriptDialog");
         assert_eq!(dismissal["params"]["accept"], false);
