@@ -27,9 +27,9 @@ pub(crate) struct PodNetwork {
 /// A command that may use the proxy until this is dropped.
 #[derive(Debug)]
 pub(crate) struct AdmittedCommand {
-    /// URL of the proxy, with the command's credential.
-    url: String,
-    _admission: Admission,
+    admission: Admission,
+    /// Address of the proxy as the pod sees it.
+    address: SocketAddr,
 }
 
 impl PodNetwork {
@@ -49,16 +49,15 @@ impl PodNetwork {
     }
 
     pub(crate) fn admit(&self, rules: Arc<dyn ConnectRules>) -> AdmittedCommand {
-        let admission = self.proxy.admit(rules);
-        AdmittedCommand { url: admission.url(self.address), _admission: admission }
+        AdmittedCommand { admission: self.proxy.admit(rules), address: self.address }
     }
 }
 
 impl AdmittedCommand {
     /// Adds the variables by which the command's programs find the proxy.
     pub(crate) fn add_to_env(&self, env: &mut BTreeMap<String, String>) {
-        let own = variables(&self.url).map(|(name, value)| (name.to_owned(), value.to_owned()));
-        env.extend(own);
+        let url = self.admission.url(self.address);
+        env.extend(variables(&url).map(|(name, value)| (name.to_owned(), value.to_owned())));
     }
 }
 
